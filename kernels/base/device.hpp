@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace millrace::kernels {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+/// Where bytes live. Host memory that a device can copy from without staging is pinned.
+enum class MemorySpace : std::uint8_t { host, pinned_host, device };
+
+/// A processor that runs programs: "cpu", "cuda:0".
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// Reads "cpu", "cuda" or "cuda:N". Throws Error(config) for anything else, and for a device that this build or machine lacks.
+[[nodiscard]] Device parse_device(std::string_view text);
+[[nodiscard]] std::string to_string(Device device);
+
+}  // namespace millrace::kernels
