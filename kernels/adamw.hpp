@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::kernels {
+
+/// Runtime scalars of one update (spec: Loshchilov & Hutter, arXiv 1711.05101, in PyTorch's order of operations).
+struct AdamwScalars {
+  float learning_rate = 0;
+  float beta1 = 0.9F, beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  float weight_decay = 0;      // 0 where the decay rule spares the tensor
+  float gradient_scale = 1;    // from clipping
+  std::int64_t update = 1;     // t, from 1
+};
+
+/// p ← p·(1 − lr·decay);  g ← gradient·gradient_scale;  m ← β1 m + (1−β1) g;  v ← β2 v + (1−β2) g²;
+/// p ← p − (lr/(1−β1ᵗ)) · m / (√v/√(1−β2ᵗ) + ε). All f32, one shape. Where `copy` is given (bf16), it gets the rounded p. The gradient is set to zero.
+void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& copy);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::kernels {
+
+/// y = a + b in fp32, rounded to y's dtype. One dtype; y may be a or b.
+void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y);
+
+/// accumulator += x, accumulator f32, x f32 or bf16.
+void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator);
+
+/// y = x with the dtype changed (f32 to bf16 rounds to nearest even), or copied.
+void convert(const Stream& stream, const Tensor& x, const Tensor& y);
+
+/// y = 0.
+void fill_zero(const Stream& stream, const Tensor& y);
+
+}  // namespace millrace::kernels

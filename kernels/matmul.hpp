@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::kernels {
+
+/// c[M, N] = op(a) · op(b), or c += …; op transposes where asked: a is [M, K] or [K, M], b is [K, N] or [N, K].
+struct MatmulOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;  // c must then be f32
+};
+
+/// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the stream's thread count
+/// alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing.
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch);
+
+/// Scratch for the largest call with these shapes (capacities) on `threads` threads.
+[[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads);
+
+}  // namespace millrace::kernels

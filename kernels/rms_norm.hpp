@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::kernels {
+
+/// y = x · r · w with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept for the gradients.
+/// With bf16 the product x·r is rounded to bf16 before w, as transformers does.
+void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r);
+
+/// dx = r·(g − x·r²·mean(g·x)) with g = dy·w. dx has the dtype of dy.
+void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, const Tensor& dx);
+
+/// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
+void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw, Scratch scratch);
+[[nodiscard]] std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& x, int threads);
+
+}  // namespace millrace::kernels
