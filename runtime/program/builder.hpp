@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/program/program.hpp"
+
+namespace millrace::runtime {
+
+/// What layers append to. One builder makes one stage's forward program. Wrong shapes throw Error(internal) naming the operation and both operands.
+class ProgramBuilder {
+ public:
+  struct Options {
+    kernels::DType compute = kernels::DType::f32;  // residual stream, matmul operands; f32 or bf16
+    std::int64_t rows = 1;                         // of a microbatch
+    std::int64_t sequence = 1;
+  };
+  explicit ProgramBuilder(Options options);
+
+  [[nodiscard]] const Options& options() const noexcept { return options_; }
+  [[nodiscard]] std::int64_t tokens_count() const noexcept { return options_.rows * options_.sequence; }  // T
+
+  // -- inputs -----------------------------------------------------------------------------------------------------------------------------
+  /// i32 [T]: "tokens", "positions", "segments" or "targets"; the same id each time.
+  [[nodiscard]] ValueId batch(std::string_view field);
+  /// The activation [T, width] from the stage before, in the compute dtype.
+  [[nodiscard]] ValueId token_in(std::int64_t width);
+  /// A weight under the checkpoint's name. Two and more axes compute in the compute dtype, vectors stay f32.
+  [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, int use = 0);
+  [[nodiscard]] ValueId constant(std::string name, std::vector<float> data);
+
+  // -- operations -------------------------------------------------------------------------------------------------------------------------
+  /// Operations appended from here on belong to decoder layer `layer` (-1: to none) and their names start with `scope`.
+  void enter(int layer, std::string scope);
+  /// Appends one operation; returns its results. `name` is put after the scope.
+  std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view name);
+  /// Adds a label to a value; a value may carry several.
+  void label(ValueId value, std::string_view label);
+  [[nodiscard]] const ValueType& type(ValueId value) const;
+
+  // -- the end ----------------------------------------------------------------------------------------------------------------------------
+  void set_token_out(ValueId value);
+  void set_loss(ValueId value);
+  void set_logits(ValueId value);
+  /// Hands over the program; the builder is empty afterwards.
+  [[nodiscard]] ForwardProgram finish();
+
+ private:
+  ValueId add_value(Value value);
+  Options options_;
+  ForwardProgram program_;
+  std::unordered_map<std::string, ValueId> named_;
+  int layer_ = -1;
+  std::string scope_;
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/base/stream.hpp"
+#include "runtime/program/memory_plan.hpp"
+#include "runtime/program/program.hpp"
+
+namespace millrace::runtime {
+
+/// Bases of the regions for one execution: which microbatch's stash, which ring slots.
+struct Bindings {
+  std::array<std::byte*, kRegions> base{};
+  [[nodiscard]] std::byte*& operator[](Region region) { return base[static_cast<std::size_t>(region)]; }
+  [[nodiscard]] std::byte* operator[](Region region) const { return base[static_cast<std::size_t>(region)]; }
+};
+
+/// Called around every operation with its operands in memory. Statistics, NaN search, break points and recordings hang here.
+class OperationHook {
+ public:
+  struct Call {
+    const ProgramSet& programs;
+    ProgramKind kind;
+    std::size_t index;  // in the program
+    const Operation& operation;
+    std::span<const kernels::Tensor> inputs;
+    std::span<const kernels::Tensor> outputs;
+  };
+  virtual ~OperationHook() = default;
+  virtual void before(const Call&) {}
+  virtual void after(const Call&) {}
+};
+
+/// Runs a stage's programs. Operands are resolved to (region, offset) once, here; a run allocates nothing.
+/// Errors of kernels come out with the operation's name in front.
+class Executor {
+ public:
+  /// Both must outlive the executor.
+  Executor(const ProgramSet& programs, const MemoryPlan& plan);
+  /// `counts`: the runtime counts of bounded axes, by index; each within [0, capacity].
+  void run(ProgramKind kind, const kernels::Stream& stream, const Bindings& bindings, OperationHook* hook = nullptr,
+           std::span<const std::int64_t> counts = {});
+  /// Where a value lies under these bindings (for hooks, captures and tests).
+  [[nodiscard]] kernels::Tensor tensor(ValueId value, const Bindings& bindings) const;
+
+ private:
+  struct Operand {
+    Placement placement;
+    kernels::Tensor prototype;
+  };
+  struct Step {
+    const Operation* operation;
+    std::uint32_t first_operand, inputs, outputs;
+    bool bounded;
+  };
+  const ProgramSet& programs_;
+  const MemoryPlan& plan_;
+  std::array<std::vector<Step>, kProgramKinds> steps_;
+  std::vector<Operand> operands_;
+  std::vector<kernels::Tensor> scratchpad_;  // tensors of the operation at hand
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "runtime/program/program.hpp"
+
+namespace millrace::runtime {
+
+/// Memory of a rank by lifetime. A place in a program is (region, offset); an execution supplies each region's base.
+enum class Region : std::uint8_t {
+  master,        // fp32 parameters; f32 programs compute with them
+  copy,          // bf16 copies of the matrices, refreshed after the optimizer
+  accumulator,   // fp32 gradient slots (parameter, use); the base picks the accumulator set
+  batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
+  token_in,      // slot of the incoming activation ring
+  token_out,     // slot of the outgoing activation ring; of the last stage: loss f64 [2], or the logits
+  gradient_in,   // slot of the incoming gradient ring
+  gradient_out,  // slot of the outgoing gradient ring
+  stash_input,   // written in F, last read in I (or B); one slot a microbatch in flight
+  stash_weight,  // written in F, last read in W
+  handoff,       // written in I, read in W
+  workspace,     // lives within one execution; shared by all programs of the rank; kernel scratch is part of it
+  scalar,        // f32 loss_scale
+  constant,
+};
+inline constexpr std::size_t kRegions = 14;
+[[nodiscard]] std::string_view to_string(Region region);
+
+struct Placement {
+  Region region = Region::workspace;
+  std::size_t offset = 0;
+};
+
+/// fused: F then B. split: F, then I, then W. forward_only: nothing is kept (evaluation, logits).
+enum class BackwardMode : std::uint8_t { fused, split, forward_only };
+
+/// Where the rank put a parameter: its master or copy, and its accumulator for a use. Offsets into Region::master/copy/accumulator.
+struct ParameterPlaces {
+  std::function<Placement(const Value&)> parameter;
+  std::function<Placement(const Value&)> accumulator;
+};
+
+/// A place for every value, from liveness; offsets are multiples of kernels::kAlignment. Bounded shapes take their capacity.
+struct MemoryPlan {
+  BackwardMode mode = BackwardMode::fused;
+  std::vector<Placement> placements;               // by value id; values that no program of this mode touches are at (workspace, 0)
+  std::array<std::size_t, kRegions> region_bytes{};  // of one slot; 0 for master, copy and accumulator, which the rank lays out
+  std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, scratch included
+  std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace
+  std::array<std::size_t, kProgramKinds> scratch_bytes{};
+};
+
+[[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads);
+
+}  // namespace millrace::runtime

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+#include "runtime/program/value.hpp"
+
+namespace millrace::runtime {
+
+class GradientBuilder;
+
+/// Named constants of one operation (epsilon, scale, transpose), printed with it and part of its identity.
+class Attributes {
+ public:
+  using Entry = std::variant<std::int64_t, double>;
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string, Entry>> entries) : entries_(entries) {}
+  [[nodiscard]] std::int64_t integer(std::string_view name) const;
+  [[nodiscard]] double real(std::string_view name) const;
+  [[nodiscard]] const std::vector<std::pair<std::string, Entry>>& entries() const noexcept { return entries_; }
+
+ private:
+  std::vector<std::pair<std::string, Entry>> entries_;
+};
+
+struct Cost {
+  double flops = 0;  // multiply-adds count two
+  double bytes = 0;  // read and written, each operand once
+};
+
+/// Everything known of an operation beyond its numbers; one file an operation in ops/. Rules are immutable and live as long as the process.
+class OperationRule {
+ public:
+  virtual ~OperationRule() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Types of the results; throws Error(internal) naming the operands' shapes when they do not fit.
+  [[nodiscard]] virtual std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const = 0;
+  /// Appends the operations that turn the results' gradients into the gradients of activations (I). Default: nothing flows back.
+  virtual void input_gradient(GradientBuilder& builder) const;
+  /// Appends the operations that add into the accumulators of its parameters (W). Default: it has none.
+  virtual void weight_gradient(GradientBuilder& builder) const;
+  [[nodiscard]] virtual Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const = 0;
+  [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes,
+                                                  int threads) const;
+  /// Calls the kernel. outputs of an accumulating operation are its accumulators.
+  virtual void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+                   const Attributes& attributes, kernels::Scratch scratch) const = 0;
+  /// True when `outputs` are accumulators, which are read, added to and written.
+  [[nodiscard]] virtual bool accumulates() const { return false; }
+};
+
+/// One line of a program.
+struct Operation {
+  const OperationRule* rule = nullptr;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+  std::string name;         // "layers.3.mlp.gate_proj", "layers.3.mlp.gate_proj.dw"
+  int layer = -1;
+  bool recomputed = false;  // stands in I for a value that rematerialisation did not keep
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/program/operation.hpp"
+#include "runtime/program/value.hpp"
+
+namespace millrace::runtime {
+
+/// The programs of one stage. B runs I's and W's operations, each W operation as soon as its operands exist: the same bits, less memory.
+enum class ProgramKind : std::uint8_t { forward, input_gradient, weight_gradient, backward };
+inline constexpr std::size_t kProgramKinds = 4;
+[[nodiscard]] std::string_view to_string(ProgramKind kind);
+
+/// What a layer's author wrote: the forward operations of one stage and its table of values. Made by ProgramBuilder, immutable afterwards.
+struct ForwardProgram {
+  std::vector<Value> values;
+  std::vector<Operation> operations;
+  ValueId token_in;   // invalid in the first stage
+  ValueId token_out;  // what goes to the next stage; invalid in the last
+  ValueId loss;       // f64 [2] {loss sum, z-loss sum} of the last stage, else invalid
+  ValueId logits;     // f32 [T, V] where the builder was asked for logits, else invalid
+  [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
+};
+
+/// Everything derived from a forward program; the tables share ids: ids of the forward keep their meaning, derived values follow.
+struct ProgramSet {
+  std::vector<Value> values;
+  std::array<std::vector<Operation>, kProgramKinds> programs;
+  ValueId token_in, token_out, loss, logits;
+  ValueId gradient_in;   // gradient of token_out; invalid in the last stage
+  ValueId gradient_out;  // gradient of token_in; invalid in the first
+  [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
+  [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] Cost cost(ProgramKind kind) const;
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/base/shape.hpp"
+
+namespace millrace::runtime {
+
+/// Index of a value in its stage's table. Every value is written once (SSA), except accumulators, which only accumulate.
+struct ValueId {
+  std::int32_t index = -1;
+  [[nodiscard]] bool valid() const noexcept { return index >= 0; }
+  friend bool operator==(ValueId, ValueId) = default;
+};
+
+/// Where a value comes from.
+enum class Role : std::uint8_t {
+  intermediate,  // an operation writes it
+  batch,         // tokens, positions, segments, targets of the microbatch
+  token_in,      // the activation that arrives from the stage before
+  gradient_in,   // the gradient that arrives from the stage after
+  parameter,     // a weight as the program computes with it
+  accumulator,   // the fp32 slot (parameter, use) that weight gradients add into
+  scalar,        // known only at run time: 1 / valid targets
+  constant,      // a table that the model fixes: rotary frequencies
+};
+
+struct ValueType {
+  kernels::DType dtype = kernels::DType::f32;
+  kernels::Shape shape;
+  friend bool operator==(const ValueType&, const ValueType&) = default;
+};
+
+struct Value {
+  ValueType type;
+  Role role = Role::intermediate;
+  std::string name;                 // unique in its table; a parameter's is the checkpoint's tensor name
+  std::vector<std::string> labels;  // what rematerialisation policies and break points speak of: query_proj, mlpwo …
+  int layer = -1;                   // decoder layer, -1 outside of one
+  int use = 0;                      // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
+  std::vector<float> data;          // of a constant
+};
+
+}  // namespace millrace::runtime
