@@ -1,0 +1,85 @@
+#include "kernels/base/cpu_features.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace millrace::kernels {
+namespace {
+
+#if defined(__x86_64__)
+Isa detect_isa() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2")) return Isa::baseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return avx512 ? Isa::avx512 : Isa::avx2;
+}
+
+std::string read_model() {
+  std::array<unsigned, 13> words{};
+  for (unsigned leaf = 0; leaf < 3; ++leaf)
+    if (!__get_cpuid(0x80000002U + leaf, &words[4 * leaf], &words[4 * leaf + 1], &words[4 * leaf + 2], &words[4 * leaf + 3]))
+      return "unknown processor";
+  std::array<char, sizeof words> text{};
+  std::memcpy(text.data(), words.data(), sizeof words);
+  const std::string_view name(text.data());
+  const auto first = name.find_first_not_of(' ');
+  return first == std::string_view::npos ? "unknown processor" : std::string(name.substr(first, name.find_last_not_of(' ') - first + 1));
+}
+
+CpuFeatures detect() {
+  CpuFeatures features;
+  features.isa = detect_isa();
+  features.model = read_model();
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (features.isa == Isa::avx512) {
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) features.avx512_bf16 = (eax >> 5 & 1U) != 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) features.amx_bf16 = (edx >> 22 & 1U) != 0 && (edx >> 24 & 1U) != 0;
+  }
+  return features;
+}
+#else
+CpuFeatures detect() { return {.model = "unknown processor"}; }
+#endif
+
+CpuFeatures detect_and_lower() {
+  CpuFeatures features = detect();
+  const char* wanted = std::getenv("MILLRACE_ISA");
+  if (wanted == nullptr) return features;
+  for (const Isa isa : {Isa::baseline, Isa::avx2})
+    if (to_string(isa) == wanted && isa < features.isa) {
+      features.isa = isa;
+      features.avx512_bf16 = features.amx_bf16 = false;
+    }
+  return features;
+}
+
+}  // namespace
+
+std::string to_string(Isa isa) {
+  constexpr std::array<const char*, 3> names{"baseline", "avx2", "avx512"};
+  return names[static_cast<std::size_t>(isa)];
+}
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures features = detect_and_lower();
+  return features;
+}
+
+std::string describe(const CpuFeatures& features) {
+  const char* bf16 = features.amx_bf16      ? "with amx_bf16"
+                     : features.avx512_bf16 ? "with avx512_bf16"
+                                            : "no bf16 instructions: bf16 matmuls run in fp32";
+  return fmt::format("{} ({}), {}", to_string(features.isa), bf16, features.model);
+}
+
+}  // namespace millrace::kernels

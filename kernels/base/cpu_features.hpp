@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace millrace::kernels {
+
+/// The instruction sets that our loops are compiled for; each includes the one before it. avx2 means AVX2 and FMA (x86-64-v3), avx512 means
+/// F, BW, CD, DQ, VL (x86-64-v4).
+enum class Isa : std::uint8_t { baseline, avx2, avx512 };
+
+[[nodiscard]] std::string to_string(Isa isa);
+
+/// What the processor under this process can do. Read once.
+struct CpuFeatures {
+  Isa isa = Isa::baseline;   // what the loops in kernels/cpu use
+  bool avx512_bf16 = false;  // dot products of bf16 in one instruction
+  bool amx_bf16 = false;     // tiles of bf16
+  std::string model;         // "Intel(R) Xeon(R) Processor @ 2.80GHz"
+
+  /// Whether bf16 matrix products are faster as bf16 than as fp32 on this processor.
+  [[nodiscard]] bool fast_bf16() const noexcept { return avx512_bf16 || amx_bf16; }
+};
+
+/// The environment variable MILLRACE_ISA (baseline, avx2) lowers what is used, to reproduce a lesser machine's bits; it never raises it.
+[[nodiscard]] const CpuFeatures& cpu_features();
+
+/// One line for `millrace doctor` and for checkpoints: "avx512 (no bf16 instructions: bf16 matmuls run in fp32), Intel(R) …".
+[[nodiscard]] std::string describe(const CpuFeatures& features);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,148 @@
+#include "kernels/base/thread_team.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Longer than the gap between two operations of a program, shorter than what a scheduler's time slice would notice when threads outnumber
+/// cores.
+constexpr auto kSpin = std::chrono::microseconds(40);
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Spins for kSpin at most; true when `ready` came true. The clock is read rarely: it costs as much as many pauses.
+template <class Ready>
+bool spin_until(Ready&& ready) noexcept {
+  const auto begin = Clock::now();
+  do {
+    for (int pause = 0; pause < 64; ++pause) {
+      if (ready()) return true;
+      relax();
+    }
+  } while (Clock::now() - begin < kSpin);
+  return ready();
+}
+
+/// OpenMP's thread count is a property of the calling thread. The library comes with oneDNN, when it comes at all, so it is asked for by
+/// name.
+void keep_openmp_to_one_thread() noexcept {
+  thread_local bool done = false;
+  if (done) return;
+  done = true;
+  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(1);
+}
+
+void pin_to_core(pthread_t thread, int core) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(core), &set);
+  // A core that the container does not own is no error: the thread then floats.
+  (void)pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+}  // namespace
+
+struct ThreadTeam::State {
+  // Written by the caller before it publishes a generation, read by members after they see it.
+  Erased body = nullptr;
+  void* context = nullptr;
+  bool stop = false;
+  std::vector<std::exception_ptr> errors;
+  std::vector<int> cores;
+  bool caller_pinned = false;
+  std::vector<std::thread> threads;
+  alignas(128) std::atomic<std::uint32_t> generation{0};
+  alignas(128) std::atomic<int> working{0};
+
+  void work(int thread, int size) noexcept {
+    keep_openmp_to_one_thread();
+    std::uint32_t seen = 0;
+    for (;;) {
+      if (!spin_until([&] { return generation.load(std::memory_order_acquire) != seen; })) generation.wait(seen, std::memory_order_acquire);
+      const auto now = generation.load(std::memory_order_acquire);
+      if (now == seen) continue;
+      seen = now;
+      if (stop) return;
+      call(thread, size);
+      if (working.fetch_sub(1, std::memory_order_acq_rel) == 1) working.notify_one();
+    }
+  }
+
+  void call(int thread, int size) noexcept {
+    try {
+      body(context, thread, size);
+    } catch (...) {
+      errors[static_cast<std::size_t>(thread)] = std::current_exception();
+    }
+  }
+
+  void wait_for_members() noexcept {
+    if (spin_until([&] { return working.load(std::memory_order_acquire) == 0; })) return;
+    for (int left = working.load(std::memory_order_acquire); left != 0; left = working.load(std::memory_order_acquire))
+      working.wait(left, std::memory_order_acquire);
+  }
+
+  /// The error of the lowest thread index is the one that is told.
+  void rethrow() {
+    std::exception_ptr first;
+    for (auto& error : errors) {
+      if (error && !first) first = error;
+      error = nullptr;
+    }
+    if (first) std::rethrow_exception(first);
+  }
+};
+
+ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_unique<State>()), size_(threads) {
+  MILLRACE_CHECK(threads >= 1, ExitCode::config, "kernels.thread_team", "threads = {}, wanted 1 or more", threads);
+  state_->errors.resize(static_cast<std::size_t>(threads));
+  state_->cores = std::move(cores);
+  state_->threads.reserve(static_cast<std::size_t>(threads) - 1);
+  for (int thread = 1; thread < threads; ++thread) {
+    auto& member = state_->threads.emplace_back([state = state_.get(), thread, threads] { state->work(thread, threads); });
+    if (!state_->cores.empty()) pin_to_core(member.native_handle(), state_->cores[static_cast<std::size_t>(thread) % state_->cores.size()]);
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  state_->stop = true;
+  state_->generation.fetch_add(1, std::memory_order_release);
+  state_->generation.notify_all();
+  for (auto& thread : state_->threads) thread.join();
+}
+
+void ThreadTeam::run_erased(Erased body, void* context) {
+  keep_openmp_to_one_thread();
+  State& state = *state_;
+  if (!state.caller_pinned && !state.cores.empty()) {
+    pin_to_core(pthread_self(), state.cores[0]);
+    state.caller_pinned = true;
+  }
+  if (size_ == 1) return body(context, 0, 1);
+  state.body = body;
+  state.context = context;
+  state.working.store(size_ - 1, std::memory_order_relaxed);
+  state.generation.fetch_add(1, std::memory_order_release);
+  state.generation.notify_all();
+  state.call(0, size_);
+  state.wait_for_members();
+  state.rethrow();
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+
+/// Sixteen lanes for every instruction set: the compiler splits them where registers are narrower, so the order of every sum is the same
+/// everywhere. Only for sources of millrace_cpu_kernel(); all functions are inlined (see isa.hpp). Elements beyond a multiple of 16 are
+/// handled with the `count` forms.
+namespace millrace::kernels::cpu {
+
+using f32x16 = float __attribute__((vector_size(64)));
+using i32x16 = std::int32_t __attribute__((vector_size(64)));
+using u32x16 = std::uint32_t __attribute__((vector_size(64)));
+using u16x16 = std::uint16_t __attribute__((vector_size(32)));
+using f64x8 = double __attribute__((vector_size(64)));
+
+#define MILLRACE_INLINE [[gnu::always_inline, maybe_unused]] static inline
+
+MILLRACE_INLINE f32x16 splat(float value) { return value - f32x16{}; }
+
+MILLRACE_INLINE f32x16 load(const float* p) {
+  f32x16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+MILLRACE_INLINE f32x16 load(const BFloat16* p) {
+  u16x16 half;
+  __builtin_memcpy(&half, p, sizeof half);
+  const u32x16 bits = __builtin_convertvector(half, u32x16) << 16;
+  return (f32x16)bits;
+}
+MILLRACE_INLINE void store(float* p, f32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
+
+/// Round to nearest, ties to even; NaN stays NaN: the bits of to_bfloat16.
+MILLRACE_INLINE u32x16 bfloat16_bits(f32x16 v) {
+  const u32x16 bits = (u32x16)v;
+  const u32x16 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const u32x16 quiet = (bits >> 16) | 0x40U;
+  const u32x16 not_a_number = (u32x16)((bits & 0x7fffffffU) > 0x7f800000U);
+  return (not_a_number & quiet) | (~not_a_number & rounded);
+}
+MILLRACE_INLINE void store(BFloat16* p, f32x16 v) {
+  const u16x16 half = __builtin_convertvector(bfloat16_bits(v), u16x16);
+  __builtin_memcpy(p, &half, sizeof half);
+}
+/// The fp32 value of v rounded to bf16.
+MILLRACE_INLINE f32x16 round_to_bfloat16(f32x16 v) { return (f32x16)(bfloat16_bits(v) << 16); }
+
+/// The first `count` (0 < count < 16) elements; the other lanes are zero.
+template <class T>
+MILLRACE_INLINE f32x16 load(const T* p, std::int64_t count) {
+  alignas(64) T lanes[16] = {};
+  __builtin_memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
+  return load(lanes);
+}
+template <class T>
+MILLRACE_INLINE void store(T* p, f32x16 v, std::int64_t count) {
+  alignas(64) T lanes[16];
+  store(lanes, v);
+  __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+MILLRACE_INLINE f32x16 maximum(f32x16 a, f32x16 b) { return a > b ? a : b; }
+
+/// Lanes added as a tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+MILLRACE_INLINE float sum_lanes(f32x16 v) {
+  float lane[16];
+  __builtin_memcpy(lane, &v, sizeof v);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] = lane[i] + lane[i + half];
+  return lane[0];
+}
+MILLRACE_INLINE float maximum_lane(f32x16 v) {
+  float lane[16];
+  __builtin_memcpy(lane, &v, sizeof v);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+  return lane[0];
+}
+
+/// eˣ within 2 ulp: x = n·ln 2 + r, a polynomial for eʳ (Cephes expf), times 2ⁿ in two halves so that the ends of the range come out right.
+/// −∞ gives 0, overflow ∞, NaN stays NaN. No fused multiply-add, so every instruction set gives the same bits.
+MILLRACE_INLINE f32x16 exponential(f32x16 x) {
+  x = x < -104.0F ? splat(-104.0F) : x;
+  x = x > 89.0F ? splat(89.0F) : x;
+  const f32x16 magic = splat(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
+  const f32x16 shifted = x * 1.44269504088896341F + magic;
+  const f32x16 n = shifted - magic;
+  const i32x16 exponent = (i32x16)shifted - (i32x16)magic;
+  const f32x16 r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  f32x16 p = splat(1.9875691500e-4F);
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * (r * r) + r + 1.0F;
+  const i32x16 low = exponent >> 1;
+  const i32x16 high = exponent - low;
+  return p * (f32x16)((low + 127) << 23) * (f32x16)((high + 127) << 23);
+}
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,94 @@
+#include "kernels/reference/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/element.hpp"
+
+namespace millrace::kernels::reference {
+namespace {
+
+double dot(const Tensor& a, std::int64_t a_offset, const Tensor& b, std::int64_t b_offset, std::int64_t width) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < width; ++d) sum += double{load(a, a_offset + d)} * load(b, b_offset + d);
+  return sum;
+}
+
+// Sizes of one call, and where head vectors start.
+struct Layout {
+  Layout(const Tensor& q, const Tensor& k, AttentionOptions options)
+      : tokens(q.shape[0]), heads(q.shape[1]), kv_heads(k.shape[1]), width(q.shape[2]), sequence(options.sequence) {}
+  [[nodiscard]] std::int64_t query(std::int64_t t, std::int64_t head) const { return (t * heads + head) * width; }
+  [[nodiscard]] std::int64_t key(std::int64_t u, std::int64_t head) const { return (u * kv_heads + head / (heads / kv_heads)) * width; }
+  [[nodiscard]] std::int64_t row_begin(std::int64_t t) const { return t / sequence * sequence; }
+  std::int64_t tokens, heads, kv_heads, width, sequence;
+};
+
+}  // namespace
+
+void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
+                       const Tensor& log_sum_exp, Scratch scratch) {
+  const Layout at(q, k, options);
+  const auto* segment = segments.as<std::int32_t>();
+  auto* scores = reinterpret_cast<double*>(scratch.data());
+  for (std::int64_t t = 0; t < at.tokens; ++t)
+    for (std::int64_t h = 0; h < at.heads; ++h) {
+      const std::int64_t begin = at.row_begin(t);
+      double maximum = -std::numeric_limits<double>::infinity();
+      for (std::int64_t u = begin; u <= t; ++u) {
+        if (segment[u] != segment[t]) continue;
+        scores[u - begin] = dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale;
+        maximum = std::max(maximum, scores[u - begin]);
+      }
+      double sum = 0;
+      for (std::int64_t u = begin; u <= t; ++u)
+        if (segment[u] == segment[t]) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
+      for (std::int64_t d = 0; d < at.width; ++d) {
+        double value = 0;
+        for (std::int64_t u = begin; u <= t; ++u)
+          if (segment[u] == segment[t]) value += scores[u - begin] * load(v, at.key(u, h) + d);
+        store(o, at.query(t, h) + d, static_cast<float>(value / sum));
+      }
+      log_sum_exp.as<float>()[t * at.heads + h] = static_cast<float>(maximum + std::log(sum));
+    }
+}
+
+void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& log_sum_exp,
+                              const Tensor& segments, AttentionOptions options, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                              Scratch scratch) {
+  const Layout at(q, k, options);
+  const auto* segment = segments.as<std::int32_t>();
+  // Sums of dk and dv of all tokens, then of one dq, in double: keys take queries in order, and query heads in order.
+  auto* dk_sum = reinterpret_cast<double*>(scratch.data());
+  auto* dv_sum = dk_sum + k.elements();
+  auto* dq_sum = dv_sum + k.elements();
+  std::fill(dk_sum, dq_sum, 0.0);
+  for (std::int64_t h = 0; h < at.heads; ++h)
+    for (std::int64_t t = 0; t < at.tokens; ++t) {
+      const double delta = dot(d_o, at.query(t, h), o, at.query(t, h), at.width);
+      std::fill(dq_sum, dq_sum + at.width, 0.0);
+      for (std::int64_t u = at.row_begin(t); u <= t; ++u) {
+        if (segment[u] != segment[t]) continue;
+        const double score = dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale;
+        const double p = std::exp(score - log_sum_exp.as<float>()[t * at.heads + h]);
+        const double ds = p * (dot(d_o, at.query(t, h), v, at.key(u, h), at.width) - delta) * options.scale;
+        for (std::int64_t d = 0; d < at.width; ++d) {
+          dv_sum[at.key(u, h) + d] += p * load(d_o, at.query(t, h) + d);
+          dk_sum[at.key(u, h) + d] += ds * load(q, at.query(t, h) + d);
+          dq_sum[d] += ds * load(k, at.key(u, h) + d);
+        }
+      }
+      for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
+    }
+  for (std::int64_t i = 0; i < k.elements(); ++i) {
+    store(dk, i, static_cast<float>(dk_sum[i]));
+    store(dv, i, static_cast<float>(dv_sum[i]));
+  }
+}
+
+std::size_t attention_scratch_bytes(const Shape& k, AttentionOptions options) {
+  return sizeof(double) * static_cast<std::size_t>(std::max(options.sequence, 2 * k.elements() + k[2]));
+}
+
+}  // namespace millrace::kernels::reference

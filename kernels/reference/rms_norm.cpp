@@ -1,0 +1,47 @@
+#include "kernels/reference/rms_norm.hpp"
+
+#include <cmath>
+
+#include "kernels/reference/element.hpp"
+
+namespace millrace::kernels::reference {
+
+void rms_norm_forward(const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r) {
+  const std::int64_t rows = x.shape[0];
+  const std::int64_t width = x.shape[1];
+  for (std::int64_t t = 0; t < rows; ++t) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < width; ++d) sum += double{load(x, t * width + d)} * load(x, t * width + d);
+    const float inverse = 1.0F / std::sqrt(static_cast<float>(sum / static_cast<double>(width)) + epsilon);
+    r.as<float>()[t] = inverse;
+    for (std::int64_t d = 0; d < width; ++d)
+      store(y, t * width + d, rounded(x.dtype, load(x, t * width + d) * inverse) * w.as<float>()[d]);
+  }
+}
+
+void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, const Tensor& dx) {
+  const std::int64_t rows = x.shape[0];
+  const std::int64_t width = x.shape[1];
+  for (std::int64_t t = 0; t < rows; ++t) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < width; ++d) sum += double{load(dy, t * width + d) * w.as<float>()[d]} * load(x, t * width + d);
+    const float inverse = r.as<float>()[t];
+    const float along = static_cast<float>(sum / static_cast<double>(width)) * inverse * inverse;
+    for (std::int64_t d = 0; d < width; ++d) {
+      const float g = load(dy, t * width + d) * w.as<float>()[d];
+      store(dx, t * width + d, inverse * (g - load(x, t * width + d) * along));
+    }
+  }
+}
+
+void rms_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw) {
+  const std::int64_t rows = x.shape[0];
+  const std::int64_t width = x.shape[1];
+  for (std::int64_t d = 0; d < width; ++d) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < rows; ++t) sum += double{load(dy, t * width + d)} * load(x, t * width + d) * r.as<float>()[t];
+    dw.as<float>()[d] += static_cast<float>(sum);
+  }
+}
+
+}  // namespace millrace::kernels::reference

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "kernels/base/tensor.hpp"
+
+/// The plain loop of kernels/rope.hpp; operands are checked by the caller.
+namespace millrace::kernels::reference {
+
+void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, int direction, const Tensor& y);
+
+}  // namespace millrace::kernels::reference
