@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What to run before a commit: format, include arrows, build, tests.
+#   tools/check.sh                 format, includes, build, tests labelled quick
+#   tools/check.sh --full          … and the slow tests
+#   tools/check.sh --sanitizers    … under ASan with UBSan, then under TSan (docs/errors.md says what the suppressions are for)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+full=() sanitizers=no
+for argument in "$@"; do
+  case "$argument" in
+    --full) full=(--full) ;;
+    --sanitizers) sanitizers=yes ;;
+    *) echo "check.sh: unknown argument $argument (--full, --sanitizers)" >&2; exit 2 ;;
+  esac
+done
+
+if command -v clang-format >/dev/null; then
+  git ls-files '*.cpp' '*.hpp' | xargs clang-format --dry-run --Werror
+else
+  echo "check.sh: clang-format is not installed, format not checked"
+fi
+./tools/test.sh "${full[@]}"
+
+if [ "$sanitizers" = yes ]; then
+  root=$PWD
+  cmake --preset asan >/dev/null && cmake --build --preset asan
+  ASAN_OPTIONS=detect_leaks=1:suppressions=$root/tools/sanitizers/asan.txt LSAN_OPTIONS=suppressions=$root/tools/sanitizers/lsan.txt:print_suppressions=0 \
+    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ctest --test-dir build/asan --output-on-failure -L quick
+  cmake --preset tsan >/dev/null && cmake --build --preset tsan
+  TSAN_OPTIONS=suppressions=$root/tools/sanitizers/tsan.txt:ignore_noninstrumented_modules=1 ctest --test-dir build/tsan --output-on-failure -L quick
+fi
+echo "check.sh: all passed"

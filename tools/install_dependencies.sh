@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what millrace is built with: Debian 12 packages, nothing else. Run as root or with sudo. Packages that are there already are left alone.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache git            # build
+  libcaf-dev libboost-dev libopenmpi-dev openmpi-bin openssh-client libssl-dev
+  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev
+  libgtest-dev libgmock-dev python3-minimal iproute2   # tests
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "dependencies: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+run=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install_dependencies.sh: not root and no sudo; install these: ${missing[*]}" >&2; exit 1; }
+  run=(sudo)
+fi
+echo "dependencies: installing ${missing[*]}"
+"${run[@]}" apt-get update -qq
+"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
