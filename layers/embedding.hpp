@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/program/builder.hpp"
+
+namespace millrace::layers {
+
+/// Rows of the table `name` [vocabulary, width] for the microbatch's tokens → [T, width] in the compute dtype.
+[[nodiscard]] runtime::ValueId token_embedding(runtime::ProgramBuilder& builder, std::int64_t vocabulary, std::int64_t width,
+                                               const std::string& name);
+
+}  // namespace millrace::layers

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "layers/model.hpp"
+
+namespace millrace::layers {
+
+/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four 32-bit words from a 128-bit counter and a
+/// 64-bit key.
+[[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) noexcept;
+
+/// The standard normal value of a 32-bit word: the quantile function at (word + 1/2) / 2³² (Wichura, AS 241, Applied Statistics 37, 1988).
+/// Only additions, multiplications, divisions and square roots of doubles, so every machine and libm gives the same bits.
+[[nodiscard]] double standard_normal(std::uint32_t word) noexcept;
+
+/// Elements [first, first + values.size()) of a tensor's initial value: normal(0, deviation), ones or zeros. Keyed by (seed, tensor name,
+/// element index) alone, so stage, rank, thread and order of construction do not matter.
+void initial_values(const ParameterSpec& spec, double deviation, std::uint64_t seed, std::int64_t first, std::span<float> values);
+
+}  // namespace millrace::layers

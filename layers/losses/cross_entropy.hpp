@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/program/builder.hpp"
+
+namespace millrace::layers {
+
+/// The output table of a head: `name` [vocabulary, width]; use 1 where it is the embedding's table.
+struct HeadTable {
+  std::string name;
+  std::int64_t vocabulary = 0;
+  std::int64_t width = 0;
+  int use = 0;
+};
+
+/// Output projection and next-token loss in one operation, summed over the valid targets: h [T, width] → f64 [2] {loss sum, z-loss sum}.
+/// With z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
+[[nodiscard]] runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, double z_loss);
+
+/// Output projection alone: fp32 logits [T, vocabulary], for sampling and comparison.
+[[nodiscard]] runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table);
+
+}  // namespace millrace::layers

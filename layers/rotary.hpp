@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_config.hpp"
+
+namespace millrace::layers {
+
+/// Inverse frequencies of the rotary embedding, fp32 [head_dim / 2], in transformers' order of fp32 operations, so that angles agree to the
+/// last bit: θ^(−2i/head_dim); linear: divided by the factor; llama3: long wavelengths divided by the factor, short ones kept, a ramp
+/// between (transformers `_compute_llama3_parameters`). Throws Error(model) for an odd head_dim or factors that make no ramp.
+[[nodiscard]] std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim);
+
+}  // namespace millrace::layers
