@@ -1,0 +1,3 @@
+target_sources(millrace_layers PRIVATE
+  ${CMAKE_CURRENT_LIST_DIR}/config.cpp)
+target_link_libraries(millrace_layers PRIVATE nlohmann_json::nlohmann_json)

@@ -1,0 +1,130 @@
+#include "runtime/data/batch_source.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+#include "runtime/data/permutation.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+// Any constant: evaluation batches do not follow the run's seed.
+constexpr std::uint64_t evaluation_seed = 0x6d696c6c72616365ULL;
+
+/// One row's part of a batch.
+BatchView row_of(const BatchView& batch, std::int64_t row, std::int64_t sequence) {
+  const auto first = static_cast<std::size_t>(row * sequence);
+  const auto count = static_cast<std::size_t>(sequence);
+  return {batch.tokens.subspan(first, count), batch.positions.subspan(first, count), batch.segments.subspan(first, count),
+          batch.targets.subspan(first, count)};
+}
+
+void pad(const BatchView& row, std::int64_t from) {
+  const auto start = static_cast<std::size_t>(from);
+  std::ranges::fill(row.tokens.subspan(start), 0);
+  std::ranges::fill(row.positions.subspan(start), 0);
+  std::ranges::fill(row.segments.subspan(start), 0);
+  std::ranges::fill(row.targets.subspan(start), -1);
+}
+
+/// Tokens, targets, segments and positions of `count` tokens from `first`, and their padding. Token first + count is in the stream.
+void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count, bool packing, const BatchView& row) {
+  const auto inputs = row.tokens.first(static_cast<std::size_t>(count));
+  stream.read(first, inputs);
+  std::copy(inputs.begin() + 1, inputs.end(), row.targets.begin());
+  stream.read(first + count, row.targets.subspan(static_cast<std::size_t>(count - 1), 1));
+
+  std::int32_t segment = 1;
+  for (std::int64_t start = 0; start < count;) {
+    const std::int64_t border = stream.next_border(first + start, first + count) - first;
+    const std::int64_t end = std::min(border + 1, count);  // one past the document's last token in this row
+    const std::int64_t origin = packing ? start : 0;
+    for (std::int64_t i = start; i < end; ++i) {
+      row.positions[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i - origin);
+      row.segments[static_cast<std::size_t>(i)] = packing ? segment : 1;
+    }
+    if (border < count) row.targets[static_cast<std::size_t>(border)] = -1;
+    ++segment;
+    start = end;
+  }
+  pad(row, count);
+}
+
+/// Tokens of [first, first + count) whose target is not masked.
+std::int64_t count_targets(const TokenStream& stream, std::int64_t first, std::int64_t count) {
+  std::int64_t valid = count;
+  for (std::int64_t border = stream.next_border(first, first + count); border < first + count;) {
+    --valid;
+    border = stream.next_border(border + 1, first + count);
+  }
+  return valid;
+}
+
+}  // namespace
+
+// -- training ---------------------------------------------------------------
+
+BatchSource::BatchSource(const TokenStream& stream, const BatchShape& shape)
+    : stream_(stream), shape_(shape), windows_((stream.size() - 1) / shape.sequence) {
+  MILLRACE_CHECK(windows_ >= 1, ExitCode::data, "data",
+                 "{} tokens for training, wanted {} or more (one window of train.sequence and its last target)", stream.size(),
+                 shape.sequence + 1);
+}
+
+std::int64_t BatchSource::window_of(std::int64_t sample) const noexcept {
+  const std::int64_t epoch = sample / windows_;
+  return Permutation(windows_, shape_.seed, static_cast<std::uint64_t>(epoch))(sample % windows_);
+}
+
+void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchView& batch) const {
+  const std::int64_t first_sample = (step * shape_.microbatches + microbatch) * shape_.rows;
+  for (std::int64_t row = 0; row < shape_.rows; ++row) {
+    const std::int64_t window = window_of(first_sample + row);
+    fill_row(stream_, window * shape_.sequence, shape_.sequence, shape_.packing, row_of(batch, row, shape_.sequence));
+  }
+}
+
+std::int64_t BatchSource::valid_targets(std::int64_t step) const {
+  const std::int64_t samples = shape_.microbatches * shape_.rows;
+  std::int64_t valid = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    valid += count_targets(stream_, window_of(step * samples + i) * shape_.sequence, shape_.sequence);
+  }
+  return valid;
+}
+
+// -- evaluation -------------------------------------------------------------
+
+EvaluationSource::EvaluationSource(const TokenStream& stream, const BatchShape& shape)
+    : stream_(stream), shape_(shape), windows_((stream.size() - 1 + shape.sequence - 1) / shape.sequence) {
+  MILLRACE_CHECK(stream.size() >= 2, ExitCode::data, "data", "{} tokens held out for evaluation, wanted 2 or more", stream.size());
+}
+
+std::int64_t EvaluationSource::microbatches() const noexcept { return (windows_ + shape_.rows - 1) / shape_.rows; }
+
+std::int64_t EvaluationSource::window_of(std::int64_t sample) const noexcept { return Permutation(windows_, evaluation_seed, 0)(sample); }
+
+void EvaluationSource::fill(std::int64_t microbatch, const BatchView& batch) const {
+  for (std::int64_t row = 0; row < shape_.rows; ++row) {
+    const std::int64_t sample = microbatch * shape_.rows + row;
+    const BatchView out = row_of(batch, row, shape_.sequence);
+    if (sample >= windows_) {
+      pad(out, 0);
+      continue;
+    }
+    const std::int64_t first = window_of(sample) * shape_.sequence;
+    fill_row(stream_, first, std::min(shape_.sequence, stream_.size() - 1 - first), shape_.packing, out);
+  }
+}
+
+std::int64_t EvaluationSource::valid_targets(std::int64_t first_microbatch, std::int64_t count) const {
+  const std::int64_t last = std::min((first_microbatch + count) * shape_.rows, windows_);
+  std::int64_t valid = 0;
+  for (std::int64_t sample = first_microbatch * shape_.rows; sample < last; ++sample) {
+    const std::int64_t first = window_of(sample) * shape_.sequence;
+    valid += count_targets(stream_, first, std::min(shape_.sequence, stream_.size() - 1 - first));
+  }
+  return valid;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/data/token_stream.hpp"
+
+namespace millrace::runtime {
+
+/// A microbatch, in buffers of others: four arrays of rows * sequence entries, row by row.
+struct BatchView {
+  std::span<std::int32_t> tokens;     // the model's input
+  std::span<std::int32_t> positions;  // of the token in its document, as far as the row holds it
+  std::span<std::int32_t> segments;   // documents of a row 1, 2, …; 0: padding
+  std::span<std::int32_t> targets;    // the token that follows; -1: none (document border, padding)
+};
+
+/// A microbatch that owns its arrays.
+struct Batch {
+  Batch(std::int64_t rows, std::int64_t sequence)
+      : tokens(static_cast<std::size_t>(rows * sequence)), positions(tokens.size()), segments(tokens.size()), targets(tokens.size()) {}
+  [[nodiscard]] BatchView view() noexcept { return {tokens, positions, segments, targets}; }
+
+  std::vector<std::int32_t> tokens, positions, segments, targets;
+};
+
+/// The shape of a run's batches. A step is `microbatches` microbatches of `rows` rows of `sequence` tokens.
+struct BatchShape {
+  std::int64_t rows = 1;
+  std::int64_t sequence = 1;
+  std::int64_t microbatches = 1;
+  std::uint64_t seed = 1;
+  bool packing = true;
+};
+
+/// Cuts a stream into windows of `sequence` tokens plus the target of the last one (neighbours share that token, so every token is a target
+/// once an epoch; a rest that fills no window is left out) and gives them out in an order that is a pure function of (seed, epoch, sample).
+/// Every window comes once an epoch. Sample = (step * microbatches + microbatch) * rows + row.
+///
+/// The target of a border token is masked: it would be the next document's first token. With packing, positions restart and
+/// the segment id grows at each document; without, a row is one segment with positions 0 … sequence-1, and documents see the ones before.
+///
+/// All members are const, allocate nothing and may be called from several threads at once.
+class BatchSource {
+ public:
+  /// The stream must outlive the source. Errors: Error(data) if it has no whole window.
+  BatchSource(const TokenStream& stream, const BatchShape& shape);
+
+  [[nodiscard]] std::int64_t windows() const noexcept { return windows_; }
+
+  void fill(std::int64_t step, std::int64_t microbatch, const BatchView& batch) const;
+
+  /// Targets of the step that are not masked, over all its microbatches: what the loss is divided by. Costs no read of text.
+  [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const;
+
+ private:
+  [[nodiscard]] std::int64_t window_of(std::int64_t sample) const noexcept;
+
+  const TokenStream& stream_;
+  BatchShape shape_;
+  std::int64_t windows_;
+};
+
+/// The batches of an evaluation: every window of the held-out stream once, in an order that depends on nothing but their number, so
+/// that the first n microbatches are a fair sample and the same one in every run. The last window may be short and the last microbatch
+/// may lack rows: the rest is padding (token 0, segment 0, target -1).
+class EvaluationSource {
+ public:
+  /// The stream must outlive the source; `shape.microbatches` and `shape.seed` are not used.
+  /// Errors: Error(data) if the stream has fewer than two tokens.
+  EvaluationSource(const TokenStream& stream, const BatchShape& shape);
+
+  [[nodiscard]] std::int64_t microbatches() const noexcept;
+  void fill(std::int64_t microbatch, const BatchView& batch) const;
+  [[nodiscard]] std::int64_t valid_targets(std::int64_t first_microbatch, std::int64_t count) const;
+
+ private:
+  [[nodiscard]] std::int64_t window_of(std::int64_t sample) const noexcept;
+
+  const TokenStream& stream_;
+  BatchShape shape_;
+  std::int64_t windows_;
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,39 @@
+#include "runtime/data/dataset.hpp"
+
+#include <string>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/data/text_files.hpp"
+
+namespace millrace::runtime {
+
+Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
+  MILLRACE_CHECK(config.text.empty() != config.tokens.empty(), ExitCode::config, "data", "{}, wanted exactly one of them",
+                 config.text.empty() ? "neither data.text nor data.tokens is given" : "data.text and data.tokens are both given");
+  const bool text = !config.text.empty();
+  MILLRACE_CHECK(!text || vocabulary >= ByteTokenizer::vocabulary, ExitCode::data, "data",
+                 "data.text has {} tokens (256 bytes and the end of a document), the model's vocabulary has {}", +ByteTokenizer::vocabulary,
+                 vocabulary);
+
+  // A folder of token files often holds their tokenizer too.
+  const std::vector<std::string> suffixes = text || !config.suffixes.empty() ? config.suffixes : std::vector<std::string>{".bin"};
+  const auto files = list_data_files(text ? config.text : config.tokens, suffixes);
+  const SplitFiles split = split_held_out(files, config.held_out);
+  const auto open = [&](const std::vector<DataFile>& part) {
+    return text ? open_text_stream(part) : open_token_stream(part, vocabulary, static_cast<std::int32_t>(config.separator));
+  };
+  Dataset data;
+  data.train = open(split.train);
+  MILLRACE_CHECK(data.train->size() > 0, ExitCode::data, "data", "no tokens for training: {} files, all of them empty or held out",
+                 files.size());
+  if (!split.held_out.empty()) data.held_out = open(split.held_out);
+  if (data.held_out && data.held_out->size() < 2) data.held_out.reset();
+  data.train_files = static_cast<std::int64_t>(split.train.size());
+  data.held_out_files = static_cast<std::int64_t>(split.held_out.size());
+  data.fingerprint = fmt::format("{}-{}-{}", data_fingerprint(files), data.train->size(), data.held_out ? data.held_out->size() : 0);
+  return data;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace millrace::runtime {
+
+/// A keyed permutation of 0 … n-1 that needs no table: a balanced Feistel network over the next power of four, walked until it falls inside
+/// (fewer than four turns on average). Start-up and resume cost nothing, and any element is a pure function of (key, index).
+/// Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002), section 4.
+class Permutation {
+ public:
+  /// n >= 1.
+  Permutation(std::int64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept : n_(static_cast<std::uint64_t>(n)) {
+    half_bits_ = n > 1 ? (std::bit_width(n_ - 1) + 1) / 2 : 0;
+    std::uint64_t state = mix(seed) ^ mix(epoch + 0x9e3779b97f4a7c15ULL);
+    for (auto& key : keys_) key = mix(state += 0x9e3779b97f4a7c15ULL);
+  }
+
+  /// 0 <= index < n; the result is too, and no two indices share one.
+  [[nodiscard]] std::int64_t operator()(std::int64_t index) const noexcept {
+    auto value = static_cast<std::uint64_t>(index);
+    do value = encrypt(value);
+    while (value >= n_);
+    return static_cast<std::int64_t>(value);
+  }
+
+ private:
+  /// The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+  static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }
+
+  [[nodiscard]] std::uint64_t encrypt(std::uint64_t value) const noexcept {
+    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = value >> half_bits_;
+    std::uint64_t right = value & mask;
+    for (const std::uint64_t key : keys_) {
+      const std::uint64_t next = left ^ (mix(right ^ key) & mask);
+      left = right;
+      right = next;
+    }
+    return (left << half_bits_) | right;
+  }
+
+  std::uint64_t n_;
+  int half_bits_;
+  std::array<std::uint64_t, 8> keys_{};
+};
+
+}  // namespace millrace::runtime

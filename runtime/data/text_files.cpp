@@ -1,0 +1,88 @@
+#include "runtime/data/text_files.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void refuse(const fs::path& path, const std::error_code& error) {
+  fail(ExitCode::data, "data", "{}: cannot be read: {}", path.string(), error.message());
+}
+
+std::uint64_t size_of_file(const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) refuse(path, error);
+  return size;
+}
+
+bool wanted(const std::string& name, std::span<const std::string> suffixes) {
+  return suffixes.empty() ||
+         std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& suffix) { return name.ends_with(suffix); });
+}
+
+void list_folder(const fs::path& folder, std::span<const std::string> suffixes, std::vector<DataFile>& files) {
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  if (error) refuse(folder, error);
+  for (const fs::recursive_directory_iterator end; entry != end;) {
+    const fs::path path = entry->path();
+    std::error_code type_error;  // a dangling link is no file; it is passed over
+    if (entry->is_regular_file(type_error) && wanted(path.filename().string(), suffixes)) {
+      files.push_back({path, path.lexically_relative(folder).string(), size_of_file(path)});
+    }
+    entry.increment(error);
+    if (error) refuse(path, error);
+  }
+}
+
+}  // namespace
+
+std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes) {
+  std::vector<DataFile> files;
+  for (const std::string& source : sources) {
+    const fs::path path(source);
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (status.type() == fs::file_type::not_found) fail(ExitCode::data, "data", "{}: no such file or folder", source);
+    if (error) refuse(path, error);
+    if (fs::is_directory(status)) {
+      list_folder(path, suffixes, files);
+    } else {
+      MILLRACE_CHECK(fs::is_regular_file(status), ExitCode::data, "data", "{}: neither a regular file nor a folder", source);
+      files.push_back({path, path.filename().string(), size_of_file(path)});
+    }
+  }
+  MILLRACE_CHECK(!files.empty(), ExitCode::data, "data", "no files found in {}", fmt::join(sources, ", "));
+  const auto by_bytes = [](const DataFile& a, const DataFile& b) { return a.path.native() < b.path.native(); };
+  std::sort(files.begin(), files.end(), by_bytes);
+  const auto same = [](const DataFile& a, const DataFile& b) { return a.path.lexically_normal() == b.path.lexically_normal(); };
+  const auto twice = std::adjacent_find(files.begin(), files.end(), same);
+  if (twice != files.end()) fail(ExitCode::data, "data", "{}: found twice, by two entries of the list", twice->path.string());
+  return files;
+}
+
+SplitFiles split_held_out(std::vector<DataFile> files, std::int64_t every) {
+  SplitFiles split;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const bool held_out = every > 0 && (static_cast<std::int64_t>(i) + 1) % every == 0;
+    (held_out ? split.held_out : split.train).push_back(std::move(files[i]));
+  }
+  return split;
+}
+
+std::string data_fingerprint(std::span<const DataFile> files) {
+  std::string list;
+  for (const DataFile& file : files) list += fmt::format("{}:{}:{}\n", file.name.size(), file.name, file.size);
+  const XXH128_hash_t hash = XXH3_128bits(list.data(), list.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace millrace::runtime

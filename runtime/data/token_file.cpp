@@ -1,0 +1,132 @@
+#include "runtime/data/token_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::size_t header_bytes = 1024;
+constexpr std::int32_t magic_u16 = 20240520;
+constexpr std::int32_t magic_u32 = 20240801;
+
+/// Files that people confuse with token files, by their first bytes.
+struct Stranger {
+  std::string_view opens_with;
+  const char* what;
+};
+constexpr std::array strangers = {
+    Stranger{std::string_view("\x93NUMPY", 6), "a NumPy array"},
+    Stranger{std::string_view("MMIDIDX\0\0", 9), "an index of Megatron's IndexedDataset"},
+    Stranger{std::string_view("PK\x03\x04", 4), "a zip archive or PyTorch checkpoint"},
+    Stranger{std::string_view("\x1f\x8b", 2), "a gzip archive"},
+    Stranger{std::string_view("\x28\xb5\x2f\xfd", 4), "a zstd archive"},
+};
+
+/// llm.c's other files. As 16-bit tokens their numbers would be beyond every vocabulary of 16 bits that is in use (55432, 308).
+struct OtherMagic {
+  std::int32_t magic;
+  const char* what;
+};
+constexpr std::array other_magics = {
+    OtherMagic{20240326, "an llm.c model"},          OtherMagic{20240327, "an llm.c debug state"},
+    OtherMagic{20240328, "an llm.c tokenizer"},      OtherMagic{20240522, "an llm.c multiple-choice evaluation"},
+    OtherMagic{20240527, "an llm.c training state"},
+};
+
+template <class T>
+T load(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+void refuse_strangers(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 16));
+  for (const Stranger& stranger : strangers) {
+    MILLRACE_CHECK(!start.starts_with(stranger.opens_with), ExitCode::data, "data",
+                   "{}: {}, not tokens; wanted an llm.c or nanoGPT .bin file", path.string(), stranger.what);
+  }
+  if (bytes.size() < sizeof(std::int32_t)) return;
+  const auto magic = load<std::int32_t>(bytes.data());
+  for (const OtherMagic& other : other_magics) {
+    MILLRACE_CHECK(magic != other.magic, ExitCode::data, "data", "{}: {}, not tokens", path.string(), other.what);
+  }
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary) : path_(path), file_(path), vocabulary_(vocabulary) {
+  const auto bytes = file_.bytes();
+  MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, wanted tokens", path.string());
+  refuse_strangers(path, bytes);
+  const std::int32_t magic = bytes.size() >= sizeof(std::int32_t) ? load<std::int32_t>(bytes.data()) : 0;
+  if (magic == magic_u16 || magic == magic_u32) {
+    MILLRACE_CHECK(bytes.size() >= header_bytes, ExitCode::data, "data", "{}: {} bytes, wanted llm.c's header of {} bytes", path.string(),
+                   bytes.size(), header_bytes);
+    format_ = magic == magic_u16 ? TokenFormat::llmc_u16 : TokenFormat::llmc_u32;
+    open_llmc(load<std::int32_t>(bytes.data() + 4), load<std::int32_t>(bytes.data() + 8));
+  } else {
+    open_nanogpt();
+  }
+  // A sample finds a wrong vocabulary at the start of a run and not after a day; every token is checked when it is read.
+  constexpr std::int64_t samples = 1024;
+  const std::int64_t stride = std::max<std::int64_t>(count_ / samples, 1);
+  std::int32_t token = 0;
+  for (std::int64_t i = 0; i < count_; i += stride) read(i, {&token, 1});
+}
+
+void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
+  const bool wide = format_ == TokenFormat::llmc_u32;
+  const std::int32_t wanted_version = wide ? 7 : 1;
+  MILLRACE_CHECK(version == wanted_version, ExitCode::data, "data", "{}: llm.c token file of version {}, wanted {}", path_.string(),
+                 version, wanted_version);
+  MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, wanted 1 or more", path_.string(),
+                 count);
+  const std::uint64_t wanted = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
+  MILLRACE_CHECK(file_.bytes().size() == wanted, ExitCode::data, "data", "{}: {} bytes, wanted {} for {} tokens (cut off while copying?)",
+                 path_.string(), file_.bytes().size(), wanted, count);
+  count_ = count;
+  tokens_ = file_.bytes().data() + header_bytes;
+}
+
+void TokenFile::open_nanogpt() {
+  const std::size_t size = file_.bytes().size();
+  MILLRACE_CHECK(size % 2 == 0, ExitCode::data, "data",
+                 "{}: {} bytes, wanted an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), size);
+  count_ = static_cast<std::int64_t>(size / 2);
+  tokens_ = file_.bytes().data();
+}
+
+std::uint32_t TokenFile::token(std::int64_t index) const noexcept {
+  if (format_ == TokenFormat::llmc_u32) return load<std::uint32_t>(tokens_ + index * 4);
+  return load<std::uint16_t>(tokens_ + index * 2);
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t value = token(first + static_cast<std::int64_t>(i));
+    largest = std::max(largest, value);
+    tokens[i] = static_cast<std::int32_t>(value);
+  }
+  if (largest < vocabulary_) return;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::int64_t index = first + static_cast<std::int64_t>(i);
+    MILLRACE_CHECK(token(index) < vocabulary_, ExitCode::data, "data", "{}: token {} is {}, the model's vocabulary has {}", path_.string(),
+                   index, token(index), vocabulary_);
+  }
+}
+
+std::int64_t TokenFile::find(std::int32_t wanted, std::int64_t first, std::int64_t last) const noexcept {
+  if (wanted < 0) return last;
+  while (first < last && token(first) != static_cast<std::uint32_t>(wanted)) ++first;
+  return first;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/data/mapped_file.hpp"
+#include "runtime/data/text_files.hpp"
+#include "runtime/data/token_file.hpp"
+
+namespace millrace::runtime {
+
+/// Documents one after another, as tokens by their index, without holding them in memory. A document ends with the token that is a
+/// *border*: the end-of-document token of the byte vocabulary, the separator of a token file, the last token of a file.
+/// All members may be called from several threads at once, and none allocates.
+class TokenStream {
+ public:
+  virtual ~TokenStream() = default;
+
+  [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
+
+  /// The tokens [first, first + tokens.size()), which lie inside the stream. Errors: Error(data) for a token beyond the vocabulary.
+  virtual void read(std::int64_t first, std::span<std::int32_t> tokens) const = 0;
+
+  /// The index of the first border in [first, last), or last.
+  [[nodiscard]] virtual std::int64_t next_border(std::int64_t first, std::int64_t last) const = 0;
+};
+
+/// Text files through the byte tokenizer: the bytes of a file, then ByteTokenizer::end_of_document. Empty files are left out.
+/// Errors: Error(data) for a file that cannot be read.
+[[nodiscard]] std::unique_ptr<TokenStream> open_text_stream(std::span<const DataFile> files);
+
+/// Token files; `separator` is the token that ends a document, -1 if there is none.
+/// Errors: Error(data), see TokenFile.
+[[nodiscard]] std::unique_ptr<TokenStream> open_token_stream(std::span<const DataFile> files, std::int64_t vocabulary,
+                                                             std::int32_t separator);
+
+}  // namespace millrace::runtime

@@ -1,0 +1,181 @@
+#include "runtime/data/batch_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/expect_error.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using tests::expect_error;
+using tests::TemporaryFolder;
+
+/// Tokens 0, 1, 2, … with borders at chosen places.
+class CountingStream final : public TokenStream {
+ public:
+  CountingStream(std::int64_t size, std::vector<std::int64_t> borders) : size_(size), borders_(std::move(borders)) {}
+  [[nodiscard]] std::int64_t size() const noexcept override { return size_; }
+  void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
+    for (auto& token : tokens) {
+      if (first >= size_) throw std::out_of_range("read beyond the stream");
+      token = static_cast<std::int32_t>(first++);
+    }
+  }
+  [[nodiscard]] std::int64_t next_border(std::int64_t first, std::int64_t last) const override {
+    for (const std::int64_t border : borders_) {
+      if (border >= first && border < last) return border;
+    }
+    return last;
+  }
+
+ private:
+  std::int64_t size_;
+  std::vector<std::int64_t> borders_;
+};
+
+std::int64_t count_valid(const Batch& batch) {
+  return std::ranges::count_if(batch.targets, [](std::int32_t target) { return target >= 0; });
+}
+
+TEST(BatchSource, EveryWindowComesOnceAnEpoch) {
+  for (const std::int64_t size : {9, 16, 17, 801, 1003}) {
+    const CountingStream stream(size, {});
+    const BatchShape shape{.rows = 3, .sequence = 8, .microbatches = 2, .seed = 4};
+    const BatchSource source(stream, shape);
+    ASSERT_EQ(source.windows(), (size - 1) / 8);
+    std::map<std::int32_t, int> seen;
+    Batch batch(3, 8);
+    // Over six epochs there are as many samples as 6 * windows, which the rows of whole steps divide.
+    for (std::int64_t step = 0; step < source.windows(); ++step) {
+      for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
+        source.fill(step, microbatch, batch.view());
+        for (std::size_t row = 0; row < 3; ++row) ++seen[batch.tokens[row * 8]];
+      }
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(seen.size()), source.windows());
+    for (const auto& [token, times] : seen) EXPECT_EQ(times, 6) << "window of token " << token << " of " << size;
+  }
+}
+
+TEST(BatchSource, IsAPureFunctionOfSeedAndSample) {
+  const CountingStream stream(1000, {100, 500});
+  // The same samples, as microbatches of another number and size: sample = (step * microbatches + microbatch) * rows + row.
+  const BatchSource four(stream, {.rows = 4, .sequence = 10, .microbatches = 3, .seed = 4});
+  const BatchSource two(stream, {.rows = 2, .sequence = 10, .microbatches = 6, .seed = 4});
+  const BatchSource other(stream, {.rows = 4, .sequence = 10, .microbatches = 3, .seed = 5});
+  Batch a(4, 10), b(2, 10), c(2, 10), d(4, 10);
+  four.fill(7, 1, a.view());
+  two.fill(7, 2, b.view());
+  two.fill(7, 3, c.view());
+  other.fill(7, 1, d.view());
+  EXPECT_TRUE(std::equal(b.tokens.begin(), b.tokens.end(), a.tokens.begin()));
+  EXPECT_TRUE(std::equal(c.targets.begin(), c.targets.end(), a.targets.begin() + 20));
+  EXPECT_NE(a.tokens, d.tokens);
+  EXPECT_EQ(four.valid_targets(7), two.valid_targets(7));
+}
+
+TEST(BatchSource, TargetsFollowTheirTokens) {
+  const CountingStream stream(101, {});
+  const BatchSource source(stream, {.rows = 5, .sequence = 10, .microbatches = 2, .seed = 0});
+  Batch batch(5, 10);
+  for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
+    source.fill(0, microbatch, batch.view());
+    for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(batch.positions[i], static_cast<std::int32_t>(i % 10));
+    for (const std::int32_t segment : batch.segments) EXPECT_EQ(segment, 1);
+  }
+  EXPECT_EQ(source.valid_targets(0), 100);
+}
+
+TEST(BatchSource, BordersMaskTargetsAndStartSegments) {
+  const CountingStream stream(9, {2, 3, 7});
+  Batch batch(1, 8);
+  const BatchSource packed(stream, {.rows = 1, .sequence = 8, .microbatches = 1, .seed = 1, .packing = true});
+  packed.fill(0, 0, batch.view());
+  EXPECT_EQ(batch.tokens, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(batch.targets, (std::vector<std::int32_t>{1, 2, -1, -1, 5, 6, 7, -1}));
+  EXPECT_EQ(batch.segments, (std::vector<std::int32_t>{1, 1, 1, 2, 3, 3, 3, 3}));
+  EXPECT_EQ(batch.positions, (std::vector<std::int32_t>{0, 1, 2, 0, 0, 1, 2, 3}));
+  EXPECT_EQ(packed.valid_targets(0), 5);
+
+  const BatchSource open(stream, {.rows = 1, .sequence = 8, .microbatches = 1, .seed = 1, .packing = false});
+  open.fill(0, 0, batch.view());
+  EXPECT_EQ(batch.targets, (std::vector<std::int32_t>{1, 2, -1, -1, 5, 6, 7, -1}));
+  EXPECT_EQ(batch.segments, (std::vector<std::int32_t>(8, 1)));
+  EXPECT_EQ(batch.positions, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(BatchSource, CountsTheTargetsItWillGive) {
+  std::vector<std::int64_t> borders;
+  for (std::int64_t border = 3; border < 2000; border += 1 + border % 23) borders.push_back(border);
+  const CountingStream stream(2000, borders);
+  const BatchSource source(stream, {.rows = 3, .sequence = 16, .microbatches = 4, .seed = 8});
+  Batch batch(3, 16);
+  for (std::int64_t step = 0; step < 12; ++step) {
+    std::int64_t valid = 0;
+    for (std::int64_t microbatch = 0; microbatch < 4; ++microbatch) {
+      source.fill(step, microbatch, batch.view());
+      valid += count_valid(batch);
+    }
+    EXPECT_EQ(source.valid_targets(step), valid);
+    EXPECT_LT(valid, 3 * 16 * 4);
+  }
+}
+
+TEST(BatchSource, WantsAWholeWindow) {
+  const CountingStream stream(8, {});
+  expect_error([&] { const BatchSource source(stream, {.rows = 1, .sequence = 8}); }, ExitCode::data,
+               {"8 tokens for training, wanted 9 or more"});
+}
+
+TEST(EvaluationSource, GivesEveryTargetOnceAndPadsTheRest) {
+  for (const std::int64_t size : {2, 8, 9, 10, 100, 161}) {
+    const CountingStream stream(size, {});
+    const EvaluationSource source(stream, {.rows = 3, .sequence = 8});
+    std::vector<int> seen(static_cast<std::size_t>(size));
+    Batch batch(3, 8);
+    std::int64_t valid = 0;
+    for (std::int64_t microbatch = 0; microbatch < source.microbatches(); ++microbatch) {
+      std::ranges::fill(batch.tokens, 77);  // what an earlier microbatch left
+      source.fill(microbatch, batch.view());
+      valid += count_valid(batch);
+      for (std::size_t i = 0; i < 24; ++i) {
+        if (batch.targets[i] >= 0) {
+          ++seen[static_cast<std::size_t>(batch.targets[i])];
+          EXPECT_EQ(batch.segments[i], 1);
+          continue;
+        }
+        EXPECT_EQ(batch.segments[i], 0);
+        EXPECT_EQ(batch.tokens[i], 0);
+        EXPECT_EQ(batch.positions[i], 0);
+      }
+    }
+    EXPECT_EQ(valid, size - 1);
+    EXPECT_EQ(source.valid_targets(0, source.microbatches()), valid);
+    for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_EQ(seen[i], 1) << "token " << i << " of " << size;
+  }
+}
+
+TEST(EvaluationSource, CountsPartsThatAddUp) {
+  const CountingStream stream(500, {7, 8, 120, 300, 301, 499});
+  const EvaluationSource source(stream, {.rows = 4, .sequence = 16});
+  std::int64_t sum = 0;
+  for (std::int64_t microbatch = 0; microbatch < source.microbatches(); ++microbatch) {
+    Batch batch(4, 16);
+    source.fill(microbatch, batch.view());
+    EXPECT_EQ(source.valid_targets(microbatch, 1), count_valid(batch));
+    sum += count_valid(batch);
+  }
+  EXPECT_EQ(source.valid_targets(0, source.microbatches()), sum);
+  EXPECT_EQ(source.valid_targets(0, 1000), sum);
+  EXPECT_EQ(sum, 499 - 5);  // the border at 499 is no input: it is the last target
+}
+
+}  // namespace
+}  // namespace millrace::runtime

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::tests {
+
+/// Runs `action`, wants an Error with this code whose message holds every one of `parts`; returns the message.
+template <class Action>
+std::string expect_error(Action action, ExitCode code, const std::vector<std::string>& parts) {
+  try {
+    action();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << message;
+    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << message;
+    return message;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+}  // namespace millrace::tests
