@@ -1,0 +1,263 @@
+#include "actors/coordinator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "actors/sampler.hpp"
+
+namespace millrace::actors {
+
+Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
+    : setup_(std::move(setup)), port_(port), step_(setup_.first_step), reports_(static_cast<std::size_t>(setup_.ranks)) {}
+
+void Coordinator::receive(const ToCoordinator& message) {
+  if (phase_ == Phase::ended) return;
+  std::visit([this](const auto& alternative) { handle(alternative); }, message);
+}
+
+std::string Coordinator::describe() const {
+  switch (phase_) {
+    case Phase::starting: return "start";
+    case Phase::evaluating: return fmt::format("evaluation after step {}", step_);
+    case Phase::sampling: return "sampling";
+    case Phase::draining:
+    case Phase::ended: return "the end of the run";
+    default: return fmt::format("step {}", step_ + 1);
+  }
+}
+
+// -- steps --------------------------------------------------------------------------------------------------------------------------------
+
+void Coordinator::handle(const RankReady&) {
+  if (!all_answered()) return;
+  if (step_ >= setup_.train.steps) {
+    begin_evaluation();  // nothing left to train: a finished run that was started again tells its result
+  } else {
+    begin_step();
+  }
+}
+
+void Coordinator::begin_step() {
+  phase_ = Phase::gradients;
+  answers_ = 0;
+  step_begin_ = port_.now();
+  port_.to_ranks(RunStep{step_});
+}
+
+void Coordinator::handle(const StepReport& message) {
+  reports_[static_cast<std::size_t>(message.rank)] = message;
+  if (all_answered()) update();
+}
+
+/// Adds what the ranks found in model order and lets them update. Nothing is updated unless loss and norm are finite, so a bad step can be replayed.
+void Coordinator::update() {
+  const auto targets = setup_.valid_targets(step_);
+  const auto& losses = reports_[static_cast<std::size_t>(setup_.head_rank)].losses;
+  double loss_sum = 0;
+  for (std::size_t microbatch = 0; microbatch < losses.size(); ++microbatch) {
+    if (!std::isfinite(losses[microbatch])) {
+      return fail_run(ExitCode::numerics, fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, losses[microbatch]));
+    }
+    loss_sum += losses[microbatch];
+  }
+  std::vector<double> squares(setup_.tensors.size(), 0.0);
+  for (const auto& report : reports_)
+    for (const auto& tensor : report.squares) squares.at(static_cast<std::size_t>(tensor.tensor)) = tensor.squares;
+  double total = 0;
+  for (std::size_t tensor = 0; tensor < squares.size(); ++tensor) {
+    if (!std::isfinite(squares[tensor])) {
+      return fail_run(ExitCode::numerics, fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1, setup_.tensors[tensor], squares[tensor]));
+    }
+    total += squares[tensor];
+  }
+  loss_ = targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0;
+  norm_ = std::sqrt(total);
+  rate_ = setup_.learning_rate(step_);
+  const double clip = setup_.train.clip;
+  const double scale = clip > 0 ? std::min(1.0, clip / (norm_ + 1e-6)) : 1.0;
+  phase_ = Phase::optimizing;
+  answers_ = 0;
+  port_.to_ranks(Optimize{step_, step_ + 1, scale, rate_});
+}
+
+void Coordinator::handle(const Optimized&) {
+  if (!all_answered()) return;
+  port_.step_done(record(loss_, norm_));
+  after_step();
+}
+
+StepRecord Coordinator::record(double loss, double norm) const {
+  StepRecord record;
+  record.step = step_ + 1;
+  record.steps = setup_.train.steps;
+  record.loss = loss;
+  record.gradient_norm = norm;
+  record.learning_rate = rate_;
+  record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;
+  record.targets = setup_.valid_targets(step_);
+  record.seconds = static_cast<double>(port_.now() - step_begin_) * 1e-9;
+  record.flops = setup_.flops_per_step;
+  double wall = 0, bubble = 0, wait = 0, data = 0;
+  for (const auto& report : reports_) {
+    record.ranks.push_back(report.times);
+    wall += static_cast<double>(report.times.wall);
+    bubble += static_cast<double>(report.times.bubble);
+    wait += static_cast<double>(report.times.wait);
+    data += static_cast<double>(report.times.data);
+    record.resident_bytes = std::max(record.resident_bytes, report.resident_bytes);
+  }
+  if (wall > 0) {
+    record.bubble = bubble / wall;
+    record.wait = wait / wall;
+    record.data = data / wall;
+  }
+  return record;
+}
+
+/// What follows a step: a checkpoint where due, an evaluation where due, the next step or the end.
+void Coordinator::after_step() {
+  stopping_ = stopping_ || port_.stop_requested();
+  const bool last = last_step();
+  ++step_;
+  const bool save = setup_.writes_checkpoints && (last || (setup_.checkpoint.every > 0 && step_ % setup_.checkpoint.every == 0));
+  const bool evaluate = setup_.evaluation_microbatches > 0 && ((last && !port_.stop_requested()) || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0));
+  auto onward = [this, last, evaluate] {
+    if (evaluate) return begin_evaluation();
+    if (last) return begin_sample();
+    begin_step();
+  };
+  if (!save) return onward();
+  if (saving_) {  // the previous one is still being written: staging is in use
+    after_save_ = [this, onward] {
+      snapshot();
+      onward();
+    };
+    return;
+  }
+  snapshot();
+  onward();
+}
+
+// -- checkpoints --------------------------------------------------------------------------------------------------------------------------
+
+/// The ranks copy in order with their other work, so the next phase may be sent right behind.
+void Coordinator::snapshot() {
+  const auto folder = port_.begin_checkpoint(step_);
+  if (!folder) return;
+  saving_ = true;
+  save_failed_ = false;
+  saving_step_ = step_;
+  shards_ = 0;
+  shard_reports_.clear();
+  tied_.clear();
+  port_.to_ranks(TakeSnapshot{step_, *folder});
+}
+
+void Coordinator::handle(const SnapshotTaken& message) {
+  for (const auto& hash : message.tied) {
+    const auto same = std::find_if(tied_.begin(), tied_.end(), [&](const TiedHash& other) { return other.name == hash.name; });
+    if (same == tied_.end()) {
+      tied_.push_back(hash);
+    } else if (same->hash != hash.hash) {
+      return fail_run(ExitCode::internal, fmt::format("step {}: the two copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
+    }
+  }
+}
+
+void Coordinator::handle(const ShardWritten& message) {
+  ++shards_;
+  if (!message.error.empty() && !save_failed_) {
+    save_failed_ = true;
+    port_.discard_checkpoint(message.step, fmt::format("rank {}: {}", message.rank, message.error));
+  }
+  if (!message.report.empty()) shard_reports_.push_back(message.report);
+  if (shards_ < setup_.ranks) return;
+  if (save_failed_) return committed(message.step, "discarded");
+  port_.commit_checkpoint(message.step, shard_reports_);
+}
+
+void Coordinator::committed(std::int64_t step, const std::string& error) {
+  if (phase_ == Phase::ended) return;
+  saving_ = false;
+  failed_saves_ = error.empty() ? 0 : failed_saves_ + 1;
+  if (failed_saves_ >= 3) {
+    return fail_run(ExitCode::storage, fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
+  }
+  if (auto next = std::exchange(after_save_, nullptr)) return next();
+  if (phase_ == Phase::draining) drain();
+}
+
+// -- evaluation and sample ----------------------------------------------------------------------------------------------------------------
+
+void Coordinator::begin_evaluation() {
+  if (setup_.evaluation_microbatches == 0) return begin_sample();
+  phase_ = Phase::evaluating;
+  answers_ = 0;
+  port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
+}
+
+void Coordinator::handle(const EvaluationReport& message) {
+  if (message.rank == setup_.head_rank) evaluation_losses_ = message.losses;
+  if (!all_answered()) return;
+  double sum = 0;
+  for (const double loss : evaluation_losses_) sum += loss;
+  port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0, setup_.evaluation_targets);
+  if (stopping_ || step_ >= setup_.train.steps) return begin_sample();
+  begin_step();
+}
+
+void Coordinator::begin_sample() {
+  if (setup_.sample.tokens <= 0 || stopping_) return drain();
+  phase_ = Phase::sampling;
+  sample_ = setup_.prompt;
+  next_sample_token();
+}
+
+void Coordinator::next_sample_token() {
+  answers_ = 0;
+  const auto window = static_cast<std::size_t>(setup_.train.sequence);
+  const std::size_t used = std::min(window, sample_.size());
+  ComputeLogits request;
+  request.tokens.assign(sample_.end() - static_cast<std::ptrdiff_t>(used), sample_.end());
+  request.position = static_cast<std::int64_t>(used) - 1;
+  request.tokens.resize(window, 0);  // what follows the position is not seen by it
+  port_.to_ranks(request);
+}
+
+void Coordinator::handle(const LogitsReport& message) {
+  if (message.rank == setup_.head_rank) {
+    const auto index = static_cast<std::uint64_t>(sample_.size());
+    sample_.push_back(sample_token(message.logits, setup_.sample.temperature, static_cast<std::uint64_t>(setup_.train.seed), index));
+  }
+  if (!all_answered()) return;
+  const auto written = static_cast<std::int64_t>(sample_.size() - setup_.prompt.size());
+  if (written < setup_.sample.tokens) return next_sample_token();
+  port_.sampled(sample_);
+  drain();
+}
+
+// -- the end ------------------------------------------------------------------------------------------------------------------------------
+
+void Coordinator::drain() {
+  phase_ = Phase::draining;
+  if (saving_) return;  // committed() comes back here
+  phase_ = Phase::ended;
+  port_.to_ranks(Stop{});
+  port_.finished(ExitCode::ok, stopping_ ? fmt::format("stopped after step {} as asked", step_) : "");
+}
+
+void Coordinator::handle(const Collected&) {}
+
+void Coordinator::handle(const StageFailed& message) {
+  fail_run(static_cast<ExitCode>(message.code), message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
+                                                                       : fmt::format("rank {}, stage {}, step {}, microbatch {}, action {}: {}", message.rank, message.stage,
+                                                                                     message.step + 1, message.microbatch, message.action, message.cause));
+}
+
+void Coordinator::fail_run(ExitCode code, const std::string& message) {
+  phase_ = Phase::ended;
+  port_.finished(code, message);
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/train_config.hpp"
+
+namespace millrace::actors {
+
+/// What the coordinator knows of the run before it starts.
+struct CoordinatorSetup {
+  int ranks = 1;
+  int head_rank = 0;
+  std::int64_t first_step = 0;  // steps already in the checkpoint that was resumed
+  runtime::TrainConfig train;
+  runtime::EvaluateConfig evaluate;
+  runtime::CheckpointConfig checkpoint;
+  runtime::SampleConfig sample;
+  bool writes_checkpoints = false;
+  std::int64_t evaluation_microbatches = 0;  // of one evaluation; 0: nothing is held out
+  std::int64_t evaluation_targets = 0;       // their valid targets
+  std::vector<std::string> tensors;          // names of the parameters in model order
+  std::vector<std::int32_t> prompt;          // tokens that a sample starts with
+  std::int64_t vocabulary = 0;
+  double flops_per_step = 0;
+  std::function<std::int64_t(std::int64_t step)> valid_targets;
+  std::function<double(std::int64_t step)> learning_rate;
+};
+
+/// One finished step, as the log line and metrics.jsonl tell it.
+struct StepRecord {
+  std::int64_t step = 0, steps = 0;  // step counts from 1 here, as people do
+  double loss = 0, gradient_norm = 0, learning_rate = 0;
+  std::int64_t tokens = 0, targets = 0;
+  double seconds = 0;
+  double flops = 0;
+  double bubble = 0, wait = 0, data = 0;  // shares of the ranks' time, 0 … 1
+  std::uint64_t resident_bytes = 0;       // the largest process
+  std::vector<StepTimes> ranks;
+};
+
+/// What the coordinator can do to the world. The shell actor implements it; tests write down what was asked.
+class CoordinatorPort {
+ public:
+  virtual ~CoordinatorPort() = default;
+  virtual void to_ranks(const ToRank& message) = 0;
+  /// A folder for the checkpoint of `step` (finished steps), or nothing when there is no room; why is warned by the port.
+  virtual std::optional<std::string> begin_checkpoint(std::int64_t step) = 0;
+  /// Commits what the ranks wrote, in the background; Coordinator::committed() follows.
+  virtual void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) = 0;
+  virtual void discard_checkpoint(std::int64_t step, const std::string& why) = 0;
+  virtual void step_done(const StepRecord& record) = 0;
+  virtual void evaluated(std::int64_t step, double loss, std::int64_t targets) = 0;
+  virtual void sampled(const std::vector<std::int32_t>& tokens) = 0;
+  /// True once a person or the batch system asked the run to save and end.
+  virtual bool stop_requested() = 0;
+  virtual std::int64_t now() = 0;  // nanoseconds, steady
+  /// The run is over. code ok: everything is on disk and Stop has been sent.
+  virtual void finished(ExitCode code, const std::string& message) = 0;
+};
+
+/// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads: messages in, messages out.
+/// It speaks to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on who owns what.
+class Coordinator {
+ public:
+  Coordinator(CoordinatorSetup setup, CoordinatorPort& port);
+
+  /// From any rank; messages of one rank come in order.
+  void receive(const ToCoordinator& message);
+  /// The checkpoint of `step` is committed, or `error` says why not.
+  void committed(std::int64_t step, const std::string& error);
+
+  /// "step 12", "evaluation after step 40": for messages about failures.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  enum class Phase : std::uint8_t { starting, gradients, optimizing, evaluating, sampling, draining, ended };
+  // -- one handler a message
+  void handle(const RankReady& message);
+  void handle(const StepReport& message);
+  void handle(const Optimized& message);
+  void handle(const SnapshotTaken& message);
+  void handle(const ShardWritten& message);
+  void handle(const EvaluationReport& message);
+  void handle(const LogitsReport& message);
+  void handle(const Collected& message);
+  void handle(const StageFailed& message);
+  // -- phases
+  void begin_step();
+  void update();
+  void after_step();
+  void begin_evaluation();
+  void begin_sample();
+  void next_sample_token();
+  void drain();
+  void snapshot();
+  void fail_run(ExitCode code, const std::string& message);
+  [[nodiscard]] bool last_step() const { return stopping_ || step_ + 1 >= setup_.train.steps; }
+  [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
+  [[nodiscard]] StepRecord record(double loss, double norm) const;
+
+  CoordinatorSetup setup_;
+  CoordinatorPort& port_;
+  Phase phase_ = Phase::starting;
+  int answers_ = 0;
+  std::int64_t step_ = 0;
+  bool stopping_ = false;
+  std::int64_t step_begin_ = 0;
+  double loss_ = 0, norm_ = 0, rate_ = 0;
+  std::vector<StepReport> reports_;   // by rank
+  std::vector<double> evaluation_losses_;
+  std::vector<std::int32_t> sample_;
+  // the checkpoint in flight
+  bool saving_ = false, wants_step_ = false;
+  std::int64_t saving_step_ = 0;
+  int shards_ = 0, failed_saves_ = 0;
+  bool save_failed_ = false;
+  std::vector<std::string> shard_reports_;
+  std::vector<TiedHash> tied_;
+  std::function<void()> after_save_;
+};
+
+}  // namespace millrace::actors

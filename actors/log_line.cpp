@@ -1,0 +1,50 @@
+#include "actors/log_line.hpp"
+
+#include <cmath>
+
+namespace millrace::actors {
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+std::string count_text(double count) {
+  if (count >= 1e9) return fmt::format("{:.1f}G", count * 1e-9);
+  if (count >= 1e6) return fmt::format("{:.1f}M", count * 1e-6);
+  if (count >= 1e4) return fmt::format("{:.1f}k", count * 1e-3);
+  return fmt::format("{:.0f}", count);
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (value >= 0x1p30) return fmt::format("{:.1f} GiB", value * 0x1p-30);
+  return fmt::format("{:.1f} MiB", value * 0x1p-20);
+}
+
+std::string LogLine::format(const StepRecord& record) {
+  std::string score;
+  if (losses_.size() >= 8) {
+    double mean = 0, variance = 0;
+    for (const double loss : losses_) mean += loss;
+    mean /= static_cast<double>(losses_.size());
+    for (const double loss : losses_) variance += (loss - mean) * (loss - mean);
+    variance /= static_cast<double>(losses_.size());
+    if (variance > 0) score = fmt::format(" ({:+.1f}z)", (record.loss - mean) / std::sqrt(variance));
+  }
+  losses_.push_back(record.loss);
+  if (losses_.size() > 128) losses_.pop_front();
+
+  // The first step builds kernels and touches memory for the first time; it would spoil the estimate.
+  ++seen_;
+  smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
+  const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;
+  const std::string utilisation = peak_flops_ > 0 ? fmt::format(" | {:.1f}% MFU", 100 * record.flops / record.seconds / peak_flops_) : "";
+  return fmt::format("step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {} | skip 0 | eta {}", record.step,
+                     record.steps, record.loss, score, record.gradient_norm, record.learning_rate, count_text(static_cast<double>(record.tokens) / record.seconds), utilisation,
+                     record.seconds * 1e3, 100 * record.bubble, 100 * record.wait, 100 * record.data, bytes_text(record.resident_bytes), duration_text(left));
+}
+
+}  // namespace millrace::actors

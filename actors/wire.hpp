@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+
+/// Phases as bytes for the control link: numbers as they lie in memory (all hosts of a job run the same build, the run hash sees to it), strings and vectors
+/// with their length before them, variants with their index. A message cut short or too long throws Error(internal).
+namespace millrace::actors {
+
+class WireWriter {
+ public:
+  template <class T>
+  void put(T& value) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+      bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
+    } else {
+      std::apply([this](auto&... fields) { (put(fields), ...); }, value.tie());
+    }
+  }
+  void put(std::string& text) { put_range(text); }
+  template <class T>
+  void put(std::vector<T>& values) { put_range(values); }
+  template <class... Ts>
+  void put(std::variant<Ts...>& value) {
+    auto index = static_cast<std::uint32_t>(value.index());
+    put(index);
+    std::visit([this](auto& alternative) { put(alternative); }, value);
+  }
+  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  template <class Range>
+  void put_range(Range& range) {
+    auto size = static_cast<std::uint64_t>(range.size());
+    put(size);
+    if constexpr (std::is_arithmetic_v<typename Range::value_type>) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(range.data());
+      bytes_.insert(bytes_.end(), bytes, bytes + size * sizeof(typename Range::value_type));
+    } else {
+      for (auto& element : range) put(element);
+    }
+  }
+  std::vector<std::byte> bytes_;
+};
+
+class WireReader {
+ public:
+  WireReader(const std::byte* data, std::size_t size) : at_(data), left_(size) {}
+
+  template <class T>
+  void get(T& value) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+      copy(&value, sizeof(T));
+    } else {
+      std::apply([this](auto&... fields) { (get(fields), ...); }, value.tie());
+    }
+  }
+  void get(std::string& text) { get_range(text); }
+  template <class T>
+  void get(std::vector<T>& values) { get_range(values); }
+  template <class... Ts>
+  void get(std::variant<Ts...>& value) {
+    std::uint32_t index = 0;
+    get(index);
+    MILLRACE_CHECK(index < sizeof...(Ts), ExitCode::internal, "actors.wire", "message kind {} found, {} known", index, sizeof...(Ts));
+    emplace(value, index, std::index_sequence_for<Ts...>{});
+    std::visit([this](auto& alternative) { get(alternative); }, value);
+  }
+  void finish() const { MILLRACE_CHECK(left_ == 0, ExitCode::internal, "actors.wire", "{} bytes more than the message has fields", left_); }
+
+ private:
+  void copy(void* to, std::size_t bytes) {
+    MILLRACE_CHECK(bytes <= left_, ExitCode::internal, "actors.wire", "message ends {} bytes early", bytes - left_);
+    if (bytes > 0) std::memcpy(to, at_, bytes);
+    at_ += bytes;
+    left_ -= bytes;
+  }
+  template <class Range>
+  void get_range(Range& range) {
+    using Element = typename Range::value_type;
+    std::uint64_t size = 0;
+    get(size);
+    MILLRACE_CHECK(size <= left_, ExitCode::internal, "actors.wire", "a list of {} in a message with {} bytes left", size, left_);
+    range.resize(size);
+    if constexpr (std::is_arithmetic_v<Element>) {
+      copy(range.data(), size * sizeof(Element));
+    } else {
+      for (auto& element : range) get(element);
+    }
+  }
+  template <class Variant, std::size_t... I>
+  static void emplace(Variant& value, std::size_t index, std::index_sequence<I...>) {
+    ((index == I ? static_cast<void>(value.template emplace<I>()) : static_cast<void>(0)), ...);
+  }
+  const std::byte* at_;
+  std::size_t left_;
+};
+
+template <class T>
+[[nodiscard]] std::vector<std::byte> encode(T message) {
+  WireWriter writer;
+  writer.put(message);
+  return writer.take();
+}
+
+template <class T>
+[[nodiscard]] T decode(const std::byte* data, std::size_t size) {
+  T message{};
+  WireReader reader(data, size);
+  reader.get(message);
+  reader.finish();
+  return message;
+}
+
+}  // namespace millrace::actors

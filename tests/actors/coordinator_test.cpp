@@ -1,0 +1,256 @@
+#include "actors/coordinator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace millrace::actors {
+namespace {
+
+/// Writes down what the coordinator asked for; time stands still unless the test moves it.
+class RecordingPort : public CoordinatorPort {
+ public:
+  void to_ranks(const ToRank& message) override { sent.push_back(message); }
+  std::optional<std::string> begin_checkpoint(std::int64_t step) override {
+    if (no_room) return std::nullopt;
+    return "folder-" + std::to_string(step);
+  }
+  void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override { commits.emplace_back(step, reports.size()); }
+  void discard_checkpoint(std::int64_t step, const std::string&) override { discards.push_back(step); }
+  void step_done(const StepRecord& record) override { records.push_back(record); }
+  void evaluated(std::int64_t step, double loss, std::int64_t) override { evaluations.emplace_back(step, loss); }
+  void sampled(const std::vector<std::int32_t>& tokens) override { sample = tokens; }
+  bool stop_requested() override { return stop; }
+  std::int64_t now() override { return time; }
+  void finished(ExitCode code, const std::string& message) override {
+    ended = code;
+    end_message = message;
+  }
+
+  template <class T>
+  [[nodiscard]] bool last_is() const { return !sent.empty() && std::holds_alternative<T>(sent.back()); }
+  template <class T>
+  [[nodiscard]] std::size_t count() const {
+    std::size_t n = 0;
+    for (const auto& message : sent) n += std::holds_alternative<T>(message) ? 1 : 0;
+    return n;
+  }
+
+  std::vector<ToRank> sent;
+  std::vector<std::pair<std::int64_t, std::size_t>> commits;
+  std::vector<std::int64_t> discards;
+  std::vector<StepRecord> records;
+  std::vector<std::pair<std::int64_t, double>> evaluations;
+  std::vector<std::int32_t> sample;
+  bool stop = false, no_room = false;
+  std::int64_t time = 0;
+  std::optional<ExitCode> ended;
+  std::string end_message;
+};
+
+CoordinatorSetup two_ranks(std::int64_t steps) {
+  CoordinatorSetup setup;
+  setup.ranks = 2;
+  setup.head_rank = 1;
+  setup.train.steps = steps;
+  setup.train.clip = 1.0;
+  setup.train.sequence = 4;
+  setup.tensors = {"a", "b", "c"};
+  setup.valid_targets = [](std::int64_t) { return std::int64_t{10}; };
+  setup.learning_rate = [](std::int64_t step) { return 0.1 * static_cast<double>(step + 1); };
+  return setup;
+}
+
+void answer_step(Coordinator& coordinator, std::int64_t step, double square = 4.0) {
+  StepReport first{0, step, {{0, 1.0}, {2, square}}, {}, {}, 0};
+  StepReport second{1, step, {{1, 4.0}}, {12.0, 8.0}, {}, 0};
+  coordinator.receive(first);
+  coordinator.receive(second);
+}
+
+void answer_optimize(Coordinator& coordinator, std::int64_t step) {
+  coordinator.receive(Optimized{0, step});
+  coordinator.receive(Optimized{1, step});
+}
+
+TEST(Coordinator, RunsStepsInPhasesAndEnds) {
+  RecordingPort port;
+  Coordinator coordinator(two_ranks(2), port);
+  coordinator.receive(RankReady{0, 0});
+  EXPECT_TRUE(port.sent.empty()) << "nothing starts before every rank is ready";
+  coordinator.receive(RankReady{1, 0});
+  ASSERT_TRUE(port.last_is<RunStep>());
+  answer_step(coordinator, 0);
+  ASSERT_TRUE(port.last_is<Optimize>());
+  const auto& update = std::get<Optimize>(port.sent.back());
+  EXPECT_DOUBLE_EQ(update.gradient_scale, 1.0 / (3.0 + 1e-6));
+  EXPECT_DOUBLE_EQ(update.learning_rate, 0.1);
+  EXPECT_EQ(update.update, 1);
+  answer_optimize(coordinator, 0);
+  ASSERT_EQ(port.records.size(), 1U);
+  EXPECT_DOUBLE_EQ(port.records[0].loss, 2.0);
+  EXPECT_DOUBLE_EQ(port.records[0].gradient_norm, 3.0);
+  answer_step(coordinator, 1);
+  answer_optimize(coordinator, 1);
+  EXPECT_TRUE(port.last_is<Stop>());
+  EXPECT_EQ(port.ended, ExitCode::ok);
+}
+
+TEST(Coordinator, SendsAsManyMessagesForManyMicrobatches) {
+  std::vector<std::size_t> sent;
+  for (const int microbatches : {1, 64}) {
+    RecordingPort port;
+    auto setup = two_ranks(1);
+    setup.train.microbatches = microbatches;
+    Coordinator coordinator(setup, port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
+    StepReport second{1, 0, {{1, 1.0}}, std::vector<double>(static_cast<std::size_t>(microbatches), 1.0), {}, 0};
+    coordinator.receive(first);
+    coordinator.receive(second);
+    answer_optimize(coordinator, 0);
+    sent.push_back(port.sent.size());
+  }
+  EXPECT_EQ(sent[0], sent[1]);
+}
+
+TEST(Coordinator, StopsBeforeUpdatingOnWhatIsNotFinite) {
+  for (const bool in_loss : {true, false}) {
+    RecordingPort port;
+    Coordinator coordinator(two_ranks(2), port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    const double bad = std::numeric_limits<double>::quiet_NaN();
+    StepReport first{0, 0, {{0, 1.0}, {2, in_loss ? 1.0 : bad}}, {}, {}, 0};
+    StepReport second{1, 0, {{1, 4.0}}, {12.0, in_loss ? bad : 1.0}, {}, 0};
+    coordinator.receive(first);
+    coordinator.receive(second);
+    EXPECT_EQ(port.count<Optimize>(), 0U);
+    EXPECT_EQ(port.ended, ExitCode::numerics);
+    EXPECT_NE(port.end_message.find(in_loss ? "microbatch 1" : "gradient of c"), std::string::npos) << port.end_message;
+  }
+}
+
+TEST(Coordinator, WritesACheckpointWhileTheNextStepRuns) {
+  RecordingPort port;
+  auto setup = two_ranks(3);
+  setup.writes_checkpoints = true;
+  setup.checkpoint.every = 1;
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  answer_step(coordinator, 0);
+  answer_optimize(coordinator, 0);
+  EXPECT_EQ(port.count<TakeSnapshot>(), 1U);
+  ASSERT_TRUE(port.last_is<RunStep>()) << "the next step starts right behind the snapshot";
+  coordinator.receive(SnapshotTaken{0, 1, {{"t", "x"}}});
+  coordinator.receive(SnapshotTaken{1, 1, {{"t", "x"}}});
+  answer_step(coordinator, 1);
+  answer_optimize(coordinator, 1);
+  EXPECT_EQ(port.count<TakeSnapshot>(), 1U) << "staging is still in use";
+  EXPECT_EQ(port.count<RunStep>(), 2U);
+  coordinator.receive(ShardWritten{0, 1, "{}", ""});
+  coordinator.receive(ShardWritten{1, 1, "{}", ""});
+  ASSERT_EQ(port.commits.size(), 1U);
+  coordinator.committed(1, "");
+  EXPECT_EQ(port.count<TakeSnapshot>(), 2U);
+  EXPECT_EQ(port.count<RunStep>(), 3U);
+  answer_step(coordinator, 2);
+  answer_optimize(coordinator, 2);
+  EXPECT_FALSE(port.ended) << "the last checkpoints are waited for";
+  for (int save = 2; save <= 3; ++save) {
+    coordinator.receive(ShardWritten{0, save, "{}", ""});
+    coordinator.receive(ShardWritten{1, save, "{}", ""});
+    coordinator.committed(save, "");
+  }
+  EXPECT_EQ(port.ended, ExitCode::ok);
+}
+
+TEST(Coordinator, GoesOnAfterAFailedSaveAndStopsAfterThree) {
+  RecordingPort port;
+  auto setup = two_ranks(10);
+  setup.writes_checkpoints = true;
+  setup.checkpoint.every = 1;
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_FALSE(port.ended);
+    answer_step(coordinator, step);
+    answer_optimize(coordinator, step);
+    coordinator.receive(ShardWritten{0, step + 1, "", "disk full"});
+    coordinator.receive(ShardWritten{1, step + 1, "{}", ""});
+  }
+  EXPECT_EQ(port.discards.size(), 3U);
+  EXPECT_TRUE(port.commits.empty());
+  EXPECT_EQ(port.ended, ExitCode::storage);
+}
+
+TEST(Coordinator, NamesTiedCopiesThatDiffer) {
+  RecordingPort port;
+  auto setup = two_ranks(3);
+  setup.writes_checkpoints = true;
+  setup.checkpoint.every = 1;
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  answer_step(coordinator, 0);
+  answer_optimize(coordinator, 0);
+  coordinator.receive(SnapshotTaken{0, 1, {{"table", "x"}}});
+  coordinator.receive(SnapshotTaken{1, 1, {{"table", "y"}}});
+  EXPECT_EQ(port.ended, ExitCode::internal);
+  EXPECT_NE(port.end_message.find("table"), std::string::npos);
+}
+
+TEST(Coordinator, EvaluatesAndSamplesAtTheEnd) {
+  RecordingPort port;
+  auto setup = two_ranks(1);
+  setup.evaluation_microbatches = 2;
+  setup.evaluation_targets = 4;
+  setup.sample.tokens = 3;
+  setup.sample.temperature = 0;
+  setup.prompt = {7};
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  answer_step(coordinator, 0);
+  answer_optimize(coordinator, 0);
+  ASSERT_TRUE(port.last_is<Evaluate>());
+  coordinator.receive(EvaluationReport{0, {}});
+  coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+  ASSERT_EQ(port.evaluations.size(), 1U);
+  EXPECT_DOUBLE_EQ(port.evaluations[0].second, 2.0);
+  for (int token = 0; token < 3; ++token) {
+    ASSERT_TRUE(port.last_is<ComputeLogits>());
+    const auto& request = std::get<ComputeLogits>(port.sent.back());
+    EXPECT_EQ(request.position, token);
+    EXPECT_EQ(request.tokens.size(), 4U);
+    coordinator.receive(LogitsReport{1, {0.0F, 1.0F, 3.0F, 2.0F}});
+    coordinator.receive(LogitsReport{0, {}});
+  }
+  EXPECT_EQ(port.sample, (std::vector<std::int32_t>{7, 2, 2, 2}));
+  EXPECT_EQ(port.ended, ExitCode::ok);
+}
+
+TEST(Coordinator, SavesAndEndsWhenAsked) {
+  RecordingPort port;
+  auto setup = two_ranks(100);
+  setup.writes_checkpoints = true;
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  port.stop = true;
+  answer_step(coordinator, 0);
+  answer_optimize(coordinator, 0);
+  EXPECT_EQ(port.count<TakeSnapshot>(), 1U);
+  coordinator.receive(ShardWritten{0, 1, "{}", ""});
+  coordinator.receive(ShardWritten{1, 1, "{}", ""});
+  coordinator.committed(1, "");
+  EXPECT_EQ(port.ended, ExitCode::ok);
+  EXPECT_EQ(port.count<RunStep>(), 1U);
+}
+
+}  // namespace
+}  // namespace millrace::actors
