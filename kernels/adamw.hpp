@@ -9,11 +9,11 @@ namespace millrace::kernels {
 
 /// Runtime scalars of one update (spec: Loshchilov & Hutter, arXiv 1711.05101, in PyTorch's order of operations).
 struct AdamwScalars {
-  float learning_rate = 0;
-  float beta1 = 0.9F, beta2 = 0.95F;
-  float epsilon = 1e-8F;
-  float weight_decay = 0;      // 0 where the decay rule spares the tensor
-  float gradient_scale = 1;    // from clipping
+  double learning_rate = 0;  // doubles, as in PyTorch: 1 − β and the bias corrections are formed in double, then rounded once
+  double beta1 = 0.9, beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;      // 0 where the decay rule spares the tensor
+  float gradient_scale = 1;     // from clipping
   std::int64_t update = 1;     // t, from 1
 };
 

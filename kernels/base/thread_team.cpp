@@ -39,15 +39,6 @@ bool spin_until(Ready&& ready) noexcept {
   return ready();
 }
 
-/// OpenMP's thread count is a property of the calling thread. The library comes with oneDNN, when it comes at all, so it is asked for by
-/// name.
-void keep_openmp_to_one_thread() noexcept {
-  thread_local bool done = false;
-  if (done) return;
-  done = true;
-  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(1);
-}
-
 void pin_to_core(pthread_t thread, int core) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -57,6 +48,15 @@ void pin_to_core(pthread_t thread, int core) noexcept {
 }
 
 }  // namespace
+
+/// OpenMP's thread count is a property of the calling thread. The library comes with oneDNN, when it comes at all, so it is asked for by
+/// name.
+void keep_openmp_to_one_thread() noexcept {
+  thread_local bool done = false;
+  if (done) return;
+  done = true;
+  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(1);
+}
 
 struct ThreadTeam::State {
   // Written by the caller before it publishes a generation, read by members after they see it.

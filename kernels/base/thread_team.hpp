@@ -9,8 +9,11 @@
 
 namespace millrace::kernels {
 
+/// From now on, OpenMP code called from this thread uses this thread alone. Cheap when called again.
+void keep_openmp_to_one_thread() noexcept;
+
 /// A fixed number of threads that run one function together. The caller is thread 0; the others spin briefly, then sleep on a futex.
-/// `run` returns when all are done; it allocates nothing. One caller at a time, always the same thread (the rank's worker).
+/// `run` returns when all are done, and throws what the body threw on the lowest thread; it allocates nothing. One caller at a time, always the same thread (the rank's worker).
 /// Every member thread keeps OpenMP to one thread, so that libraries underneath do not start teams of their own.
 class ThreadTeam {
  public:

@@ -1,0 +1,31 @@
+#include "kernels/cpu/adamw.hpp"
+
+#include <cmath>
+
+#include "kernels/cpu/adamw_loops.hpp"
+
+namespace millrace::kernels::cpu {
+
+void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
+           const Tensor& copy) {
+  const auto t = static_cast<double>(scalars.update);
+  const AdamwLoop loop{
+      .p = p.as<float>(),
+      .m = m.as<float>(),
+      .v = v.as<float>(),
+      .gradient = gradient.as<float>(),
+      .copy = copy ? copy.as<BFloat16>() : nullptr,
+      .keep = static_cast<float>(1.0 - scalars.learning_rate * scalars.weight_decay),
+      .negative_step_size = -static_cast<float>(scalars.learning_rate / (1.0 - std::pow(scalars.beta1, t))),
+      .correction = static_cast<float>(std::sqrt(1.0 - std::pow(scalars.beta2, t))),
+      .beta1 = static_cast<float>(scalars.beta1),
+      .rest1 = static_cast<float>(1.0 - scalars.beta1),
+      .beta2 = static_cast<float>(scalars.beta2),
+      .rest2 = static_cast<float>(1.0 - scalars.beta2),
+      .epsilon = static_cast<float>(scalars.epsilon),
+      .gradient_scale = scalars.gradient_scale,
+  };
+  stream.team().for_ranges(p.elements(), 4096, [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
+}
+
+}  // namespace millrace::kernels::cpu

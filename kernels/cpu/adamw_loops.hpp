@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// What one update needs; the scalars are formed in double and rounded once.
+struct AdamwLoop {
+  float *p, *m, *v, *gradient;
+  BFloat16* copy;  // or null
+  float keep;      // 1 − lr·decay
+  float negative_step_size;
+  float correction;  // √(1 − β2ᵗ)
+  float beta1, rest1, beta2, rest2, epsilon, gradient_scale;
+};
+
+MILLRACE_CPU_KERNEL(adamw_range, void(const AdamwLoop& loop, std::int64_t begin, std::int64_t end));
+
+}  // namespace millrace::kernels::cpu

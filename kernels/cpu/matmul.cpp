@@ -1,0 +1,161 @@
+#include "kernels/cpu/matmul.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/matmul_primitive.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+constexpr const char* kWho = "kernels.matmul";
+constexpr std::int64_t kGrain = 16;  // rows or columns of c that a cut between threads falls on: a vector, a cache line of fp32
+
+struct Range {
+  std::int64_t begin, end;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+Range share(std::int64_t count, std::int64_t grain, int thread, int threads) {
+  const std::int64_t blocks = (count + grain - 1) / grain;
+  return {std::min(count, blocks * thread / threads * grain), std::min(count, blocks * (thread + 1) / threads * grain)};
+}
+
+/// The whole product, before it is cut.
+struct Problem {
+  std::int64_t m, n, k;
+  DType operands, result;  // in memory
+  MatmulOptions options;
+
+  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
+  [[nodiscard]] bool widens() const { return compute() != operands; }
+  [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
+  /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
+  [[nodiscard]] bool by_rows(int threads) const { return m >= kGrain * threads || m >= n; }
+
+  [[nodiscard]] std::pair<Range, Range> cut(int thread, int threads) const {
+    const Range all_rows{0, m}, all_columns{0, n};
+    if (by_rows(threads)) return {share(m, kGrain, thread, threads), all_columns};
+    return {all_rows, share(n, kGrain, thread, threads)};
+  }
+
+  [[nodiscard]] MatmulPart part(Range rows, Range columns) const {
+    return {.m = rows.size(),
+            .n = columns.size(),
+            .k = k,
+            .a_stride = options.transpose_a ? m : k,
+            .b_stride = options.transpose_b ? k : n,
+            .c_stride = n,
+            .operands = compute(),
+            .result = narrows() ? DType::f32 : result,
+            .transpose_a = options.transpose_a,
+            .transpose_b = options.transpose_b,
+            .accumulate = options.accumulate};
+  }
+};
+
+/// Where things lie in the scratch: widened operands, the product before it is rounded, then oneDNN's own for each thread.
+struct Layout {
+  std::size_t a = 0, b = 0, c = 0, threads = 0;
+
+  explicit Layout(const Problem& problem) {
+    const auto bytes = [](std::int64_t rows, std::int64_t columns) {
+      return align_up(static_cast<std::size_t>(rows * columns) * sizeof(float));
+    };
+    b = a + (problem.widens() ? bytes(problem.m, problem.k) : 0);
+    c = b + (problem.widens() ? bytes(problem.k, problem.n) : 0);
+    threads = c + (problem.narrows() ? bytes(problem.m, problem.n) : 0);
+  }
+};
+
+std::size_t scratch_of_threads(const Problem& problem, int threads) {
+  std::size_t largest = 0;
+  for (int thread = 0; thread < threads; ++thread) {
+    const auto [rows, columns] = problem.cut(thread, threads);
+    if (rows.size() > 0 && columns.size() > 0)
+      largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(rows, columns))));
+  }
+  return largest * static_cast<std::size_t>(threads);
+}
+
+std::size_t scratch_of(const Problem& problem, int threads) {
+  if (problem.m == 0 || problem.n == 0 || problem.k == 0) return 0;
+  return kAlignment + Layout(problem).threads + scratch_of_threads(problem, threads);
+}
+
+Problem describe(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options) {
+  return {a[options.transpose_a ? 1 : 0], b[options.transpose_b ? 0 : 1], a[options.transpose_a ? 0 : 1], operands, result, options};
+}
+
+void widen_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, float* wide_a, float* wide_b) {
+  stream.team().run([&](int thread, int threads) {
+    const Range of_a = share(problem.m * problem.k, 4096, thread, threads);
+    const Range of_b = share(problem.k * problem.n, 4096, thread, threads);
+    pick_widen()(a.as<BFloat16>(), wide_a, of_a.begin, of_a.end);
+    pick_widen()(b.as<BFloat16>(), wide_b, of_b.begin, of_b.end);
+  });
+}
+
+void narrow_result(const Problem& problem, const float* wide, BFloat16* c, Range rows, Range columns) {
+  if (columns.size() == problem.n) return pick_narrow()(wide, c, rows.begin * problem.n, rows.end * problem.n);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row)
+    pick_narrow()(wide, c, row * problem.n + columns.begin, row * problem.n + columns.end);
+}
+
+}  // namespace
+
+DType matmul_compute_dtype(DType dtype) { return dtype == DType::bf16 && cpu_features().fast_bf16() ? DType::bf16 : DType::f32; }
+
+std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
+  Problem problem = describe(a, b, operands, result, options);
+  std::size_t bytes = scratch_of(problem, threads);
+  // oneDNN's scratch does not always shrink with the size: ask for smaller counts of a bounded axis too.
+  if (a.bounded())
+    for (problem.m /= 2; problem.m > 0; problem.m /= 2) bytes = std::max(bytes, scratch_of(problem, threads));
+  return bytes;
+}
+
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch) {
+  const Problem problem = describe(a.shape, b.shape, a.dtype, c.dtype, options);
+  if (problem.m == 0 || problem.n == 0) return;
+  if (problem.k == 0) {
+    if (!options.accumulate) std::fill_n(c.data, c.bytes(), std::byte{0});
+    return;
+  }
+  const Layout layout(problem);
+  const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
+  std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
+  check_scratch(kWho, scratch, layout.threads + kAlignment);
+  const std::size_t share_of_thread =
+      (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(stream.threads()) / kAlignment * kAlignment;
+
+  const auto* left = a.data;
+  const auto* right = b.data;
+  if (problem.widens()) {
+    widen_operands(stream, problem, a, b, reinterpret_cast<float*>(base + layout.a), reinterpret_cast<float*>(base + layout.b));
+    left = base + layout.a;
+    right = base + layout.b;
+  }
+  std::byte* product = problem.narrows() ? base + layout.c : c.data;
+
+  stream.team().run([&](int thread, int threads) {
+    const auto [rows, columns] = problem.cut(thread, threads);
+    if (rows.size() == 0 || columns.size() == 0) return;
+    MatmulPart part = problem.part(rows, columns);
+    part.own_scratch = matmul_part_scratch_bytes(part) > share_of_thread;
+    const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
+               result_size = static_cast<std::int64_t>(size_of(part.result));
+    const std::int64_t from_a = rows.begin * (options.transpose_a ? 1 : part.a_stride);
+    const std::int64_t from_b = columns.begin * (options.transpose_b ? part.b_stride : 1);
+    const std::int64_t from_c = rows.begin * problem.n + columns.begin;
+    run_matmul_part(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
+                    base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread);
+    if (problem.narrows()) narrow_result(problem, reinterpret_cast<const float*>(product), c.as<BFloat16>(), rows, columns);
+  });
+}
+
+}  // namespace millrace::kernels::cpu

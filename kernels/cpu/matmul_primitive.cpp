@@ -1,0 +1,113 @@
+#include "kernels/cpu/matmul_primitive.hpp"
+
+#include <array>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "kernels/base/check.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/thread_team.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+using dnnl::memory;
+
+struct Hash {
+  std::size_t operator()(const MatmulPart& part) const noexcept {
+    std::size_t hash = 0;
+    for (const std::int64_t field : {part.m, part.n, part.k, part.a_stride, part.b_stride, part.c_stride})
+      hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(field);
+    const int flags = (part.transpose_a ? 1 : 0) | (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) |
+                      static_cast<int>(part.operands) << 4 | static_cast<int>(part.result) << 8;
+    return hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(flags);
+  }
+};
+
+/// A compiled primitive with the four memory objects whose addresses change from call to call.
+struct Compiled {
+  dnnl::matmul primitive;
+  memory a, b, c, scratch;
+  std::size_t scratch_bytes = 0;
+};
+
+dnnl::engine& engine() {
+  static dnnl::engine engine = [] {
+    // A lowered instruction set is lowered for oneDNN as well. It refuses only when it has compiled something before.
+    const Isa isa = cpu_features().isa;
+    if (isa == Isa::avx2) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+    if (isa == Isa::baseline) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return engine;
+}
+
+memory::data_type data_type(DType dtype) { return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+
+Compiled compile(const MatmulPart& part) {
+  const auto operand = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride, bool transpose) {
+    return memory::desc({rows, columns}, data_type(part.operands), transpose ? memory::dims{1, stride} : memory::dims{stride, 1});
+  };
+  const auto a = operand(part.m, part.k, part.a_stride, part.transpose_a);
+  const auto b = operand(part.k, part.n, part.b_stride, part.transpose_b);
+  const memory::desc c({part.m, part.n}, data_type(part.result), memory::dims{part.c_stride, 1});
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(part.own_scratch ? dnnl::scratchpad_mode::library : dnnl::scratchpad_mode::user);
+  if (part.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine());
+  const auto scratch = description.scratchpad_desc();
+  return {dnnl::matmul(description),    memory(a, engine(), nullptr),       memory(b, engine(), nullptr),
+          memory(c, engine(), nullptr), memory(scratch, engine(), nullptr), scratch.get_size()};
+}
+
+/// What a thread has compiled. Found without a lock; emptied when a run with ever new sizes would let it grow for good.
+struct ThreadCache {
+  dnnl::stream stream{engine()};
+  std::unordered_map<MatmulPart, Compiled, Hash> compiled;
+
+  Compiled& get(const MatmulPart& part) {
+    if (const auto found = compiled.find(part); found != compiled.end()) return found->second;
+    if (compiled.size() >= 2048) compiled.clear();
+    try {
+      return compiled.emplace(part, compile(part)).first->second;
+    } catch (const dnnl::error& error) {
+      fail(ExitCode::internal, "kernels.matmul", "oneDNN has no {} matmul {} x {} x {}: {}", to_string(part.operands), part.m, part.k,
+           part.n, error.what());
+    }
+  }
+};
+
+ThreadCache& cache() {
+  // The thread count is part of what oneDNN compiles, so it must be one before anything is asked of it.
+  keep_openmp_to_one_thread();
+  thread_local ThreadCache cache;
+  return cache;
+}
+
+}  // namespace
+
+std::size_t matmul_part_scratch_bytes(const MatmulPart& part) { return cache().get(part).scratch_bytes; }
+
+void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, std::byte* scratch) {
+  ThreadCache& own = cache();
+  Compiled& compiled = own.get(part);
+  compiled.a.set_data_handle(const_cast<void*>(a));
+  compiled.b.set_data_handle(const_cast<void*>(b));
+  compiled.c.set_data_handle(c);
+  if (compiled.scratch_bytes > 0) compiled.scratch.set_data_handle(scratch);
+  // The C interface: its argument list needs no allocation.
+  const std::array<dnnl_exec_arg_t, 4> arguments{{{DNNL_ARG_SRC, compiled.a.get()},
+                                                  {DNNL_ARG_WEIGHTS, compiled.b.get()},
+                                                  {DNNL_ARG_DST, compiled.c.get()},
+                                                  {DNNL_ARG_SCRATCHPAD, compiled.scratch.get()}}};
+  const int count = compiled.scratch_bytes > 0 ? 4 : 3;
+  const dnnl_status_t status = dnnl_primitive_execute(compiled.primitive.get(), own.stream.get(), count, arguments.data());
+  MILLRACE_CHECK(status == dnnl_success, ExitCode::internal, "kernels.matmul", "oneDNN failed with status {}", static_cast<int>(status));
+}
+
+}  // namespace millrace::kernels::cpu

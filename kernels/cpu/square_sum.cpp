@@ -1,0 +1,31 @@
+#include "kernels/cpu/square_sum.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/square_sum_loops.hpp"
+
+namespace millrace::kernels::cpu {
+
+double square_sum(const Stream& stream, const Tensor& x) {
+  constexpr std::int64_t chunk = 4096;
+  constexpr std::int64_t chunks_a_round = 1024;  // their sums stand on the stack, so nothing is allocated however large the tensor
+  std::array<double, chunks_a_round> sums;
+  const float* values = x.as<float>();
+  const std::int64_t elements = x.elements();
+  const std::int64_t chunks = (elements + chunk - 1) / chunk;
+  double total = 0;
+  for (std::int64_t first = 0; first < chunks; first += chunks_a_round) {
+    const std::int64_t round = std::min(chunks_a_round, chunks - first);
+    stream.team().for_ranges(round, 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t offset = (first + i) * chunk;
+        sums[static_cast<std::size_t>(i)] = pick_square_sum_chunk()(values + offset, std::min(chunk, elements - offset));
+      }
+    });
+    for (std::int64_t i = 0; i < round; ++i) total += sums[static_cast<std::size_t>(i)];
+  }
+  return total;
+}
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/isa.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// Σ x² in double: sixteen lanes, added as a tree.
+MILLRACE_CPU_KERNEL(square_sum_chunk, double(const float* x, std::int64_t count));
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,30 @@
+#include "kernels/matmul.hpp"
+
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/matmul.hpp"
+#include "kernels/reference/matmul.hpp"
+
+namespace millrace::kernels {
+
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch) {
+  constexpr const char* who = "kernels.matmul";
+  require_cpu(stream, who);
+  check_rank(who, "a", a, 2);
+  check_rank(who, "b", b, 2);
+  const std::int64_t m = a.shape[options.transpose_a ? 1 : 0], k = a.shape[options.transpose_a ? 0 : 1];
+  const std::int64_t n = b.shape[options.transpose_b ? 0 : 1];
+  check_operand(who, "a", a, a.shape, {DType::f32, DType::bf16});
+  check_operand(who, "b", b, options.transpose_b ? Shape{n, k} : Shape{k, n}, {a.dtype});
+  if (options.accumulate)
+    check_operand(who, "c (accumulated into)", c, {m, n}, {DType::f32});
+  else
+    check_operand(who, "c", c, {m, n}, {DType::f32, a.dtype});
+  if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options);
+  cpu::matmul(stream, a, b, c, options, scratch);
+}
+
+std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
+  return cpu::matmul_scratch_bytes(a, b, operands, result, options, threads);
+}
+
+}  // namespace millrace::kernels
