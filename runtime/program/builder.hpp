@@ -10,18 +10,22 @@
 
 namespace millrace::runtime {
 
-/// What layers append to. One builder makes one stage's forward program. Wrong shapes throw Error(internal) naming the operation and both operands.
+/// What layers append to. One builder makes one stage's forward program. Wrong shapes throw Error(internal) naming the operation and both
+/// operands.
 class ProgramBuilder {
  public:
   struct Options {
     kernels::DType compute = kernels::DType::f32;  // residual stream, matmul operands; f32 or bf16
     std::int64_t rows = 1;                         // of a microbatch
     std::int64_t sequence = 1;
+    std::int16_t tokens_bound = -1;  // index of the runtime count that bounds T (a multiple of `sequence`); -1: always all rows
   };
   explicit ProgramBuilder(Options options);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] std::int64_t tokens_count() const noexcept { return options_.rows * options_.sequence; }  // T
+
+  [[nodiscard]] kernels::Dimension tokens_dimension() const noexcept { return {tokens_count(), options_.tokens_bound}; }
 
   // -- inputs -----------------------------------------------------------------------------------------------------------------------------
   /// i32 [T]: "tokens", "positions", "segments" or "targets"; the same id each time.
@@ -37,7 +41,8 @@ class ProgramBuilder {
   void enter(int layer, std::string scope);
   /// Appends one operation; returns its results. `name` is put after the scope.
   std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view name);
-  /// Adds a label to a value; a value may carry several.
+  /// Adds a label to a value and to what its operation keeps beside it for the gradients (attention's log-sum-exp): a policy keeps them
+  /// together. A value may carry several.
   void label(ValueId value, std::string_view label);
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
@@ -50,6 +55,8 @@ class ProgramBuilder {
 
  private:
   ValueId add_value(Value value);
+  ValueId add_named(std::string key, Value value);
+  [[nodiscard]] Value& checked(ValueId value, std::string_view who);
   Options options_;
   ForwardProgram program_;
   std::unordered_map<std::string, ValueId> named_;

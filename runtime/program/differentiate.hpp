@@ -5,9 +5,9 @@
 
 namespace millrace::runtime {
 
-/// Derives I, W and B from a stage's forward. Gradients of a value that several operations read are added in the order of those reads, last reader first.
-/// Operations of the decoder layers are subject to the policy; embedding, final norm and head keep their own residuals.
-/// A forward without loss and token_out (logits only) gets empty backward programs.
+/// Derives I, W and B from a stage's forward. Gradients of a value that several operations read are added in the order of those reads, last
+/// reader first. Operations of the decoder layers are subject to the policy; embedding, final norm and head keep their own residuals. A
+/// forward without loss and token_out (logits only) gets empty backward programs.
 [[nodiscard]] ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy);
 
 /// What gradient rules write with: the forward operation at hand, the gradients that arrived, and an append into I or W.
@@ -29,10 +29,11 @@ class GradientBuilder {
   /// The fp32 slot of the parameter that is input i.
   [[nodiscard]] virtual ValueId accumulator(std::size_t i) = 0;
   /// Appends to the program being derived (I inside input_gradient, W inside weight_gradient).
-  virtual std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view suffix) = 0;
+  virtual std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                                      std::string_view suffix) = 0;
   /// Appends an operation that adds into accumulators.
-  virtual void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators, Attributes attributes,
-                                 std::string_view suffix) = 0;
+  virtual void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators,
+                                 Attributes attributes, std::string_view suffix) = 0;
   /// Declares `gradient` to be (a part of) the gradient of input i.
   virtual void add_gradient(std::size_t i, ValueId gradient) = 0;
 };

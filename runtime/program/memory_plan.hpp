@@ -48,7 +48,7 @@ struct ParameterPlaces {
 /// A place for every value, from liveness; offsets are multiples of kernels::kAlignment. Bounded shapes take their capacity.
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
-  std::vector<Placement> placements;               // by value id; values that no program of this mode touches are at (workspace, 0)
+  std::vector<Placement> placements;                 // by value id; values that no program of this mode touches are at (workspace, 0)
   std::array<std::size_t, kRegions> region_bytes{};  // of one slot; 0 for master, copy and accumulator, which the rank lays out
   std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, scratch included
   std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace
@@ -56,5 +56,18 @@ struct MemoryPlan {
 };
 
 [[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads);
+
+/// Offset of "tokens", "positions", "segments" or "targets" in Region::batch for microbatches of `tokens` = T tokens; "end" is the region's
+/// size.
+[[nodiscard]] std::size_t batch_offset(std::string_view field, std::int64_t tokens);
+
+/// True when the plan's mode runs programs of this kind.
+[[nodiscard]] bool runs(BackwardMode mode, ProgramKind kind);
+
+/// Writes the constants' data into Region::constant, whose base is `base`.
+void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base);
+
+/// Bytes of a value at its capacity.
+[[nodiscard]] std::size_t bytes_of(const ValueType& type);
 
 }  // namespace millrace::runtime

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,12 +48,18 @@ class OperationRule {
   virtual void input_gradient(GradientBuilder& builder) const;
   /// Appends the operations that add into the accumulators of its parameters (W). Default: it has none.
   virtual void weight_gradient(GradientBuilder& builder) const;
-  [[nodiscard]] virtual Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const = 0;
-  [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes,
-                                                  int threads) const;
+  [[nodiscard]] virtual Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
+                                  const Attributes& attributes) const = 0;
+  [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
+                                                  const Attributes& attributes, int threads) const;
   /// Calls the kernel. outputs of an accumulating operation are its accumulators.
   virtual void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
                    const Attributes& attributes, kernels::Scratch scratch) const = 0;
+  /// What is put after the operation's name for result `i`; the first has the operation's own name.
+  [[nodiscard]] virtual std::string_view output_suffix(std::size_t i) const;
+  /// For an input gradient: the rule that yields its results and adds `weight_gradient`'s, with the same operands in the same order and the
+  /// same bits as one after the other; B uses it. nullptr: there is none.
+  [[nodiscard]] virtual const OperationRule* fused_with(const OperationRule& weight_gradient) const;
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };
@@ -63,7 +70,7 @@ struct Operation {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Attributes attributes;
-  std::string name;         // "layers.3.mlp.gate_proj", "layers.3.mlp.gate_proj.dw"
+  std::string name;  // "layers.3.mlp.gate_proj", "layers.3.mlp.gate_proj.dw"
   int layer = -1;
   bool recomputed = false;  // stands in I for a value that rematerialisation did not keep
 };

@@ -20,7 +20,8 @@ ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, float epsil
 /// x [T, heads·head_dim] → same; inverse_frequencies f32 [head_dim/2].
 ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, std::string_view name);
 /// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; causal within the builder's rows.
-ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, std::int64_t head_dim, float scale, std::string_view name);
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, std::int64_t head_dim, float scale,
+                  std::string_view name);
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);
 /// A copy: what an empty stage does.

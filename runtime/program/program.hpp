@@ -40,4 +40,7 @@ struct ProgramSet {
   [[nodiscard]] Cost cost(ProgramKind kind) const;
 };
 
+/// FLOPs and bytes of one operation of a set.
+[[nodiscard]] Cost cost(const ProgramSet& programs, const Operation& operation);
+
 }  // namespace millrace::runtime

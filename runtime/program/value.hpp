@@ -37,7 +37,7 @@ struct ValueType {
 struct Value {
   ValueType type;
   Role role = Role::intermediate;
-  std::string name;                 // unique in its table; a parameter's is the checkpoint's tensor name
+  std::string name;  // unique in its table for a role and use; a parameter's and its accumulators' is the checkpoint's tensor name
   std::vector<std::string> labels;  // what rematerialisation policies and break points speak of: query_proj, mlpwo …
   int layer = -1;                   // decoder layer, -1 outside of one
   int use = 0;                      // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table

@@ -1,0 +1,169 @@
+#include "runtime/program/builder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.builder";
+
+std::vector<ValueType> infer(const OperationRule& rule, std::span<const ValueType> types, const Attributes& attributes,
+                             const std::string& name) {
+  try {
+    return rule.infer(types, attributes);
+  } catch (const Error& error) {
+    fail(ExitCode::internal, who, "operation '{}': {}", name, error.what());
+  }
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(Options options) : options_(options) {
+  MILLRACE_CHECK(options.compute == kernels::DType::f32 || options.compute == kernels::DType::bf16, ExitCode::internal, who,
+                 "programs compute in {}, wanted f32 or bf16", kernels::to_string(options.compute));
+  MILLRACE_CHECK(options.rows >= 1 && options.sequence >= 1, ExitCode::internal, who, "{} rows of {} tokens, wanted 1 or more of each",
+                 options.rows, options.sequence);
+}
+
+ValueId ProgramBuilder::add_value(Value value) {
+  program_.values.push_back(std::move(value));
+  return {static_cast<std::int32_t>(program_.values.size()) - 1};
+}
+
+ValueId ProgramBuilder::add_named(std::string key, Value value) {
+  const auto found = named_.find(key);
+  if (found == named_.end()) {
+    const auto id = add_value(std::move(value));
+    named_.emplace(std::move(key), id);
+    return id;
+  }
+  const auto& known = program_.value(found->second);
+  MILLRACE_CHECK(known.type == value.type && known.data == value.data, ExitCode::internal, who,
+                 "'{}' is asked for as {}, and was {} before", value.name, kernels::to_string(value.type.shape),
+                 kernels::to_string(known.type.shape));
+  return found->second;
+}
+
+Value& ProgramBuilder::checked(ValueId value, std::string_view what) {
+  MILLRACE_CHECK(value.valid() && static_cast<std::size_t>(value.index) < program_.values.size(), ExitCode::internal, who,
+                 "{}: value {} is not of this program of {} values", what, value.index, program_.values.size());
+  return program_.values[static_cast<std::size_t>(value.index)];
+}
+
+ValueId ProgramBuilder::batch(std::string_view field) {
+  constexpr std::array<std::string_view, 4> fields = {"tokens", "positions", "segments", "targets"};
+  MILLRACE_CHECK(std::find(fields.begin(), fields.end(), field) != fields.end(), ExitCode::internal, who,
+                 "a batch has no field '{}', wanted tokens, positions, segments or targets", field);
+  Value value;
+  value.type = {kernels::DType::i32, {tokens_dimension()}};
+  value.role = Role::batch;
+  value.name = field;
+  return add_named("batch " + value.name, std::move(value));
+}
+
+ValueId ProgramBuilder::token_in(std::int64_t width) {
+  Value value;
+  value.type = {options_.compute, {tokens_dimension(), width}};
+  value.role = Role::token_in;
+  value.name = "token_in";
+  program_.token_in = add_named("token_in", std::move(value));
+  return program_.token_in;
+}
+
+ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, int use) {
+  Value value;
+  value.type = {shape.rank() >= 2 ? options_.compute : kernels::DType::f32, shape};
+  value.role = Role::parameter;
+  value.name = name;
+  value.layer = layer_;
+  value.use = use;
+  return add_named("parameter " + std::to_string(use) + " " + name, std::move(value));
+}
+
+ValueId ProgramBuilder::constant(std::string name, std::vector<float> data) {
+  Value value;
+  value.type = {kernels::DType::f32, {static_cast<std::int64_t>(data.size())}};
+  value.role = Role::constant;
+  value.name = name;
+  value.data = std::move(data);
+  return add_named("constant " + name, std::move(value));
+}
+
+void ProgramBuilder::enter(int layer, std::string scope) {
+  layer_ = layer;
+  scope_ = std::move(scope);
+}
+
+std::vector<ValueId> ProgramBuilder::append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                                            std::string_view name) {
+  Operation operation;
+  operation.rule = &rule;
+  operation.name = scope_.empty() ? std::string(name) : scope_ + "." + std::string(name);
+  operation.layer = layer_;
+  std::vector<ValueType> types;
+  for (const auto input : inputs) types.push_back(checked(input, operation.name).type);
+  const auto results = infer(rule, types, attributes, operation.name);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Value value;
+    value.type = results[i];
+    value.name = i == 0 ? operation.name : operation.name + "." + std::string(rule.output_suffix(i));
+    value.layer = layer_;
+    const auto key = "result " + value.name;
+    MILLRACE_CHECK(!named_.contains(key), ExitCode::internal, who, "two operations are named '{}'", operation.name);
+    operation.outputs.push_back(add_named(key, std::move(value)));
+  }
+  operation.inputs = std::move(inputs);
+  operation.attributes = std::move(attributes);
+  program_.operations.push_back(operation);
+  return operation.outputs;
+}
+
+void ProgramBuilder::label(ValueId value, std::string_view label) {
+  const auto add = [&](ValueId id) {
+    auto& labels = checked(id, label).labels;
+    if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.emplace_back(label);
+  };
+  add(value);
+  for (const auto& operation : program_.operations)
+    if (std::find(operation.outputs.begin(), operation.outputs.end(), value) != operation.outputs.end())
+      for (const auto sibling : operation.outputs) add(sibling);
+}
+
+const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }
+
+void ProgramBuilder::set_token_out(ValueId value) {
+  const auto& type = checked(value, "token_out").type;
+  MILLRACE_CHECK(type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension(),
+                 ExitCode::internal, who, "token_out is {} {}, wanted {} [{}, width]", kernels::to_string(type.dtype),
+                 kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
+  program_.token_out = value;
+}
+
+void ProgramBuilder::set_loss(ValueId value) {
+  const auto& type = checked(value, "loss").type;
+  MILLRACE_CHECK((type == ValueType{kernels::DType::f64, {2}}), ExitCode::internal, who, "the loss is {} {}, wanted f64 [2]",
+                 kernels::to_string(type.dtype), kernels::to_string(type.shape));
+  program_.loss = value;
+}
+
+void ProgramBuilder::set_logits(ValueId value) {
+  const auto& type = checked(value, "logits").type;
+  MILLRACE_CHECK(type.dtype == kernels::DType::f32 && type.shape.rank() == 2, ExitCode::internal, who,
+                 "logits are {} {}, wanted f32 [T, V]", kernels::to_string(type.dtype), kernels::to_string(type.shape));
+  program_.logits = value;
+}
+
+ForwardProgram ProgramBuilder::finish() {
+  const int ends = int{program_.token_out.valid()} + int{program_.loss.valid()} + int{program_.logits.valid()};
+  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, wanted one of token_out, loss and logits", ends);
+  named_.clear();
+  layer_ = -1;
+  scope_.clear();
+  return std::exchange(program_, {});
+}
+
+}  // namespace millrace::runtime

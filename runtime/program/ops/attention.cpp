@@ -1,0 +1,122 @@
+#include "kernels/attention.hpp"
+
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+kernels::AttentionOptions options_of(const Attributes& attributes) {
+  return {attributes.integer("sequence"), static_cast<float>(attributes.real("scale"))};
+}
+
+/// q [T, H·D], k and v [T, K·D] of one dtype, and K divides H.
+bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, std::int64_t head_dim) {
+  return head_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && k == v && q.dtype == k.dtype &&
+         q.shape.dimension(0) == k.shape.dimension(0) && k.shape[1] > 0 && q.shape[1] % head_dim == 0 && k.shape[1] % head_dim == 0 &&
+         q.shape[1] % k.shape[1] == 0;
+}
+
+/// FLOPs of one product over the pairs of query and key that the causal mask leaves, all query heads. Segments are not known here: they can
+/// only make it less.
+double product_flops(const ValueType& q, const Attributes& attributes) {
+  const auto sequence = static_cast<double>(attributes.integer("sequence"));
+  return rules::elements(q) * (sequence + 1);  // T·H·D · 2 · (S + 1) / 2
+}
+
+std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, int threads) {
+  const auto head_dim = attributes.integer("head_dim");
+  return kernels::attention_scratch_bytes(rules::heads(q.shape, head_dim), rules::heads(k.shape, head_dim), q.dtype, options_of(attributes),
+                                          threads);
+}
+
+/// dO, q, k, v, o, log_sum_exp, segments → dq, dk, dv.
+class AttentionInputGradient final : public OperationRule {
+ public:
+  std::string_view name() const override { return "attention_input_gradient"; }
+  std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : i == 1 ? "k" : "v"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], attributes.integer("head_dim")) &&
+                       inputs[0] == inputs[1] && inputs[4] == inputs[1],
+                   name(), inputs, "dO, q, k, v, o, log_sum_exp, segments");
+    return {inputs[1], inputs[2], inputs[3]};
+  }
+
+  /// Five products: scores again, dV, dP, dQ, dK.
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
+    return {5 * product_flops(inputs[1], attributes), rules::traffic(inputs, outputs)};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs[1], inputs[2], attributes, threads);
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    const auto head_dim = attributes.integer("head_dim");
+    const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, head_dim); };
+    kernels::attention_input_gradient(stream, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]), heads(inputs[3]), heads(inputs[4]),
+                                      inputs[5], inputs[6], options_of(attributes), heads(outputs[0]), heads(outputs[1]), heads(outputs[2]),
+                                      scratch);
+  }
+};
+
+class Attention final : public OperationRule {
+ public:
+  std::string_view name() const override { return "attention"; }
+  std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "log_sum_exp"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    const auto head_dim = attributes.integer("head_dim");
+    const auto sequence = attributes.integer("sequence");
+    rules::require(
+        inputs.size() == 4 && are_heads(inputs[0], inputs[1], inputs[2], head_dim) && inputs[3].dtype == kernels::DType::i32 &&
+            inputs[3].shape.rank() == 1 && inputs[3].shape.dimension(0) == inputs[0].shape.dimension(0) &&
+            inputs[0].shape[0] % sequence == 0,
+        name(), inputs,
+        fmt::format("q [T, H * {0}], k and v [T, K * {0}] with K dividing H, segments i32 [T], T a multiple of {1}", head_dim, sequence));
+    return {inputs[0], {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / head_dim}}};
+  }
+
+  void input_gradient(GradientBuilder& builder) const override {
+    static const AttentionInputGradient rule;
+    if (!builder.wants(0) && !builder.wants(1) && !builder.wants(2)) return;
+    const auto gradients = builder.append(rule,
+                                          {builder.output_gradient(0), builder.input(0), builder.input(1), builder.input(2),
+                                           builder.output(0), builder.output(1), builder.input(3)},
+                                          builder.forward().attributes, "dx");
+    for (std::size_t i = 0; i < 3; ++i)
+      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+  }
+
+  /// Scores and their product with v.
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
+    return {2 * product_flops(inputs[0], attributes), rules::traffic(inputs, outputs)};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs[0], inputs[1], attributes, threads);
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    const auto head_dim = attributes.integer("head_dim");
+    kernels::attention_forward(stream, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
+                               rules::heads(inputs[2], head_dim), inputs[3], options_of(attributes), rules::heads(outputs[0], head_dim),
+                               outputs[1], scratch);
+  }
+};
+
+}  // namespace
+
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, std::int64_t head_dim, float scale,
+                  std::string_view name) {
+  static const Attention rule;
+  return builder.append(rule, {q, k, v, segments},
+                        {{"head_dim", head_dim}, {"sequence", builder.options().sequence}, {"scale", double{scale}}}, name)[0];
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,69 @@
+#include "kernels/embedding.hpp"
+
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+bool is_tokens(const ValueType& type) { return type.dtype == kernels::DType::i32 && type.shape.rank() == 1; }
+
+/// tokens i32 [T], dy [T, D]: adds into f32 [V, D].
+class EmbeddingWeightGradient final : public OperationRule {
+ public:
+  std::string_view name() const override { return "embedding_weight_gradient"; }
+  bool accumulates() const override { return true; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    rules::require(inputs.size() == 2 && is_tokens(inputs[0]) && rules::is_matrix(inputs[1]) &&
+                       inputs[0].shape.dimension(0) == inputs[1].shape.dimension(0),
+                   name(), inputs, "tokens [T] and dy [T, D]");
+    return {{kernels::DType::f32, {attributes.integer("vocabulary"), inputs[1].shape[1]}}};
+  }
+
+  /// One add an element of dy; only the rows that the tokens name are touched.
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&) const override {
+    return {rules::elements(inputs[1]), rules::bytes(inputs) + 8 * rules::elements(inputs[1])};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes&, kernels::Scratch) const override {
+    kernels::embedding_weight_gradient(stream, inputs[0], inputs[1], outputs[0]);
+  }
+};
+
+class Embedding final : public OperationRule {
+ public:
+  std::string_view name() const override { return "embedding"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 2 && is_tokens(inputs[0]) && rules::is_matrix(inputs[1]), name(), inputs,
+                   "tokens i32 [T] and table [V, D]");
+    return {{inputs[1].dtype, {inputs[0].shape.dimension(0), inputs[1].shape[1]}}};
+  }
+
+  void weight_gradient(GradientBuilder& builder) const override {
+    static const EmbeddingWeightGradient rule;
+    const auto vocabulary = builder.type(builder.input(1)).shape[0];
+    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0)}, {builder.accumulator(1)}, {{"vocabulary", vocabulary}},
+                              "dw");
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {0, rules::bytes(inputs.first(1)) + 2 * rules::bytes(outputs)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes&, kernels::Scratch) const override {
+    kernels::embedding_forward(stream, inputs[0], inputs[1], outputs[0]);
+  }
+};
+
+}  // namespace
+
+ValueId embedding(ProgramBuilder& builder, ValueId tokens, ValueId table, std::string_view name) {
+  static const Embedding rule;
+  return builder.append(rule, {tokens, table}, {}, name)[0];
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,139 @@
+#include "kernels/linear_cross_entropy.hpp"
+
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+kernels::CrossEntropyOptions options_of(const Attributes& attributes) { return {static_cast<float>(attributes.real("z_loss"))}; }
+
+/// h [T, D], w [V, D] of one dtype, targets i32 [T].
+bool are_operands(std::span<const ValueType> inputs) {
+  return inputs.size() >= 3 && rules::is_matrix(inputs[0]) && rules::is_matrix(inputs[1]) && inputs[0].dtype == inputs[1].dtype &&
+         inputs[0].shape.dimension(1) == inputs[1].shape.dimension(1) && inputs[2].dtype == kernels::DType::i32 &&
+         inputs[2].shape.rank() == 1 && inputs[2].shape.dimension(0) == inputs[0].shape.dimension(0);
+}
+
+/// 2·T·V·D: logits, or either product with dl.
+double product_flops(std::span<const ValueType> inputs) { return 2 * rules::elements(inputs[0]) * static_cast<double>(inputs[1].shape[0]); }
+
+/// h, w, targets, log_sum_exp, loss scale → dh; or adding into dw; or both.
+class Gradient : public OperationRule {
+ public:
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 5 && are_operands(inputs), name(), inputs,
+                   "h [T, D], weight [V, D], targets [T], log_sum_exp [T], scale [1]");
+    return results(inputs[0], {kernels::DType::f32, inputs[1].shape});
+  }
+
+  /// The logits' tile is computed again, then multiplied once for each result.
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {product_flops(inputs) * static_cast<double>(1 + outputs.size()), rules::traffic(inputs, outputs, accumulates())};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
+    return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, threads);
+  }
+
+ private:
+  virtual std::vector<ValueType> results(const ValueType& dh, const ValueType& dw) const = 0;
+};
+
+class WeightGradient final : public Gradient {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_weight_gradient"; }
+  bool accumulates() const override { return true; }
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_weight_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
+                                                  outputs[0], scratch);
+  }
+
+ private:
+  std::vector<ValueType> results(const ValueType&, const ValueType& dw) const override { return {dw}; }
+};
+
+/// B alone: dh and dw from one pass over the tiles of dl.
+class BothGradients final : public Gradient {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_gradients"; }
+  bool accumulates() const override { return true; }
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_gradients(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
+                                            outputs[0], outputs[1], scratch);
+  }
+
+ private:
+  std::vector<ValueType> results(const ValueType& dh, const ValueType& dw) const override { return {dh, dw}; }
+};
+
+const OperationRule& weight_gradient_rule() {
+  static const WeightGradient rule;
+  return rule;
+}
+
+class InputGradient final : public Gradient {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_input_gradient"; }
+  const OperationRule* fused_with(const OperationRule& weight_gradient) const override {
+    static const BothGradients both;
+    return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
+  }
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
+                                                 outputs[0], scratch);
+  }
+
+ private:
+  std::vector<ValueType> results(const ValueType& dh, const ValueType&) const override { return {dh}; }
+};
+
+class LinearCrossEntropy final : public OperationRule {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy"; }
+  std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "log_sum_exp"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 3 && are_operands(inputs), name(), inputs, "h [T, D] and weight [V, D] of one dtype, targets i32 [T]");
+    return {{kernels::DType::f64, {2}}, {kernels::DType::f32, {inputs[0].shape.dimension(0)}}};
+  }
+
+  void input_gradient(GradientBuilder& builder) const override {
+    static const InputGradient rule;
+    if (builder.wants(0)) builder.add_gradient(0, builder.append(rule, operands(builder), builder.forward().attributes, "dx")[0]);
+  }
+
+  void weight_gradient(GradientBuilder& builder) const override {
+    builder.append_accumulate(weight_gradient_rule(), operands(builder), {builder.accumulator(1)}, builder.forward().attributes, "dw");
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {product_flops(inputs), rules::traffic(inputs, outputs)};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
+    return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, threads);
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_forward(stream, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], scratch);
+  }
+
+ private:
+  static std::vector<ValueId> operands(GradientBuilder& builder) {
+    return {builder.input(0), builder.input(1), builder.input(2), builder.output(1), builder.loss_scale()};
+  }
+};
+
+}  // namespace
+
+ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, float z_loss, std::string_view name) {
+  static const LinearCrossEntropy rule;
+  return builder.append(rule, {h, weight, targets}, {{"z_loss", double{z_loss}}}, name)[0];
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/base/check.hpp"
+#include "runtime/program/differentiate.hpp"
+#include "runtime/program/operation.hpp"
+
+/// What the rules of the operations share.
+namespace millrace::runtime {
+
+/// y = x, a + b, accumulator += x: what the transforms insert themselves.
+[[nodiscard]] const OperationRule& copy_rule();
+[[nodiscard]] const OperationRule& add_rule();
+[[nodiscard]] const OperationRule& accumulate_rule();
+
+namespace rules {
+
+/// Throws Error(internal) with the operation, its operands' types and what was wanted, unless `fits`.
+void require(bool fits, std::string_view operation, std::span<const ValueType> inputs, std::string_view wanted);
+
+/// True for [rows, columns] of f32 or bf16.
+[[nodiscard]] bool is_matrix(const ValueType& type);
+
+/// Bytes of all of them, each once.
+[[nodiscard]] double bytes(std::span<const ValueType> types);
+/// Reads `inputs`, writes `outputs`; accumulators are read and written.
+[[nodiscard]] double traffic(std::span<const ValueType> inputs, std::span<const ValueType> outputs, bool accumulates = false);
+
+[[nodiscard]] inline double elements(const ValueType& type) { return static_cast<double>(type.shape.elements()); }
+
+/// [T, heads·head_dim] seen as [T, heads, head_dim].
+[[nodiscard]] kernels::Shape heads(const kernels::Shape& shape, std::int64_t head_dim);
+[[nodiscard]] kernels::Tensor heads(kernels::Tensor tensor, std::int64_t head_dim);
+
+}  // namespace rules
+}  // namespace millrace::runtime

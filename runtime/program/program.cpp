@@ -1,0 +1,36 @@
+#include "runtime/program/program.hpp"
+
+namespace millrace::runtime {
+
+std::string_view to_string(ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::forward:
+      return "forward";
+    case ProgramKind::input_gradient:
+      return "input_gradient";
+    case ProgramKind::weight_gradient:
+      return "weight_gradient";
+    case ProgramKind::backward:
+      return "backward";
+  }
+  return "?";
+}
+
+Cost cost(const ProgramSet& programs, const Operation& operation) {
+  std::vector<ValueType> inputs, outputs;
+  for (const auto id : operation.inputs) inputs.push_back(programs.value(id).type);
+  for (const auto id : operation.outputs) outputs.push_back(programs.value(id).type);
+  return operation.rule->cost(inputs, outputs, operation.attributes);
+}
+
+Cost ProgramSet::cost(ProgramKind kind) const {
+  Cost sum;
+  for (const auto& operation : program(kind)) {
+    const auto one = runtime::cost(*this, operation);
+    sum.flops += one.flops;
+    sum.bytes += one.bytes;
+  }
+  return sum;
+}
+
+}  // namespace millrace::runtime
