@@ -1,0 +1,52 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/engine/ids.hpp"
+
+namespace millrace::runtime {
+
+/// What a rank does with one microbatch of one stage.
+enum class ActionKind : std::uint8_t {
+  forward,          // F
+  input_gradient,   // I: gradient with respect to the stage's input
+  weight_gradient,  // W: gradient with respect to the stage's weights, some time after I
+  backward,         // B: I and W in one call
+};
+
+/// One entry of a rank's list.
+struct Action {
+  StageId stage;
+  ActionKind kind = ActionKind::forward;
+  MicrobatchId microbatch;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+/// The letter of a kind: F, I, W or B.
+[[nodiscard]] char letter(ActionKind kind);
+
+/// I and B: waits for the gradient of the next stage, makes the gradient for the previous one.
+[[nodiscard]] constexpr bool makes_gradient(ActionKind kind) { return kind == ActionKind::input_gradient || kind == ActionKind::backward; }
+/// W and B: the last use of everything that a microbatch left behind on its stage.
+[[nodiscard]] constexpr bool ends_microbatch(ActionKind kind) {
+  return kind == ActionKind::weight_gradient || kind == ActionKind::backward;
+}
+
+/// "<stage><letter><microbatch>", for example 3I2: the cell of PyTorch's pipelining tables.
+[[nodiscard]] std::string to_string(const Action& action);
+
+/// The inverse of to_string. Error(config) tells the text, the column and what was wanted there.
+[[nodiscard]] Action parse_action(std::string_view text);
+
+}  // namespace millrace::runtime
+
+template <>
+struct fmt::formatter<millrace::runtime::Action> : fmt::formatter<std::string> {
+  template <class Context>
+  auto format(const millrace::runtime::Action& action, Context& context) const {
+    return fmt::formatter<std::string>::format(millrace::runtime::to_string(action), context);
+  }
+};

@@ -1,0 +1,81 @@
+#include "runtime/schedule/causality.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+
+ActionTable::ActionTable(const Schedule& schedule)
+    : placement_(&schedule.placement), microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
+  const std::size_t entries = static_cast<std::size_t>(schedule.placement.stages()) * microbatches_;
+  forward_.assign(entries, -1);
+  gradient_.assign(entries, -1);
+  last_.assign(entries, -1);
+  for (const auto& list : schedule.ranks) {
+    for (std::size_t index = 0; index < list.size(); ++index) {
+      const Action& action = list[index];
+      const std::size_t entry = at(action.stage, action.microbatch);
+      if (action.kind == ActionKind::forward) forward_.at(entry) = static_cast<int>(index);
+      if (makes_gradient(action.kind)) gradient_.at(entry) = static_cast<int>(index);
+      if (ends_microbatch(action.kind)) last_.at(entry) = static_cast<int>(index);
+    }
+  }
+}
+
+std::optional<ActionPlace> ActionTable::token_source(const Action& action) const {
+  const bool forward = action.kind == ActionKind::forward;
+  if (!forward && !makes_gradient(action.kind)) return std::nullopt;
+  const auto maker = forward ? placement_->previous(action.stage) : placement_->next(action.stage);
+  if (!maker) return std::nullopt;
+  return ActionPlace{placement_->rank_of(*maker), forward ? this->forward(*maker, action.microbatch) : gradient(*maker, action.microbatch)};
+}
+
+std::vector<ActionPlace> causal_order(const Schedule& schedule, const ActionTable& table) {
+  std::vector<ActionPlace> order;
+  std::vector<int> done(schedule.ranks.size(), 0);
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      const auto& list = schedule.ranks[rank];
+      while (static_cast<std::size_t>(done[rank]) < list.size()) {
+        const auto source = table.token_source(list[static_cast<std::size_t>(done[rank])]);
+        if (source && (source->index < 0 || done[source->rank.index()] <= source->index)) break;
+        order.push_back({RankId{rank}, done[rank]++});
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const auto& list = schedule.ranks[rank];
+    MILLRACE_CHECK(static_cast<std::size_t>(done[rank]) == list.size(), ExitCode::config, "runtime.schedule",
+                   "schedule \"{}\" cannot complete: rank {} stops before its action {}, {}", schedule.name, rank, done[rank],
+                   list[static_cast<std::size_t>(done[rank])]);
+  }
+  return order;
+}
+
+std::vector<std::vector<int>> finished_before_start(const Schedule& schedule, const ActionTable& table,
+                                                    const std::vector<ActionPlace>& order, RankId observed) {
+  std::vector<std::vector<int>> known;
+  for (const auto& list : schedule.ranks) known.emplace_back(list.size(), 0);
+  for (const ActionPlace& place : order) {
+    const auto index = static_cast<std::size_t>(place.index);
+    auto& own = known[place.rank.index()];
+    if (place.rank == observed) {
+      own[index] = place.index;
+      continue;
+    }
+    int finished = index > 0 ? own[index - 1] : 0;
+    if (const auto source = table.token_source(schedule.ranks[place.rank.index()][index])) {
+      // The token exists, so its maker has finished: on the observed rank that is one entry more than before its start.
+      const int at_start = known[source->rank.index()][static_cast<std::size_t>(source->index)];
+      finished = std::max(finished, source->rank == observed ? source->index + 1 : at_start);
+    }
+    own[index] = finished;
+  }
+  return known;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,45 @@
+#include "runtime/schedule/edge.hpp"
+
+namespace millrace::runtime {
+
+const char* to_string(TokenKind kind) { return kind == TokenKind::activation ? "activation" : "gradient"; }
+
+std::vector<Edge> edges_of(const Placement& placement) {
+  std::vector<Edge> edges;
+  for (TokenKind kind : {TokenKind::activation, TokenKind::gradient}) {
+    for (int stage = 0; stage + 1 < placement.stages(); ++stage) {
+      const StageId lower{stage};
+      const StageId upper = *placement.next(lower);
+      Edge edge;
+      edge.id = EdgeId{edges.size()};
+      edge.kind = kind;
+      edge.producer = kind == TokenKind::activation ? lower : upper;
+      edge.consumer = kind == TokenKind::activation ? upper : lower;
+      edge.producer_rank = placement.rank_of(edge.producer);
+      edge.consumer_rank = placement.rank_of(edge.consumer);
+      edges.push_back(edge);
+    }
+  }
+  return edges;
+}
+
+std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, TokenKind kind) {
+  if (kind == TokenKind::activation) {
+    const auto before = placement.previous(consumer);
+    return before ? std::optional<EdgeId>(EdgeId{before->value}) : std::nullopt;
+  }
+  if (!placement.next(consumer)) return std::nullopt;
+  return EdgeId{placement.stages() - 1 + consumer.value};
+}
+
+std::optional<EdgeId> edge_out_of(const Placement& placement, const Action& action) {
+  if (action.kind == ActionKind::forward) {
+    const auto after = placement.next(action.stage);
+    return after ? edge_into(placement, *after, TokenKind::activation) : std::nullopt;
+  }
+  const auto before = placement.previous(action.stage);
+  if (!makes_gradient(action.kind) || !before) return std::nullopt;
+  return edge_into(placement, *before, TokenKind::gradient);
+}
+
+}  // namespace millrace::runtime

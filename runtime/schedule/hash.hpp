@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/schedule/schedule.hpp"
+
+namespace millrace::runtime {
+
+/// What makes two schedules the same, as text: placement, microbatches and lists, not the name. One line a rank.
+[[nodiscard]] std::string canonical_text(const Schedule& schedule);
+
+/// FNV-1a (64 bit) of canonical_text: part of the run hash that all processes compare before the first kernel.
+[[nodiscard]] std::uint64_t content_hash(const Schedule& schedule);
+
+}  // namespace millrace::runtime

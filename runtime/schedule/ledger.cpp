@@ -1,0 +1,92 @@
+#include "runtime/schedule/ledger.hpp"
+
+#include <algorithm>
+
+#include "runtime/schedule/causality.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+// A ring whose entries come in order and whose slots go back in order: how wide does the window of live entries get?
+class Window {
+ public:
+  void enter() {
+    over_.push_back(false);
+    width_ = std::max(width_, static_cast<int>(over_.size() - oldest_));
+  }
+  void leave(int entry) {
+    over_[static_cast<std::size_t>(entry)] = true;
+    while (oldest_ < over_.size() && over_[oldest_]) ++oldest_;
+  }
+  [[nodiscard]] int width() const { return width_; }
+
+ private:
+  std::vector<bool> over_;
+  std::size_t oldest_ = 0;
+  int width_ = 0;
+};
+
+StageSlots count_slots(const Schedule& schedule, StageId stage) {
+  Window input;
+  Window weight;
+  Window handoff;
+  int taken = 0;
+  for (const Action& action : schedule.ranks[schedule.placement.rank_of(stage).index()]) {
+    if (action.stage != stage) continue;
+    const int m = action.microbatch.value;  // microbatches enter in order and all of them do, so m counts the entries
+    if (action.kind == ActionKind::forward) {
+      input.enter();
+      weight.enter();
+    }
+    if (action.kind == ActionKind::input_gradient) handoff.enter();
+    if (makes_gradient(action.kind)) input.leave(m);
+    if (ends_microbatch(action.kind)) weight.leave(m);
+    if (action.kind == ActionKind::weight_gradient) handoff.leave(taken++);
+  }
+  return {input.width(), weight.width(), handoff.width()};
+}
+
+// How many tokens of the edge may be unfinished, this one included, when the action that makes token m starts; the largest over m.
+int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& edge, const std::vector<std::vector<int>>& finished,
+                bool forward_only) {
+  int depth = 1;
+  int over = 0;  // tokens 0…over−1 are known to be finished with; only rises, for the producer's list only learns
+  const auto& known = finished[edge.producer_rank.index()];
+  for (int m = 0; m < schedule.microbatches; ++m) {
+    const MicrobatchId token{m};
+    const int maker = edge.kind == TokenKind::activation ? table.forward(edge.producer, token) : table.gradient(edge.producer, token);
+    const int seen = known[static_cast<std::size_t>(maker)];
+    while (over < m) {
+      const MicrobatchId held{over};
+      const int last = forward_only ? table.forward(edge.consumer, held) : table.last(edge.consumer, held);
+      if (last >= seen) break;
+      ++over;
+    }
+    depth = std::max(depth, 1 + m - over);
+  }
+  return depth;
+}
+
+}  // namespace
+
+Ledger make_ledger(const Schedule& schedule) {
+  Ledger ledger;
+  const bool forward_only = schedule.forward_only();
+  for (int stage = 0; stage < schedule.placement.stages(); ++stage) {
+    ledger.stages.push_back(forward_only ? StageSlots{} : count_slots(schedule, StageId{stage}));
+  }
+  const ActionTable table(schedule);
+  const auto order = causal_order(schedule, table);
+  const auto edges = edges_of(schedule.placement);
+  ledger.depths.assign(edges.size(), 1);
+  for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
+    const auto finished = finished_before_start(schedule, table, order, RankId{rank});
+    for (const Edge& edge : edges) {
+      if (edge.consumer_rank != RankId{rank}) continue;
+      ledger.depths[edge.id.index()] = count_depth(schedule, table, edge, finished, forward_only);
+    }
+  }
+  return ledger;
+}
+
+}  // namespace millrace::runtime

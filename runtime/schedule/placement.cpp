@@ -1,0 +1,68 @@
+#include "runtime/schedule/placement.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+constexpr const char* who = "runtime.schedule";
+}
+
+Placement Placement::single(int ranks) {
+  Placement placement = loop(ranks, 1);
+  placement.name_ = "single";
+  return placement;
+}
+
+Placement Placement::loop(int ranks, int chunks) {
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, wanted 1 or more", ranks);
+  MILLRACE_CHECK(chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, wanted 1 or more", chunks);
+  std::vector<RankId> rank_of;
+  for (int stage = 0; stage < ranks * chunks; ++stage) rank_of.emplace_back(stage % ranks);
+  return {"loop", ranks, std::move(rank_of)};
+}
+
+Placement Placement::v_shape(int ranks) {
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, wanted 1 or more", ranks);
+  std::vector<RankId> rank_of;
+  for (int stage = 0; stage < 2 * ranks; ++stage) rank_of.emplace_back(std::min(stage, 2 * ranks - 1 - stage));
+  return {"v", ranks, std::move(rank_of)};
+}
+
+Placement Placement::by_hand(int ranks, std::vector<RankId> rank_of_stage) { return {"by-hand", ranks, std::move(rank_of_stage)}; }
+
+Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage)
+    : name_(std::move(name)), rank_of_(std::move(rank_of_stage)) {
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, wanted 1 or more", ranks);
+  stages_of_.resize(static_cast<std::size_t>(ranks));
+  for (int stage = 0; stage < stages(); ++stage) {
+    const RankId rank = rank_of_[static_cast<std::size_t>(stage)];
+    MILLRACE_CHECK(rank.value >= 0 && rank.value < ranks, ExitCode::config, who, "stage {} is placed on rank {}, wanted 0 to {}", stage,
+                   rank, ranks - 1);
+    chunk_of_.push_back(static_cast<int>(stages_of_[rank.index()].size()));
+    stages_of_[rank.index()].emplace_back(stage);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    MILLRACE_CHECK(!stages_of_[static_cast<std::size_t>(rank)].empty(), ExitCode::config, who,
+                   "rank {} owns no stage of {}, wanted at least one", rank, stages());
+  }
+}
+
+int Placement::chunks() const {
+  std::size_t most = 0;
+  for (const auto& stages : stages_of_) most = std::max(most, stages.size());
+  return static_cast<int>(most);
+}
+
+std::optional<StageId> Placement::previous(StageId stage) const {
+  if (stage.value == 0) return std::nullopt;
+  return StageId{stage.value - 1};
+}
+
+std::optional<StageId> Placement::next(StageId stage) const {
+  if (stage.value + 1 == stages()) return std::nullopt;
+  return StageId{stage.value + 1};
+}
+
+}  // namespace millrace::runtime

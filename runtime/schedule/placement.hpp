@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/ids.hpp"
+
+namespace millrace::runtime {
+
+/// Which rank owns which stage, and which stage follows which. P ranks, V chunks a rank, S = P·V stages.
+///
+///     single   V = 1, stage s on rank s
+///     loop     stage s on rank s mod P
+///     v        V = 2, rank r owns r and 2P−1−r: embedding and head share rank 0
+///     by hand  any map from stage to rank
+///
+/// Neighbours come from previous() and next(), never from s ± 1, so that another chain of stages needs no other schedule code.
+class Placement {
+ public:
+  [[nodiscard]] static Placement single(int ranks);
+  [[nodiscard]] static Placement loop(int ranks, int chunks);
+  [[nodiscard]] static Placement v_shape(int ranks);
+  /// `rank_of_stage[s]` owns stage s; every rank of 0…ranks−1 must own at least one. Error(config) otherwise.
+  [[nodiscard]] static Placement by_hand(int ranks, std::vector<RankId> rank_of_stage);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] int ranks() const { return static_cast<int>(stages_of_.size()); }
+  [[nodiscard]] int stages() const { return static_cast<int>(rank_of_.size()); }
+  /// The largest number of stages that a rank owns.
+  [[nodiscard]] int chunks() const;
+
+  [[nodiscard]] RankId rank_of(StageId stage) const { return rank_of_.at(stage.index()); }
+  /// Index of the stage among those of its rank, in stage order.
+  [[nodiscard]] int chunk_of(StageId stage) const { return chunk_of_.at(stage.index()); }
+  [[nodiscard]] const std::vector<StageId>& stages_of(RankId rank) const { return stages_of_.at(rank.index()); }
+  [[nodiscard]] StageId stage_of(RankId rank, int chunk) const { return stages_of(rank).at(static_cast<std::size_t>(chunk)); }
+
+  /// The stage whose activation this one consumes; nothing for the first.
+  [[nodiscard]] std::optional<StageId> previous(StageId stage) const;
+  /// The stage whose gradient this one consumes; nothing for the last.
+  [[nodiscard]] std::optional<StageId> next(StageId stage) const;
+
+ private:
+  Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage);
+
+  std::string name_;
+  std::vector<RankId> rank_of_;                  // by stage
+  std::vector<int> chunk_of_;                    // by stage
+  std::vector<std::vector<StageId>> stages_of_;  // by rank
+};
+
+}  // namespace millrace::runtime

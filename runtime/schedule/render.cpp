@@ -1,0 +1,47 @@
+#include "runtime/schedule/render.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+std::string label_of(const Action& action, const Placement& placement) {
+  char kind = letter(action.kind);
+  if (placement.chunk_of(action.stage) % 2 == 1) kind = static_cast<char>(std::tolower(kind));
+  return fmt::format("{}{}", kind, action.microbatch);
+}
+
+// Column of a time, rounded: costs are rarely multiples of the unit.
+std::size_t column_of(double time, double unit, int columns) { return static_cast<std::size_t>(std::lround(time / unit * columns)); }
+
+}  // namespace
+
+std::string render(const Timeline& timeline, const Placement& placement, double unit, int columns) {
+  MILLRACE_CHECK(unit > 0 && columns >= 2, ExitCode::internal, "runtime.schedule",
+                 "render with a unit of {} and {} columns, wanted above 0 and 2 or more", unit, columns);
+  double last = 0;
+  for (const auto& list : timeline.ranks) last = list.empty() ? last : std::max(last, list.back().end);
+  const std::size_t width = column_of(last, unit, columns);
+
+  std::string picture;
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    std::string line(width, ' ');
+    for (std::size_t column = 0; column < width; column += static_cast<std::size_t>(columns)) line[column] = '.';
+    for (const TimedAction& timed : timeline.ranks[rank]) {
+      const std::size_t begin = column_of(timed.begin, unit, columns);
+      const std::size_t end = std::max(begin, column_of(timed.end, unit, columns));
+      const bool one_unit = end - begin <= static_cast<std::size_t>(columns);
+      std::string cell = label_of(timed.action, placement);
+      cell.resize(end - begin, one_unit ? ' ' : '=');
+      line.replace(begin, end - begin, cell);
+    }
+    picture += fmt::format("r{}|{}|\n", rank, line);
+  }
+  return picture;
+}
+
+}  // namespace millrace::runtime

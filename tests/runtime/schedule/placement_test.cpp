@@ -1,0 +1,62 @@
+#include "runtime/schedule/placement.hpp"
+
+#include "runtime/schedule/edge.hpp"
+#include "tests/runtime/schedule/schedule_support.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+std::string ranks_of(const Placement& placement) {
+  std::string text;
+  for (int stage = 0; stage < placement.stages(); ++stage) text += fmt::format("{}", placement.rank_of(StageId{stage}));
+  return text;
+}
+
+TEST(Placement, MapsStagesToRanks) {
+  EXPECT_EQ(ranks_of(Placement::single(4)), "0123");
+  EXPECT_EQ(ranks_of(Placement::loop(3, 2)), "012012");
+  EXPECT_EQ(ranks_of(Placement::v_shape(4)), "01233210");
+  EXPECT_EQ(ranks_of(Placement::by_hand(2, {RankId{0}, RankId{0}, RankId{1}})), "001");
+}
+
+TEST(Placement, ChunksAndNeighbours) {
+  const Placement v = Placement::v_shape(3);
+  EXPECT_EQ(v.chunks(), 2);
+  EXPECT_EQ(v.stage_of(RankId{1}, 1), StageId{4});
+  EXPECT_EQ(v.chunk_of(StageId{4}), 1);
+  EXPECT_FALSE(v.previous(StageId{0}));
+  EXPECT_FALSE(v.next(StageId{5}));
+  EXPECT_EQ(*v.next(StageId{2}), StageId{3});
+}
+
+TEST(Placement, RefusesWhatCannotBe) {
+  expect_contains(error_of(ExitCode::config,
+                           [] {
+                             (void)Placement::by_hand(2, {RankId{0}, RankId{2}});
+                           }),
+                  "stage 1 is placed on rank 2, wanted 0 to 1");
+  expect_contains(error_of(ExitCode::config, [] { (void)Placement::by_hand(3, {RankId{0}, RankId{2}}); }), "rank 1 owns no stage");
+  expect_contains(error_of(ExitCode::config, [] { (void)Placement::loop(0, 1); }), "pipeline.ranks = 0");
+}
+
+TEST(Edges, OneOfEachKindBetweenNeighbours) {
+  const Placement v = Placement::v_shape(2);  // 0 1 | 1 0
+  const auto edges = edges_of(v);
+  ASSERT_EQ(edges.size(), 6u);
+  int local = 0;
+  for (const Edge& edge : edges) {
+    local += edge.local();
+    EXPECT_EQ(edge_into(v, edge.consumer, edge.kind), edge.id);
+    const ActionKind maker = edge.kind == TokenKind::activation ? ActionKind::forward : ActionKind::backward;
+    EXPECT_EQ(edge_out_of(v, {edge.producer, maker, MicrobatchId{0}}), edge.id);
+  }
+  EXPECT_EQ(local, 2);  // the bend, both ways
+  EXPECT_FALSE(edge_into(v, StageId{0}, TokenKind::activation));
+  EXPECT_FALSE(edge_into(v, StageId{3}, TokenKind::gradient));
+  EXPECT_FALSE(edge_out_of(v, {StageId{3}, ActionKind::forward, MicrobatchId{0}}));
+  EXPECT_FALSE(edge_out_of(v, {StageId{0}, ActionKind::input_gradient, MicrobatchId{0}}));
+  EXPECT_FALSE(edge_out_of(v, {StageId{1}, ActionKind::weight_gradient, MicrobatchId{0}}));
+}
+
+}  // namespace
+}  // namespace millrace::runtime
