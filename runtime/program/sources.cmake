@@ -1,6 +1,10 @@
 target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/attributes.cpp
   ${CMAKE_CURRENT_LIST_DIR}/builder.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/differentiate.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/executor.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/memory_plan.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/merge_backward.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/accumulate.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/add.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/attention.cpp
@@ -12,4 +16,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/ops/rope.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rules.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/swiglu.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/program.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/print.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/program.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/recompute.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/rematerialize.cpp)

@@ -1,0 +1,244 @@
+#include "runtime/program/memory_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.memory_plan";
+constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
+
+std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
+std::size_t index(Region region) { return static_cast<std::size_t>(region); }
+std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
+
+constexpr std::array kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward};
+constexpr std::array<std::string_view, 4> fields = {"tokens", "positions", "segments", "targets"};
+
+/// Where a value is written and read, over the programs of one mode.
+struct Life {
+  std::array<bool, kProgramKinds> written{}, read{};
+  std::size_t first = never, last = 0;  // positions in the program that writes it
+  [[nodiscard]] bool touched() const {
+    const auto set = [](bool flag) { return flag; };
+    return std::any_of(written.begin(), written.end(), set) || std::any_of(read.begin(), read.end(), set);
+  }
+};
+
+std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
+  std::vector<Life> lives(programs.values.size());
+  for (const auto kind : kinds) {
+    if (!runs(mode, kind)) continue;
+    const auto& program = programs.program(kind);
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      for (const auto output : program[i].outputs) {
+        auto& life = lives[index(output)];
+        life.written[index(kind)] = true;
+        life.first = std::min(life.first, i);
+        life.last = std::max(life.last, i);
+      }
+      for (const auto input : program[i].inputs) {
+        auto& life = lives[index(input)];
+        life.read[index(kind)] = true;
+        if (life.written[index(kind)]) life.last = std::max(life.last, i);
+      }
+    }
+  }
+  return lives;
+}
+
+/// Region of a value that an operation writes.
+Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
+  if (id == programs.token_out || id == programs.loss || id == programs.logits) return Region::token_out;
+  if (id == programs.gradient_out) return Region::gradient_out;
+  if (life.written[index(ProgramKind::forward)]) {
+    if (life.read[index(ProgramKind::weight_gradient)]) return Region::stash_weight;
+    if (life.read[index(ProgramKind::input_gradient)] || life.read[index(ProgramKind::backward)]) return Region::stash_input;
+  }
+  if (life.written[index(ProgramKind::input_gradient)] && life.read[index(ProgramKind::weight_gradient)]) return Region::handoff;
+  return Region::workspace;
+}
+
+struct Block {
+  std::size_t value, bytes, first, last;
+  std::size_t offset = 0;
+};
+
+/// Offset of the smallest gap between the placed blocks that `block` fits in, or the lowest place above them.
+std::size_t best_gap(const std::vector<const Block*>& neighbours, std::size_t bytes) {
+  std::size_t end = 0, best = never, best_size = never;
+  for (const auto* neighbour : neighbours) {
+    if (neighbour->offset > end && neighbour->offset - end >= bytes && neighbour->offset - end < best_size) {
+      best = end;
+      best_size = neighbour->offset - end;
+    }
+    end = std::max(end, neighbour->offset + neighbour->bytes);
+  }
+  return best == never ? end : best;
+}
+
+/// Offsets for blocks that may share memory where their lives do not meet: largest first, each in its best gap. Returns the bytes needed.
+std::size_t pack(std::vector<Block>& blocks) {
+  std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    auto& block = blocks[i];
+    std::vector<const Block*> neighbours;
+    for (std::size_t j = 0; j < i; ++j)
+      if (blocks[j].first <= block.last && block.first <= blocks[j].last) neighbours.push_back(&blocks[j]);
+    std::sort(neighbours.begin(), neighbours.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
+    block.offset = best_gap(neighbours, block.bytes);
+    total = std::max(total, block.offset + block.bytes);
+  }
+  return total;
+}
+
+class Planner {
+ public:
+  Planner(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads)
+      : programs_(programs), places_(places), threads_(threads), lives_(lives_of(programs, mode)) {
+    plan_.mode = mode;
+    plan_.placements.resize(programs.values.size());
+  }
+
+  MemoryPlan plan() {
+    for (std::size_t i = 0; i < programs_.values.size(); ++i)
+      if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
+    for (const auto kind : kinds)
+      if (runs(plan_.mode, kind)) place_workspace(kind);
+    return std::move(plan_);
+  }
+
+ private:
+  void place(ValueId id) {
+    const auto& value = programs_.value(id);
+    auto& placement = plan_.placements[index(id)];
+    switch (value.role) {
+      case Role::parameter:
+        placement = places_.parameter(value);
+        return;
+      case Role::accumulator:
+        placement = places_.accumulator(value);
+        return;
+      case Role::batch:
+        return place_batch(value, placement);
+      case Role::token_in:
+        return append(Region::token_in, value, placement);
+      case Role::gradient_in:
+        return append(Region::gradient_in, value, placement);
+      case Role::scalar:
+        return append(Region::scalar, value, placement);
+      case Role::constant:
+        return append(Region::constant, value, placement);
+      case Role::intermediate:
+        break;
+    }
+    const auto region = region_of(programs_, id, lives_[index(id)]);
+    MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, who, "'{}' is written by {} programs, wanted one", value.name, writers(id));
+    if (region != Region::workspace) append(region, value, placement);
+  }
+
+  int writers(ValueId id) const {
+    const auto& written = lives_[index(id)].written;
+    return static_cast<int>(std::count(written.begin(), written.end(), true));
+  }
+
+  /// All values of a slot are alive together when the program that fills it ends: they stand one after the other.
+  void append(Region region, const Value& value, Placement& placement) {
+    auto& bytes = plan_.region_bytes[index(region)];
+    placement = {region, bytes};
+    bytes += kernels::align_up(bytes_of(value.type));
+  }
+
+  void place_batch(const Value& value, Placement& placement) {
+    const auto tokens = value.type.shape[0];
+    placement = {Region::batch, batch_offset(value.name, tokens)};
+    plan_.region_bytes[index(Region::batch)] = batch_offset("end", tokens);
+  }
+
+  void place_workspace(ProgramKind kind) {
+    std::vector<Block> blocks;
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      const ValueId id{static_cast<std::int32_t>(i)};
+      if (programs_.value(id).role != Role::intermediate || !lives_[i].written[index(kind)]) continue;
+      if (region_of(programs_, id, lives_[i]) != Region::workspace) continue;
+      blocks.push_back({i, kernels::align_up(bytes_of(programs_.value(id).type)), lives_[i].first, lives_[i].last});
+    }
+    const auto values = pack(blocks);
+    for (const auto& block : blocks) plan_.placements[block.value] = {Region::workspace, block.offset};
+    const auto scratch = kernels::align_up(scratch_of(kind));
+    plan_.scratch_offset[index(kind)] = values;
+    plan_.scratch_bytes[index(kind)] = scratch;
+    plan_.workspace_bytes[index(kind)] = values + scratch;
+    auto& region = plan_.region_bytes[index(Region::workspace)];
+    region = std::max(region, values + scratch);
+  }
+
+  std::size_t scratch_of(ProgramKind kind) const {
+    std::size_t most = 0;
+    for (const auto& operation : programs_.program(kind)) {
+      std::vector<ValueType> inputs, outputs;
+      for (const auto id : operation.inputs) inputs.push_back(programs_.value(id).type);
+      for (const auto id : operation.outputs) outputs.push_back(programs_.value(id).type);
+      most = std::max(most, operation.rule->scratch_bytes(inputs, outputs, operation.attributes, threads_));
+    }
+    return most;
+  }
+
+  const ProgramSet& programs_;
+  const ParameterPlaces& places_;
+  int threads_;
+  std::vector<Life> lives_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+std::string_view to_string(Region region) {
+  constexpr std::array<std::string_view, kRegions> names = {"master",    "copy",        "accumulator",  "batch",       "token_in",
+                                                            "token_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
+                                                            "handoff",   "workspace",   "scalar",       "constant"};
+  return names.at(static_cast<std::size_t>(region));
+}
+
+bool runs(BackwardMode mode, ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::forward:
+      return true;
+    case ProgramKind::backward:
+      return mode == BackwardMode::fused;
+    default:
+      return mode == BackwardMode::split;
+  }
+}
+
+std::size_t bytes_of(const ValueType& type) { return static_cast<std::size_t>(type.shape.elements()) * kernels::size_of(type.dtype); }
+
+std::size_t batch_offset(std::string_view field, std::int64_t tokens) {
+  const auto each = kernels::align_up(static_cast<std::size_t>(tokens) * kernels::size_of(kernels::DType::i32));
+  if (field == "end") return fields.size() * each;
+  const auto found = std::find(fields.begin(), fields.end(), field);
+  MILLRACE_CHECK(found != fields.end(), ExitCode::internal, who, "a batch has no field '{}'", field);
+  return static_cast<std::size_t>(found - fields.begin()) * each;
+}
+
+void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base) {
+  for (std::size_t i = 0; i < programs.values.size(); ++i) {
+    const auto& value = programs.values[i];
+    if (value.role == Role::constant && plan.placements[i].region == Region::constant)
+      std::memcpy(base + plan.placements[i].offset, value.data.data(), value.data.size() * sizeof(float));
+  }
+}
+
+MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads) {
+  return Planner(programs, mode, places, threads).plan();
+}
+
+}  // namespace millrace::runtime
