@@ -81,15 +81,15 @@ TEST(Replay, RandomSwapsAreFoundDeadExactlyWhenNoOrderExists) {
   int dead = 0;
   for (int trial = 0; trial < 400; ++trial) {
     Schedule schedule = one_f_one_b(3, 4);
-    for (int swap = 0; swap < 8; ++swap) {
+    for (int swap = 0; swap < 4; ++swap) {
       auto& list = schedule.ranks[random() % 3];
       const std::size_t at = random() % (list.size() - 1);
       std::swap(list[at], list[at + 1]);
-    }
-    try {
-      check_well_formed(schedule);
-    } catch (const Error&) {
-      continue;
+      try {
+        check_well_formed(schedule);
+      } catch (const Error&) {
+        std::swap(list[at], list[at + 1]);
+      }
     }
     std::vector<std::size_t> done(3, 0);
     const auto has = [&](std::size_t rank, const Action& wanted) {

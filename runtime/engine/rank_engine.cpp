@@ -1,0 +1,233 @@
+#include "runtime/engine/rank_engine.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.engine";
+
+std::string name_of(const Edge& edge) {
+  return fmt::format("the {} edge from stage {} to {}", to_string(edge.kind), edge.producer, edge.consumer);
+}
+
+}  // namespace
+
+RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(options.issue_ahead) {
+  MILLRACE_CHECK(options.depths.size() == options.edges.size(), ExitCode::internal, who,
+                 "rank {}: {} channel depths, wanted one for each of {} edges", rank_, options.depths.size(), options.edges.size());
+  MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, who, "rank {}: issue-ahead bound {}, wanted 1 or more", rank_, issue_ahead_);
+  std::size_t slots = 0;
+  for (const Edge& edge : options.edges) {
+    const int depth = options.depths[edge.id.index()];
+    MILLRACE_CHECK(depth >= 1, ExitCode::internal, who, "rank {}: {} slots on {}, wanted 1 or more", rank_, depth, name_of(edge));
+    Channel channel;
+    channel.edge = edge;
+    channel.depth = depth;
+    channel.over.assign(static_cast<std::size_t>(depth), 0);
+    channel.holder.assign(static_cast<std::size_t>(depth), -1);
+    channels_.push_back(std::move(channel));
+    slots = std::max(slots, static_cast<std::size_t>(depth));
+  }
+  decisions_.sends.reserve(1);             // an action has one output
+  decisions_.releases.reserve(2 * slots);  // and ends the use of one token of each kind, which may free those after it
+  decisions_.issues.reserve(static_cast<std::size_t>(issue_ahead_));
+}
+
+// -- events ------------------------------------------------------------------------------------------------------------------
+
+const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
+  MILLRACE_CHECK(plan_ == nullptr, ExitCode::internal, who, "rank {}: step {} starts while {} of {} actions of step {} are done", rank_,
+                 step, finished_, plan_->actions.size(), step_);
+  MILLRACE_CHECK(plan.rank == rank_, ExitCode::internal, who, "rank {} was given the list of rank {}", rank_, plan.rank);
+  clear_decisions();
+  plan_ = &plan;
+  step_ = step;
+  issued_ = 0;
+  finished_ = 0;
+  batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
+  return advance();
+}
+
+const Decisions& RankEngine::token_arrived(EdgeId edge, std::int64_t sequence) {
+  clear_decisions();
+  Channel& channel = incoming(edge, sequence, "token");
+  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: token {} came on {}, wanted token {}", rank_, sequence,
+                 name_of(channel.edge), channel.arrived);
+  MILLRACE_CHECK(sequence < channel.released + channel.depth, ExitCode::internal, who,
+                 "rank {}: token {} came on {}, whose {} slots are all taken (tokens {} to {})", rank_, sequence, name_of(channel.edge),
+                 channel.depth, channel.released, sequence - 1);
+  ++channel.arrived;
+  return advance();
+}
+
+const Decisions& RankEngine::credit_returned(EdgeId edge, std::int64_t sequence) {
+  clear_decisions();
+  Channel& channel = outgoing(edge, sequence, "credit");
+  auto& holder = channel.holder[static_cast<std::size_t>(std::max<std::int64_t>(sequence, 0) % channel.depth)];
+  MILLRACE_CHECK(sequence >= 0 && holder == sequence, ExitCode::internal, who,
+                 "rank {}: the slot of token {} came back on {}, which holds token {} there", rank_, sequence, name_of(channel.edge),
+                 holder);
+  holder = -1;
+  return advance();
+}
+
+const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
+  clear_decisions();
+  MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, who, "rank {}: the batch of microbatch {} came while no list runs", rank_,
+                 microbatch);
+  MILLRACE_CHECK(microbatch.value >= 0 && microbatch.value < plan_->microbatches, ExitCode::internal, who,
+                 "rank {}: the batch of microbatch {} came in step {}, wanted 0 to {}", rank_, microbatch, step_, plan_->microbatches - 1);
+  MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, who, "rank {}: the batch of microbatch {} of step {} came twice", rank_,
+                 microbatch, step_);
+  batches_[microbatch.index()] = 1;
+  return advance();
+}
+
+const Decisions& RankEngine::action_finished(const Action& action) {
+  clear_decisions();
+  MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, who, "rank {}: {} finished, but nothing was issued", rank_,
+                 action);
+  const PlannedAction& oldest = plan_->actions[static_cast<std::size_t>(finished_)];
+  MILLRACE_CHECK(oldest.action == action, ExitCode::internal, who, "rank {}: {} finished, but the oldest issued action is {}", rank_,
+                 action, oldest.action);
+  ++finished_;
+  if (oldest.output.present() && !channels_[oldest.output.edge.index()].edge.local()) decisions_.sends.push_back(slot_of(oldest.output));
+  if (oldest.last_use) {
+    for (const TokenUse* use : {&oldest.activation, &oldest.gradient}) {
+      if (use->present() && !channels_[use->edge.index()].edge.local()) release(*use);
+    }
+  }
+  return advance();
+}
+
+// -- deciding ----------------------------------------------------------------------------------------------------------------
+
+WaitReason RankEngine::missing(const PlannedAction& planned) const {
+  const auto absent = [&](const TokenUse& use) {
+    return use.present() && channels_[use.edge.index()].arrived <= channels_[use.edge.index()].base + use.ordinal;
+  };
+  if (absent(planned.activation)) return WaitReason::activation;
+  if (absent(planned.gradient)) return WaitReason::gradient;
+  if (!batches_[planned.action.microbatch.index()]) return WaitReason::batch;
+  if (!planned.output.present()) return WaitReason::none;
+  const Channel& channel = channels_[planned.output.edge.index()];
+  const bool full = channel.edge.local() ? channel.arrived - channel.released >= channel.depth
+                                         : channel.holder[static_cast<std::size_t>(channel.produced % channel.depth)] >= 0;
+  return full ? WaitReason::credit : WaitReason::none;
+}
+
+const Decisions& RankEngine::advance() {
+  if (!plan_) return decisions_;
+  const int size = static_cast<int>(plan_->actions.size());
+  while (issued_ < size && issued_ - finished_ < issue_ahead_) {
+    const PlannedAction& next = plan_->actions[static_cast<std::size_t>(issued_)];
+    if (missing(next) != WaitReason::none) break;
+    issue(next);
+  }
+  if (finished_ == size) finish_list();
+  return decisions_;
+}
+
+void RankEngine::issue(const PlannedAction& planned) {
+  decisions_.issues.push_back({step_, issued_, planned.action, planned.stash_input, planned.stash_weight, planned.handoff,
+                               slot_of(planned.activation), slot_of(planned.gradient), slot_of(planned.output)});
+  ++issued_;
+  if (planned.output.present()) {
+    Channel& channel = channels_[planned.output.edge.index()];
+    const std::int64_t sequence = decisions_.issues.back().output.sequence;
+    if (channel.edge.local()) {
+      channel.arrived = sequence + 1;
+    } else {
+      channel.holder[static_cast<std::size_t>(sequence % channel.depth)] = sequence;
+    }
+    channel.produced = sequence + 1;
+  }
+  if (!planned.last_use) return;
+  for (const TokenUse* use : {&planned.activation, &planned.gradient}) {
+    if (use->present() && channels_[use->edge.index()].edge.local()) release(*use);
+  }
+}
+
+// Slots go back in order: a W that comes after a later B holds back the slots behind it.
+void RankEngine::release(const TokenUse& use) {
+  Channel& channel = channels_[use.edge.index()];
+  const auto slot = [&](std::int64_t sequence) { return static_cast<std::size_t>(sequence % channel.depth); };
+  channel.over[slot(channel.base + use.ordinal)] = 1;
+  while (channel.over[slot(channel.released)]) {
+    channel.over[slot(channel.released)] = 0;
+    if (!channel.edge.local()) {
+      decisions_.releases.push_back({channel.edge.id, channel.released, static_cast<std::int32_t>(slot(channel.released))});
+    }
+    ++channel.released;
+  }
+}
+
+void RankEngine::finish_list() {
+  for (Channel& channel : channels_) channel.base = channel.edge.consumer_rank == rank_ ? channel.released : channel.produced;
+  plan_ = nullptr;
+  decisions_.finished = true;
+}
+
+Wait RankEngine::wait() const {
+  Wait wait;
+  wait.rank = rank_;
+  if (!plan_) return wait;
+  if (finished_ < issued_) {
+    wait.reason = WaitReason::compute;
+    wait.action = plan_->actions[static_cast<std::size_t>(finished_)].action;
+    return wait;
+  }
+  const PlannedAction& next = plan_->actions[static_cast<std::size_t>(issued_)];
+  wait.reason = missing(next);
+  wait.action = next.action;
+  if (wait.reason == WaitReason::batch) return wait;
+  const bool credit = wait.reason == WaitReason::credit;
+  const TokenUse& use = credit ? next.output : wait.reason == WaitReason::activation ? next.activation : next.gradient;
+  const Edge& edge = channels_[use.edge.index()].edge;
+  wait.stage = credit ? edge.consumer : edge.producer;
+  wait.peer = credit ? edge.consumer_rank : edge.producer_rank;
+  return wait;
+}
+
+// -- channels ----------------------------------------------------------------------------------------------------------------
+
+RankEngine::Channel& RankEngine::incoming(EdgeId edge, std::int64_t sequence, const char* event) {
+  const bool known = edge.value >= 0 && edge.index() < channels_.size();
+  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} came on unknown edge {} of {}", rank_, event, sequence, edge,
+                 channels_.size());
+  Channel& channel = channels_[edge.index()];
+  MILLRACE_CHECK(channel.edge.consumer_rank == rank_ && !channel.edge.local(), ExitCode::internal, who,
+                 "rank {}: {} {} came on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
+                 channel.edge.producer_rank, channel.edge.consumer_rank);
+  return channel;
+}
+
+RankEngine::Channel& RankEngine::outgoing(EdgeId edge, std::int64_t sequence, const char* event) {
+  const bool known = edge.value >= 0 && edge.index() < channels_.size();
+  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} came on unknown edge {} of {}", rank_, event, sequence, edge,
+                 channels_.size());
+  Channel& channel = channels_[edge.index()];
+  MILLRACE_CHECK(channel.edge.producer_rank == rank_ && !channel.edge.local(), ExitCode::internal, who,
+                 "rank {}: {} {} came on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
+                 channel.edge.producer_rank, channel.edge.consumer_rank);
+  return channel;
+}
+
+RingSlot RankEngine::slot_of(const TokenUse& use) const {
+  if (!use.present()) return {};
+  const Channel& channel = channels_[use.edge.index()];
+  const std::int64_t sequence = channel.base + use.ordinal;
+  return {use.edge, sequence, static_cast<std::int32_t>(sequence % channel.depth)};
+}
+
+void RankEngine::clear_decisions() {
+  decisions_.sends.clear();
+  decisions_.releases.clear();
+  decisions_.issues.clear();
+  decisions_.finished = false;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,53 @@
+#include "runtime/engine/rank_plan.hpp"
+
+#include <optional>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/edge.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+// How many of each kind a stage has seen; microbatches rise, so the k-th forward is the k-th token of the edge, and so on.
+struct Counts {
+  int split = 0;                 // input gradients so far
+  std::vector<int> handed_over;  // by microbatch: which hand-off, counted in order of I
+};
+
+int ring_slot(int entry, int slots) { return slots > 0 ? entry % slots : -1; }
+
+TokenUse use(std::optional<EdgeId> edge, int ordinal) { return edge ? TokenUse{*edge, ordinal} : TokenUse{}; }
+
+void choose_slots(PlannedAction& planned, const StageSlots& slots, Counts& counts) {
+  const ActionKind kind = planned.action.kind;
+  const int m = planned.action.microbatch.value;
+  if (kind != ActionKind::weight_gradient) planned.stash_input = ring_slot(m, slots.stash_input);
+  planned.stash_weight = ring_slot(m, slots.stash_weight);
+  if (kind == ActionKind::input_gradient) counts.handed_over[planned.action.microbatch.index()] = counts.split++;
+  if (kind == ActionKind::input_gradient || kind == ActionKind::weight_gradient) {
+    planned.handoff = ring_slot(counts.handed_over[planned.action.microbatch.index()], slots.handoff);
+  }
+}
+
+}  // namespace
+
+RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StageSlots>& slots) {
+  MILLRACE_CHECK(slots.size() == static_cast<std::size_t>(schedule.placement.stages()), ExitCode::internal, "runtime.engine",
+                 "slots of {} stages, wanted {}", slots.size(), schedule.placement.stages());
+  RankPlan plan{rank, schedule.microbatches, schedule.forward_only(), {}};
+  std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
+  for (const Action& action : schedule.ranks.at(rank.index())) {
+    PlannedAction planned;
+    planned.action = action;
+    const int m = action.microbatch.value;
+    planned.activation = use(edge_into(schedule.placement, action.stage, TokenKind::activation), m);
+    if (action.kind != ActionKind::forward) planned.gradient = use(edge_into(schedule.placement, action.stage, TokenKind::gradient), m);
+    planned.output = use(edge_out_of(schedule.placement, action), m);
+    planned.last_use = plan.forward_only || ends_microbatch(action.kind);
+    choose_slots(planned, slots[action.stage.index()], counts[action.stage.index()]);
+    plan.actions.push_back(planned);
+  }
+  return plan;
+}
+
+}  // namespace millrace::runtime

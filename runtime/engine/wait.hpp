@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/schedule/action.hpp"
+
+namespace millrace::runtime {
+
+/// Why a rank's next action has not been issued.
+enum class WaitReason : std::uint8_t {
+  none,        // no list, or all of it done
+  activation,  // the stage before has not delivered
+  gradient,    // the stage after has not delivered
+  credit,      // every slot of the output ring is taken
+  batch,       // the loader has not delivered
+  compute,     // nothing is missing: issued actions are still running
+};
+
+[[nodiscard]] const char* to_string(WaitReason reason);
+
+/// What a rank waits for and from whom: for traces, the watchdog and messages.
+struct Wait {
+  WaitReason reason = WaitReason::none;
+  RankId rank = no_rank;     // who waits
+  Action action;             // the action that cannot be issued; for compute the one that runs
+  StageId stage = no_stage;  // whose token or slot is missing; no_stage where none is
+  RankId peer = no_rank;     // the rank of that stage
+};
+
+/// "rank 1 waits for the activation of microbatch 3 from stage 0 on rank 0, before 1F3"
+[[nodiscard]] std::string describe(const Wait& wait);
+
+}  // namespace millrace::runtime
