@@ -114,8 +114,9 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
   Problem problem = describe(a, b, operands, result, options);
   std::size_t bytes = scratch_of(problem, threads);
   // oneDNN's scratch does not always shrink with the size: ask for smaller counts of a bounded axis too.
+  std::int64_t& count = options.transpose_a ? problem.k : problem.m;
   if (a.bounded())
-    for (problem.m /= 2; problem.m > 0; problem.m /= 2) bytes = std::max(bytes, scratch_of(problem, threads));
+    for (count /= 2; count > 0; count /= 2) bytes = std::max(bytes, scratch_of(problem, threads));
   return bytes;
 }
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/linear_cross_entropy.hpp"
+
+/// kernels/linear_cross_entropy.hpp over tiles of the vocabulary. Operands are checked by the caller. On a processor without bf16
+/// instructions the whole computation is in fp32, rounded once into dh; with them the tile of dl is rounded to bf16 and multiplied as such.
+namespace millrace::kernels::cpu {
+
+void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                  CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
+
+/// Either gradient may be null.
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor* dh,
+                                    const Tensor* dw, Scratch scratch);
+
+[[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads);
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,79 @@
+#include "kernels/linear_cross_entropy.hpp"
+
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/linear_cross_entropy.hpp"
+#include "kernels/reference/linear_cross_entropy.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+void check_common(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                  const Tensor& log_sum_exp) {
+  require_cpu(stream, who);
+  check_rank(who, "h", h, 2);
+  check_rank(who, "w", w, 2);
+  const std::int64_t tokens = h.shape[0], vocabulary = w.shape[0];
+  check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
+  check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
+  check_operand(who, "targets", targets, {tokens}, {DType::i32});
+  check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
+  const auto* target = targets.as<std::int32_t>();
+  for (std::int64_t token = 0; token < tokens; ++token)
+    MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, wanted less than the vocabulary's {}",
+                   target[token], token, vocabulary);
+}
+
+void check_gradient(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                    const Tensor& log_sum_exp, const Tensor& g, const Tensor* dh, const Tensor* dw) {
+  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_operand(who, "g", g, {1}, {DType::f32});
+  if (dh != nullptr) check_operand(who, "dh", *dh, h.shape, {h.dtype});
+  if (dw != nullptr) check_operand(who, "dw", *dw, w.shape, {DType::f32});
+}
+
+/// The three gradient calls are one computation with one or both results.
+void gradients(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
+               const Tensor& g, CrossEntropyOptions options, const Tensor* dh, const Tensor* dw, Scratch scratch) {
+  check_gradient(who, stream, h, w, targets, log_sum_exp, g, dh, dw);
+  if (stream.implementation() == Implementation::reference)
+    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, dh, dw);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, stream.threads()));
+  cpu::linear_cross_entropy_gradients(stream, h, w, targets, log_sum_exp, g, options, dh, dw, scratch);
+}
+
+}  // namespace
+
+void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                  CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
+  constexpr const char* who = "kernels.linear_cross_entropy_forward";
+  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_operand(who, "loss", loss, {2}, {DType::f64});
+  if (stream.implementation() == Implementation::reference)
+    return reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, stream.threads()));
+  cpu::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
+}
+
+void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+                                         Scratch scratch) {
+  gradients("kernels.linear_cross_entropy_input_gradient", stream, h, w, targets, log_sum_exp, g, options, &dh, nullptr, scratch);
+}
+
+void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                          const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
+                                          Scratch scratch) {
+  gradients("kernels.linear_cross_entropy_weight_gradient", stream, h, w, targets, log_sum_exp, g, options, nullptr, &dw, scratch);
+}
+
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+                                    const Tensor& dw, Scratch scratch) {
+  gradients("kernels.linear_cross_entropy_gradients", stream, h, w, targets, log_sum_exp, g, options, &dh, &dw, scratch);
+}
+
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads) {
+  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, threads);
+}
+
+}  // namespace millrace::kernels

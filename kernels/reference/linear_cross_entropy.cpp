@@ -1,0 +1,70 @@
+#include "kernels/reference/linear_cross_entropy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/element.hpp"
+
+namespace millrace::kernels::reference {
+namespace {
+
+void row_of_logits(const Tensor& h, const Tensor& w, std::int64_t token, std::vector<double>& logits) {
+  const std::int64_t width = h.shape[1];
+  for (std::size_t entry = 0; entry < logits.size(); ++entry) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < width; ++i)
+      sum += static_cast<double>(load(h, token * width + i)) * static_cast<double>(load(w, static_cast<std::int64_t>(entry) * width + i));
+    logits[entry] = sum;
+  }
+}
+
+}  // namespace
+
+void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
+                                  const Tensor& log_sum_exp) {
+  std::vector<double> logits(static_cast<std::size_t>(w.shape[0]));
+  double total = 0, z_total = 0;
+  for (std::int64_t token = 0; token < h.shape[0]; ++token) {
+    row_of_logits(h, w, token, logits);
+    const double maximum = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - maximum);
+    const double lse = maximum + std::log(sum);
+    log_sum_exp.as<float>()[token] = static_cast<float>(lse);
+    const std::int32_t target = targets.as<std::int32_t>()[token];
+    if (target < 0) continue;
+    const double z = static_cast<double>(options.z_loss) * lse * lse;
+    total += lse - logits[static_cast<std::size_t>(target)] + z;
+    z_total += z;
+  }
+  loss.as<double>()[0] = total;
+  loss.as<double>()[1] = z_total;
+}
+
+void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& g,
+                                    CrossEntropyOptions options, const Tensor* dh, const Tensor* dw) {
+  const std::int64_t width = h.shape[1];
+  const double scale = g.as<float>()[0];
+  std::vector<double> dl(static_cast<std::size_t>(w.shape[0])), row(static_cast<std::size_t>(width));
+  for (std::int64_t token = 0; token < h.shape[0]; ++token) {
+    const std::int32_t target = targets.as<std::int32_t>()[token];
+    std::fill(row.begin(), row.end(), 0.0);
+    if (target >= 0) {
+      row_of_logits(h, w, token, dl);
+      const double lse = log_sum_exp.as<float>()[token];
+      for (double& logit : dl) logit = scale * (1 + 2 * static_cast<double>(options.z_loss) * lse) * std::exp(logit - lse);
+      dl[static_cast<std::size_t>(target)] -= scale;
+      for (std::int64_t entry = 0; entry < w.shape[0]; ++entry)
+        for (std::int64_t i = 0; i < width; ++i) {
+          const double d = dl[static_cast<std::size_t>(entry)];
+          row[static_cast<std::size_t>(i)] += d * static_cast<double>(load(w, entry * width + i));
+          if (dw != nullptr) dw->as<float>()[entry * width + i] += static_cast<float>(d * static_cast<double>(load(h, token * width + i)));
+        }
+    }
+    if (dh != nullptr)
+      for (std::int64_t i = 0; i < width; ++i) store(*dh, token * width + i, static_cast<float>(row[static_cast<std::size_t>(i)]));
+  }
+}
+
+}  // namespace millrace::kernels::reference
