@@ -1,0 +1,10 @@
+#pragma once
+
+#include <sys/types.h>
+
+namespace millrace::cluster {
+
+/// Whether a debugger traces process `pid` of this host (0: this process). False when that cannot be known.
+bool is_traced(pid_t pid = 0);
+
+}  // namespace millrace::cluster

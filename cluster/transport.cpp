@@ -1,0 +1,289 @@
+#include "cluster/transport.hpp"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cluster/abort.hpp"
+#include "cluster/affinity.hpp"
+#include "cluster/mpi_world.hpp"
+
+namespace millrace::cluster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Microseconds = std::chrono::microseconds;
+
+constexpr int host_bytes = 64;
+constexpr auto yield_span = Microseconds(50);  // between spinning and napping
+constexpr auto first_nap = Microseconds(20);
+constexpr auto idle_nap = Microseconds(1000);  // nothing is posted: only wake() matters
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// A processor of its own may spin; where the host's processes fill the cores with compute, a long spin would take half of one from it.
+Microseconds automatic_spin() {
+  const int cores = static_cast<int>(available_cores().size());
+  return Microseconds(cores >= 2 * launch_from_environment().local_processes + 1 ? 100 : 10);
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(ExitCode::peer_lost, "cluster.transport", "{} failed: {}", call, text);
+}
+
+struct Transport::State {
+  ClusterConfig config;
+  MpiWorld world;
+  int process = 0;
+  int processes = 1;
+  std::vector<std::string> hosts;
+
+  std::vector<Poller*> pollers;  // the transport thread's
+  std::function<void(const Error&)> on_failure;
+  bool failed = false;
+
+  std::atomic<std::uint32_t> wakes{0};  // the futex word: counts submissions
+  std::atomic<bool> napping{false};
+  std::atomic<bool> has_task{false};
+  std::mutex mutex;
+  std::condition_variable task_done;
+  const std::function<void()>* task = nullptr;  // guarded by mutex
+  std::exception_ptr task_error;
+  std::mutex one_task;  // callers of run() take turns
+  bool stop = false;    // set by a task
+  std::thread thread;
+
+  void start_mpi();
+  void end_mpi();
+  void serve();
+  void run_task();
+  Activity poll_all();
+  void nap(std::uint32_t seen, Microseconds length);
+};
+
+void Transport::State::start_mpi() {
+  int provided = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world.control), "MPI_Comm_dup");
+  for (MPI_Comm& communicator : world.by_kind) check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(world.control, MPI_ERRORS_RETURN);
+  for (MPI_Comm communicator : world.by_kind) MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &process);
+  MPI_Comm_size(MPI_COMM_WORLD, &processes);
+  void* limit = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &found);
+  world.tag_limit = found ? *static_cast<int*>(limit) : 32767;
+
+  std::string own = host_name();
+  own.resize(host_bytes);
+  std::vector<char> all(static_cast<std::size_t>(processes) * host_bytes);
+  check_mpi(MPI_Allgather(own.data(), host_bytes, MPI_CHAR, all.data(), host_bytes, MPI_CHAR, world.control), "MPI_Allgather");
+  for (int other = 0; other < processes; ++other) hosts.emplace_back(all.data() + static_cast<std::size_t>(other) * host_bytes);
+}
+
+void Transport::State::end_mpi() {
+  for (MPI_Comm& communicator : world.by_kind) MPI_Comm_free(&communicator);
+  MPI_Comm_free(&world.control);
+  MPI_Finalize();
+}
+
+void Transport::State::run_task() {
+  std::unique_lock lock(mutex);
+  if (task == nullptr) return;
+  const auto* current = task;
+  has_task.store(false, std::memory_order_relaxed);
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    (*current)();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  task = nullptr;
+  task_error = error;
+  task_done.notify_all();
+}
+
+Activity Transport::State::poll_all() {
+  if (failed) return Activity::idle;
+  Activity most = Activity::idle;
+  try {
+    for (Poller* poller : pollers) most = std::max(most, poller->poll());
+  } catch (const Error& error) {
+    failed = true;
+    on_failure(error);
+  } catch (const std::exception& error) {
+    failed = true;
+    on_failure(Error(ExitCode::internal, fmt::format("[cluster.transport] {}", error.what())));
+  }
+  return most;
+}
+
+void Transport::State::nap(std::uint32_t seen, Microseconds length) {
+  const timespec span{0, std::chrono::duration_cast<std::chrono::nanoseconds>(length).count()};
+  // wake() adds to the word before it reads `napping`, we set `napping` before the kernel compares the word: one of the two sees the other.
+  napping.store(true, std::memory_order_seq_cst);
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&wakes), FUTEX_WAIT_PRIVATE, seen, &span, nullptr, 0);
+  napping.store(false, std::memory_order_relaxed);
+}
+
+void Transport::State::serve() {
+  const auto spin = config.spin_microseconds >= 0 ? Microseconds(config.spin_microseconds) : automatic_spin();
+  const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
+  auto next_nap = first_nap;
+  auto last_activity = Clock::now();
+  while (!stop) {
+    const std::uint32_t seen = wakes.load(std::memory_order_seq_cst);
+    if (has_task.load(std::memory_order_acquire)) run_task();
+    const Activity activity = poll_all();
+    if (activity == Activity::moved) {
+      last_activity = Clock::now();
+      next_nap = first_nap;
+      continue;
+    }
+    if (stop) break;
+    const auto quiet = Clock::now() - last_activity;
+    if (quiet < spin) {
+      pause_briefly();
+    } else if (activity == Activity::transferring || quiet < spin + yield_span) {
+      sched_yield();
+    } else if (activity == Activity::idle) {
+      nap(seen, idle_nap);
+    } else {
+      nap(seen, next_nap);
+      next_nap = std::min(nap_limit, next_nap + next_nap / 4);
+    }
+  }
+}
+
+Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.config = config;
+  state.on_failure = [](const Error& error) { abort_job(error.code(), error.what()); };
+  std::exception_ptr error;
+  bool started = false;
+  state.thread = std::thread([&state, &error, &started] {
+    pthread_setname_np(pthread_self(), "transport");
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 µs would more than double the shortest nap
+    try {
+      state.start_mpi();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(state.mutex);
+      started = true;
+      state.task_done.notify_all();
+    }
+    if (!error) state.serve();
+  });
+  std::unique_lock lock(state.mutex);
+  state.task_done.wait(lock, [&] { return started; });
+  lock.unlock();
+  if (error) {
+    state.thread.join();
+    std::rethrow_exception(error);
+  }
+}
+
+Transport::~Transport() {
+  try {
+    finalize();
+  } catch (const std::exception& error) {
+    abort_job(ExitCode::internal, fmt::format("[cluster.transport] finalizing: {}", error.what()));
+  }
+}
+
+int Transport::process() const noexcept { return state_->process; }
+int Transport::processes() const noexcept { return state_->processes; }
+const std::string& Transport::host(int process) const { return state_->hosts.at(static_cast<std::size_t>(process)); }
+const MpiWorld& Transport::world() const noexcept { return state_->world; }
+
+bool Transport::one_host() const noexcept {
+  return std::all_of(state_->hosts.begin(), state_->hosts.end(), [this](const std::string& host) { return host == state_->hosts.front(); });
+}
+
+void Transport::broadcast(std::span<std::byte> bytes) {
+  run([this, bytes] {
+    check_mpi(MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, state_->world.control), "MPI_Bcast");
+  });
+}
+
+void Transport::barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  run([&] { check_mpi(MPI_Ibarrier(state_->world.control, &request), "MPI_Ibarrier"); });
+  // The transport thread must not block in MPI_Barrier: links of this process may still have to move for others to arrive.
+  for (int done = 0; !done;) {
+    run([&] { check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"); });
+    if (!done) std::this_thread::sleep_for(Microseconds(50));
+  }
+}
+
+void Transport::run(const std::function<void()>& task) {
+  State& state = *state_;
+  if (std::this_thread::get_id() == state.thread.get_id()) return task();
+  const std::lock_guard turn(state.one_task);
+  MILLRACE_CHECK(state.thread.joinable(), ExitCode::internal, "cluster.transport", "a task after finalize");
+  std::unique_lock lock(state.mutex);
+  state.task = &task;
+  state.has_task.store(true, std::memory_order_release);
+  wake();
+  state.task_done.wait(lock, [&] { return state.task == nullptr; });
+  if (state.task_error) std::rethrow_exception(std::exchange(state.task_error, nullptr));
+}
+
+void Transport::attach(Poller& poller) {
+  run([&] { state_->pollers.push_back(&poller); });
+}
+
+void Transport::detach(Poller& poller) {
+  run([&] { std::erase(state_->pollers, &poller); });
+}
+
+void Transport::wake() noexcept {
+  state_->wakes.fetch_add(1, std::memory_order_seq_cst);
+  if (state_->napping.load(std::memory_order_seq_cst)) {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&state_->wakes), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+}
+
+void Transport::on_failure(std::function<void(const Error&)> handler) {
+  run([&] { state_->on_failure = std::move(handler); });
+}
+
+void Transport::finalize() {
+  State& state = *state_;
+  if (!state.thread.joinable()) return;
+  run([&state] {
+    MILLRACE_CHECK(state.pollers.empty(), ExitCode::internal, "cluster.transport", "finalize with {} links still open",
+                   state.pollers.size());
+    state.end_mpi();
+    state.stop = true;
+  });
+  state.thread.join();
+}
+
+}  // namespace millrace::cluster

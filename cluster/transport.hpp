@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cluster/cluster_config.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::cluster {
+
+struct MpiWorld;  // cluster/mpi_world.hpp
+
+/// What a look at the outstanding work found; it decides how the transport thread waits for the next look.
+enum class Activity {
+  idle,          // nothing is posted
+  waiting,       // receives or sends are posted, nothing happened
+  transferring,  // a long message is on its way: MPI moves it only while somebody looks
+  moved,         // something was posted or came to its end
+};
+
+/// Looked after by the transport thread.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  virtual Activity poll() = 0;
+};
+
+/// The one thread of a process that calls MPI, from MPI_Init_thread to MPI_Finalize. At most one in a process's life.
+///
+/// How it waits (measured on 2 cores, benchmarks/links): after activity it polls without pause for `spin_microseconds`, then yields between
+/// polls, then naps, 20 µs growing to `nap_limit_microseconds`. A submission ends a nap at once; only what arrives from outside waits for
+/// its end. With as many compute threads as cores a spinning transport would take half of a stage's core, so there the spin is short.
+class Transport {
+ public:
+  /// Starts the thread and MPI; returns when all processes have. Throws Error(start) when MPI cannot start.
+  explicit Transport(const ClusterConfig& config = {});
+  /// finalize(), unless it was called.
+  ~Transport();
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  [[nodiscard]] int process() const noexcept;
+  [[nodiscard]] int processes() const noexcept;
+  [[nodiscard]] const std::string& host(int process) const;
+  /// Whether all processes run on one host.
+  [[nodiscard]] bool one_host() const noexcept;
+
+  /// Collective: every process gets process 0's bytes. The same size everywhere.
+  void broadcast(std::span<std::byte> bytes);
+  /// Collective. Links keep moving meanwhile.
+  void barrier();
+
+  /// Runs `task` on the transport thread and returns when it has; rethrows what it threw. From that thread itself: a plain call.
+  void run(const std::function<void()>& task);
+  void attach(Poller& poller);
+  void detach(Poller& poller);
+  /// Something was submitted: look soon. Any thread; no allocation.
+  void wake() noexcept;
+
+  /// Called on the transport thread when a poll throws (a mismatch, an MPI error), once; polling ends. Default: abort_job with its code.
+  void on_failure(std::function<void(const Error&)> handler);
+
+  /// Collective. MPI_Finalize on the transport thread, and its end. All pollers are detached.
+  void finalize();
+
+  [[nodiscard]] const MpiWorld& world() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace millrace::cluster
