@@ -14,7 +14,8 @@ inline void require_cpu(const Stream& stream, const char* who) {
 }
 
 /// Throws Error(internal) unless `tensor` has this shape and one of these dtypes.
-inline void check_operand(const char* who, const char* name, const Tensor& tensor, const Shape& shape, std::initializer_list<DType> dtypes) {
+inline void check_operand(const char* who, const char* name, const Tensor& tensor, const Shape& shape,
+                          std::initializer_list<DType> dtypes) {
   bool known = false;
   for (const DType dtype : dtypes) known = known || dtype == tensor.dtype;
   MILLRACE_CHECK(known, ExitCode::internal, who, "{} is {}, wanted {}", name, to_string(tensor.dtype), to_string(*dtypes.begin()));

@@ -25,6 +25,30 @@ struct Layout {
   std::int64_t tokens, heads, kv_heads, width, sequence;
 };
 
+struct Operands {
+  const Tensor &d_o, &q, &k, &v, &o, &log_sum_exp, &segments;
+};
+
+// What one query adds to the sums of its row's keys (dk_sum, dv_sum [S, D]), and its own gradient.
+void query_gradient(const Operands& x, const Layout& at, double scale, std::int64_t t, std::int64_t h, double* dq_sum, double* dk_sum,
+                    double* dv_sum) {
+  const auto* segment = x.segments.as<std::int32_t>();
+  const std::int64_t begin = at.row_begin(t);
+  const double delta = dot(x.d_o, at.query(t, h), x.o, at.query(t, h), at.width);
+  std::fill(dq_sum, dq_sum + at.width, 0.0);
+  for (std::int64_t u = begin; u <= t; ++u) {
+    if (segment[u] != segment[t]) continue;
+    const double score = dot(x.q, at.query(t, h), x.k, at.key(u, h), at.width) * scale;
+    const double p = std::exp(score - x.log_sum_exp.as<float>()[t * at.heads + h]);
+    const double ds = p * (dot(x.d_o, at.query(t, h), x.v, at.key(u, h), at.width) - delta) * scale;
+    for (std::int64_t d = 0; d < at.width; ++d) {
+      dv_sum[(u - begin) * at.width + d] += p * load(x.d_o, at.query(t, h) + d);
+      dk_sum[(u - begin) * at.width + d] += ds * load(x.q, at.query(t, h) + d);
+      dq_sum[d] += ds * load(x.k, at.key(u, h) + d);
+    }
+  }
+}
+
 }  // namespace
 
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
@@ -54,41 +78,34 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
     }
 }
 
-void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& log_sum_exp,
-                              const Tensor& segments, AttentionOptions options, const Tensor& dq, const Tensor& dk, const Tensor& dv,
-                              Scratch scratch) {
+void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
+                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
+                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
   const Layout at(q, k, options);
-  const auto* segment = segments.as<std::int32_t>();
-  // Sums of dk and dv of all tokens, then of one dq, in double: keys take queries in order, and query heads in order.
+  // Sums over one row and key/value head, in double: keys take query heads in order, and queries in order.
+  const std::int64_t size = at.sequence * at.width;
   auto* dk_sum = reinterpret_cast<double*>(scratch.data());
-  auto* dv_sum = dk_sum + k.elements();
-  auto* dq_sum = dv_sum + k.elements();
-  std::fill(dk_sum, dq_sum, 0.0);
-  for (std::int64_t h = 0; h < at.heads; ++h)
-    for (std::int64_t t = 0; t < at.tokens; ++t) {
-      const double delta = dot(d_o, at.query(t, h), o, at.query(t, h), at.width);
-      std::fill(dq_sum, dq_sum + at.width, 0.0);
-      for (std::int64_t u = at.row_begin(t); u <= t; ++u) {
-        if (segment[u] != segment[t]) continue;
-        const double score = dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale;
-        const double p = std::exp(score - log_sum_exp.as<float>()[t * at.heads + h]);
-        const double ds = p * (dot(d_o, at.query(t, h), v, at.key(u, h), at.width) - delta) * options.scale;
-        for (std::int64_t d = 0; d < at.width; ++d) {
-          dv_sum[at.key(u, h) + d] += p * load(d_o, at.query(t, h) + d);
-          dk_sum[at.key(u, h) + d] += ds * load(q, at.query(t, h) + d);
-          dq_sum[d] += ds * load(k, at.key(u, h) + d);
+  auto* dv_sum = dk_sum + size;
+  auto* dq_sum = dv_sum + size;
+  const std::int64_t group = at.heads / at.kv_heads;
+  for (std::int64_t begin = 0; begin < at.tokens; begin += at.sequence)
+    for (std::int64_t kv_head = 0; kv_head < at.kv_heads; ++kv_head) {
+      std::fill(dk_sum, dq_sum, 0.0);
+      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+        for (std::int64_t t = begin; t < begin + at.sequence; ++t) {
+          query_gradient({d_o, q, k, v, o, log_sum_exp, segments}, at, options.scale, t, h, dq_sum, dk_sum, dv_sum);
+          for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
         }
+      for (std::int64_t i = 0; i < size; ++i) {
+        const std::int64_t element = at.key(begin + i / at.width, kv_head * group) + i % at.width;
+        store(dk, element, static_cast<float>(dk_sum[i]));
+        store(dv, element, static_cast<float>(dv_sum[i]));
       }
-      for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
     }
-  for (std::int64_t i = 0; i < k.elements(); ++i) {
-    store(dk, i, static_cast<float>(dk_sum[i]));
-    store(dv, i, static_cast<float>(dv_sum[i]));
-  }
 }
 
 std::size_t attention_scratch_bytes(const Shape& k, AttentionOptions options) {
-  return sizeof(double) * static_cast<std::size_t>(std::max(options.sequence, 2 * k.elements() + k[2]));
+  return sizeof(double) * static_cast<std::size_t>(std::max<std::int64_t>(options.sequence, 1) * 2 * k[2] + k[2] + options.sequence);
 }
 
 }  // namespace millrace::kernels::reference

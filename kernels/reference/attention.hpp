@@ -8,9 +8,9 @@ namespace millrace::kernels::reference {
 
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
                        const Tensor& log_sum_exp, Scratch scratch);
-void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o, const Tensor& log_sum_exp,
-                              const Tensor& segments, AttentionOptions options, const Tensor& dq, const Tensor& dk, const Tensor& dv,
-                              Scratch scratch);
+void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
+                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
+                              const Tensor& dk, const Tensor& dv, Scratch scratch);
 [[nodiscard]] std::size_t attention_scratch_bytes(const Shape& k, AttentionOptions options);
 
 }  // namespace millrace::kernels::reference

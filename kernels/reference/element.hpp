@@ -20,6 +20,8 @@ inline void store(const Tensor& tensor, std::int64_t index, float value) noexcep
 }
 
 /// What the value becomes in this dtype.
-[[nodiscard]] inline float rounded(DType dtype, float value) noexcept { return dtype == DType::bf16 ? to_float(to_bfloat16(value)) : value; }
+[[nodiscard]] inline float rounded(DType dtype, float value) noexcept {
+  return dtype == DType::bf16 ? to_float(to_bfloat16(value)) : value;
+}
 
 }  // namespace millrace::kernels::reference

@@ -14,8 +14,7 @@ void rms_norm_forward(const Tensor& x, const Tensor& w, float epsilon, const Ten
     for (std::int64_t d = 0; d < width; ++d) sum += double{load(x, t * width + d)} * load(x, t * width + d);
     const float inverse = 1.0F / std::sqrt(static_cast<float>(sum / static_cast<double>(width)) + epsilon);
     r.as<float>()[t] = inverse;
-    for (std::int64_t d = 0; d < width; ++d)
-      store(y, t * width + d, rounded(x.dtype, load(x, t * width + d) * inverse) * w.as<float>()[d]);
+    for (std::int64_t d = 0; d < width; ++d) store(y, t * width + d, rounded(x.dtype, load(x, t * width + d) * inverse) * w.as<float>()[d]);
   }
 }
 

@@ -1,0 +1,84 @@
+// pointwise_bench [threads]: milliseconds and GB/s of the operations that memory bounds, on 2048 tokens of width 512 (swiglu 1408).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/rms_norm.hpp"
+#include "kernels/rope.hpp"
+#include "kernels/swiglu.hpp"
+
+namespace {
+
+using namespace millrace::kernels;
+
+constexpr std::int64_t kTokens = 2048, kWidth = 512, kHidden = 1408, kHeads = 8;
+
+template <class Body>
+void report(const char* name, DType dtype, double bytes, Body&& body) {
+  double best = 1e30;
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  fmt::print("{:26} {:4} {:8.3f} ms {:7.1f} GB/s\n", name, to_string(dtype), best * 1e3, bytes / best * 1e-9);
+}
+
+// Tensors of ones: the time does not depend on the values.
+class Memory {
+ public:
+  Tensor tensor(DType dtype, const Shape& shape) {
+    Tensor result{nullptr, dtype, shape, MemorySpace::host};
+    buffers_.emplace_back(result.bytes());
+    result.data = buffers_.back().data();
+    for (std::int64_t i = 0; i < result.elements(); ++i) {
+      if (dtype == DType::bf16)
+        result.as<BFloat16>()[i] = to_bfloat16(1.0F);
+      else if (dtype == DType::f32)
+        result.as<float>()[i] = 1.0F;
+      else
+        result.as<std::int32_t>()[i] = static_cast<std::int32_t>(i % 512);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<Buffer> buffers_;
+};
+
+void measure(const Stream& stream, DType dtype) {
+  Memory memory;
+  const auto size = static_cast<double>(size_of(dtype));
+  const Tensor x = memory.tensor(dtype, {kTokens, kWidth}), y = memory.tensor(dtype, {kTokens, kWidth}),
+               dy = memory.tensor(dtype, {kTokens, kWidth});
+  const Tensor w = memory.tensor(DType::f32, {kWidth}), r = memory.tensor(DType::f32, {kTokens});
+  const double row_bytes = size * kTokens * kWidth;
+  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(stream, x, w, 1e-5F, y, r); });
+  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(stream, dy, x, w, r, y); });
+  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(stream, dy, x, r, w, {}); });
+  const Shape heads{kTokens, kHeads, kWidth / kHeads};
+  const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
+               frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});
+  report("rope", dtype, 2 * row_bytes, [&] { rope(stream, qx, positions, frequencies, 1, qx); });
+  const Shape hidden{kTokens, kHidden};
+  const Tensor gate = memory.tensor(dtype, hidden), up = memory.tensor(dtype, hidden), out = memory.tensor(dtype, hidden);
+  const Tensor d_gate = memory.tensor(dtype, hidden), d_up = memory.tensor(dtype, hidden);
+  const double hidden_bytes = size * kTokens * kHidden;
+  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { swiglu_forward(stream, gate, up, out); });
+  report("swiglu input gradient", dtype, 5 * hidden_bytes, [&] { swiglu_input_gradient(stream, out, gate, up, d_gate, d_up); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ThreadTeam team(argc > 1 ? std::max(1, std::atoi(argv[1])) : 2);
+  const Stream stream(team);
+  measure(stream, DType::f32);
+  measure(stream, DType::bf16);
+  return 0;
+}

@@ -1,0 +1,66 @@
+#include "kernels/attention.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/attention.hpp"
+#include "kernels/reference/attention.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptions options) {
+  MILLRACE_CHECK(q.rank() == 3 && k.rank() == 3, ExitCode::internal, who, "q is {}, k is {}, wanted [T, H, D] and [T, K, D]", to_string(q),
+                 to_string(k));
+  MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, who, "{} query heads on {} key/value heads, wanted a multiple", q[1],
+                 k[1]);
+  MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, who,
+                 "{} tokens in rows of {}, wanted whole rows", q[0], options.sequence);
+  MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, wanted 1 or more", q[2]);
+}
+
+void check_operands(const char* who, const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+                    AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
+  require_cpu(stream, who);
+  check_sizes(who, q.shape, k.shape, options);
+  check_operand(who, "q", q, q.shape, {DType::f32, DType::bf16});
+  check_operand(who, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
+  check_operand(who, "v", v, k.shape, {q.dtype});
+  check_operand(who, "o", o, q.shape, {q.dtype});
+  check_operand(who, "segments", segments, {q.shape[0]}, {DType::i32});
+  check_operand(who, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
+  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, stream.threads()));
+}
+
+}  // namespace
+
+void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
+  check_operands("kernels.attention_forward", stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+  if (stream.implementation() == Implementation::reference)
+    reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch);
+  else
+    cpu::attention_forward(stream.team(), q, k, v, segments, options, o, log_sum_exp, scratch);
+}
+
+void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
+                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
+                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+  constexpr const char* who = "kernels.attention_input_gradient";
+  check_operands(who, stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+  check_operand(who, "d_o", d_o, q.shape, {q.dtype});
+  check_operand(who, "dq", dq, q.shape, {q.dtype});
+  check_operand(who, "dk", dk, k.shape, {q.dtype});
+  check_operand(who, "dv", dv, k.shape, {q.dtype});
+  if (stream.implementation() == Implementation::reference)
+    reference::attention_input_gradient(d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+  else
+    cpu::attention_input_gradient(stream.team(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+}
+
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType /*dtype*/, AttentionOptions options, int threads) {
+  check_sizes("kernels.attention_scratch_bytes", q, k, options);
+  return std::max(reference::attention_scratch_bytes(k, options), cpu::attention_scratch_bytes(q, k, options, threads));
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,107 @@
+#include "kernels/cpu/attention.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/cpu/attention_loops.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options) {
+  AttentionSizes sizes{};
+  sizes.sequence = options.sequence;
+  sizes.rows = q[0] / options.sequence;
+  sizes.heads = q[1];
+  sizes.kv_heads = k[1];
+  sizes.width = q[2];
+  sizes.padded = (q[2] + 15) / 16 * 16;
+  sizes.tiles = (options.sequence + kTile - 1) / kTile;
+  sizes.scale = options.scale;
+  return sizes;
+}
+
+// Floats from one thread's memory to the next: no two threads share a cache line.
+std::int64_t per_thread(std::int64_t floats) {
+  return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
+}
+
+// body(item, thread) for every item; a thread takes the next when it is free. Items share no sums, so who computes which does not matter.
+template <class Body>
+void for_each(ThreadTeam& team, std::int64_t items, Body&& body) {
+  std::atomic<std::int64_t> next{0};
+  team.run([&](int thread, int /*threads*/) {
+    for (std::int64_t item = next.fetch_add(1, std::memory_order_relaxed); item < items;
+         item = next.fetch_add(1, std::memory_order_relaxed))
+      body(item, thread);
+  });
+}
+
+template <class T, class Pack, class Tile>
+void forward(ThreadTeam& team, const AttentionForward<T>& at, Pack* pack, Tile* forward_tile, float* memory) {
+  const AttentionSizes& sizes = at.sizes;
+  const std::int64_t heads = sizes.rows * sizes.kv_heads;
+  for_each(team, heads, [&](std::int64_t item, int) { pack(at, item / sizes.kv_heads, item % sizes.kv_heads); });
+  // Late tiles have most to do: they go first within a head.
+  for_each(team, heads * sizes.tiles, [&](std::int64_t item, int thread) {
+    const std::int64_t head = item / sizes.tiles;
+    forward_tile(at, head / sizes.kv_heads, head % sizes.kv_heads, sizes.tiles - 1 - item % sizes.tiles,
+                 memory + thread * per_thread(forward_floats(sizes)));
+  });
+}
+
+template <class T, class Head>
+void backward(ThreadTeam& team, const AttentionBackward<T>& at, Head* backward_head, float* memory) {
+  const AttentionSizes& sizes = at.sizes;
+  for_each(team, sizes.rows * sizes.kv_heads, [&](std::int64_t item, int thread) {
+    backward_head(at, item / sizes.kv_heads, item % sizes.kv_heads, memory + thread * per_thread(backward_floats(sizes)));
+  });
+}
+
+}  // namespace
+
+void attention_forward(ThreadTeam& team, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
+  const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
+  auto* packed = reinterpret_cast<float*>(scratch.data());
+  auto* memory = packed + sizes.rows * sizes.kv_heads * 2 * head_floats(sizes);
+  const auto* segment = segments.as<std::int32_t>();
+  auto* sums = log_sum_exp.as<float>();
+  if (q.dtype == DType::f32)
+    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, o.as<float>(), sums, packed},
+            pick_attention_pack_f32(), pick_attention_forward_f32(), memory);
+  else
+    forward(
+        team,
+        AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, o.as<BFloat16>(), sums, packed},
+        pick_attention_pack_bf16(), pick_attention_forward_bf16(), memory);
+}
+
+void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
+                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
+                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+  const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
+  auto* memory = reinterpret_cast<float*>(scratch.data());
+  const auto* segment = segments.as<std::int32_t>();
+  const auto* sums = log_sum_exp.as<float>();
+  if (q.dtype == DType::f32)
+    backward(team,
+             AttentionBackward<float>{sizes, d_o.as<float>(), q.as<float>(), k.as<float>(), v.as<float>(), o.as<float>(), sums, segment,
+                                      dq.as<float>(), dk.as<float>(), dv.as<float>()},
+             pick_attention_backward_f32(), memory);
+  else
+    backward(team,
+             AttentionBackward<BFloat16>{sizes, d_o.as<BFloat16>(), q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), o.as<BFloat16>(),
+                                         sums, segment, dq.as<BFloat16>(), dk.as<BFloat16>(), dv.as<BFloat16>()},
+             pick_attention_backward_bf16(), memory);
+}
+
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, AttentionOptions options, int threads) {
+  const AttentionSizes sizes = sizes_of(q, k, options);
+  const std::int64_t forward_total = sizes.rows * sizes.kv_heads * 2 * head_floats(sizes) + threads * per_thread(forward_floats(sizes));
+  const std::int64_t backward_total = threads * per_thread(backward_floats(sizes));
+  return align_up(static_cast<std::size_t>(std::max(forward_total, backward_total)) * sizeof(float));
+}
+
+}  // namespace millrace::kernels::cpu

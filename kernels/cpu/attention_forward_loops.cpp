@@ -1,0 +1,138 @@
+#include "kernels/cpu/attention_loops.hpp"
+#include "kernels/cpu/attention_tile.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+// A thread's memory for one tile of queries of one head.
+struct Workspace {
+  float* q;        // [64, padded], times scale·log2 e: scores come out as exponents of two
+  float* o;        // [64, padded], not yet divided by the sums
+  float* scores;   // [64, 64], then the probabilities
+  float* sums;     // [64, 16] by lanes
+  float* maximum;  // [64]
+};
+
+MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
+  Workspace work;
+  work.q = memory;
+  work.o = work.q + tile_floats(sizes);
+  work.scores = work.o + tile_floats(sizes);
+  work.sums = work.scores + kTile * kTile;
+  work.maximum = work.sums + kTile * 16;
+  return work;
+}
+
+MILLRACE_INLINE void scale_row(float* row, std::int64_t width, f32x16 factor) {
+  for (std::int64_t d = 0; d < width; d += 16) store(row + d, load(row + d) * factor);
+}
+
+// Scores to probabilities relative to the largest score so far; sums and outputs follow when that grows.
+template <bool masked>
+MILLRACE_INLINE void softmax_tile(const AttentionSizes& sizes, const ScoreTile& tile, bool first, const Workspace& work) {
+  for (std::int64_t t = 0; t < tile.queries; ++t) {
+    float* row = work.scores + t * kTile;
+    const std::int64_t vectors = tile.vectors(t);
+    f32x16 score[kTile / 16];
+    f32x16 largest = splat(work.maximum[t]);
+    for (std::int64_t i = 0; i < vectors; ++i) {
+      score[i] = load(row + 16 * i);
+      if (masked) score[i] = tile.visible(t, i) ? score[i] : splat(kMinusInfinity);
+      largest = maximum(largest, score[i]);
+    }
+    const float before = work.maximum[t];
+    const float now = largest_lane(largest);
+    const f32x16 base = splat(now == kMinusInfinity ? 0.0F : now);  // nothing seen yet: keep −∞ − base at −∞
+    f32x16 sum = load(work.sums + 16 * t);
+    if (now != before) {
+      const f32x16 shrink = power_of_two(before - base);
+      sum *= shrink;
+      if (!first) scale_row(work.o + t * sizes.padded, sizes.padded, shrink);
+      work.maximum[t] = now;
+    }
+    for (std::int64_t i = 0; i < vectors; ++i) {
+      const f32x16 p = power_of_two(score[i] - base);
+      store(row + 16 * i, p);
+      sum += p;
+    }
+    store(work.sums + 16 * t, sum);
+  }
+}
+
+template <class T>
+MILLRACE_INLINE void finish(const AttentionForward<T>& at, std::int64_t first_token, std::int64_t head, std::int64_t queries,
+                            const Workspace& work) {
+  const AttentionSizes& sizes = at.sizes;
+  for (std::int64_t t = 0; t < queries; ++t) {
+    const float sum = sum_lanes(load(work.sums + 16 * t));
+    const std::int64_t vector = (first_token + t) * sizes.heads + head;
+    const float inverse = 1.0F / sum;
+    for (std::int64_t d = 0; d < sizes.width; d += 16)
+      store_lanes(at.o + vector * sizes.width + d, load(work.o + t * sizes.padded + d) * inverse, sizes.width - d);
+    at.log_sum_exp[vector] = work.maximum[t] * kLn2 + __builtin_logf(sum);
+  }
+}
+
+template <class T>
+MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t row, std::int64_t head, std::int64_t query_tile,
+                                  const float* keys, const float* values, const Workspace& work) {
+  const AttentionSizes& sizes = at.sizes;
+  const std::int64_t first_token = row * sizes.sequence + query_tile * kTile;
+  const std::int64_t queries = smaller(kTile, sizes.sequence - query_tile * kTile);
+  pack_rows(at.q + (first_token * sizes.heads + head) * sizes.width, sizes.heads * sizes.width, queries, sizes, sizes.scale * kLog2E,
+            work.q);
+  for (std::int64_t t = 0; t < queries; ++t) {
+    store(work.sums + 16 * t, f32x16{});
+    work.maximum[t] = kMinusInfinity;
+  }
+  bool first = true;
+  ScoreTile tile;
+  for (std::int64_t key_tile = 0; key_tile <= query_tile; ++key_tile) {
+    if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
+    product<false>(tile.diagonal ? Part::columns_to_diagonal : Part::whole, queries, 16 * vectors_of(tile.keys), sizes.width,
+                   {work.q, sizes.padded, keys + key_tile * tile_floats(sizes), kTile, work.scores, kTile, false});
+    if (tile.diagonal || !tile.same_segment)
+      softmax_tile<true>(sizes, tile, first, work);
+    else
+      softmax_tile<false>(sizes, tile, first, work);
+    product<false>(tile.diagonal ? Part::depth_to_diagonal : Part::whole, queries, sizes.padded, tile.keys,
+                   {work.scores, kTile, values + key_tile * tile_floats(sizes), sizes.padded, work.o, sizes.padded, !first});
+    first = false;
+  }
+  finish(at, first_token, head, queries, work);
+}
+
+template <class T>
+MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
+  const float* keys = at.packed + (row * at.sizes.kv_heads + kv_head) * 2 * head_floats(at.sizes);
+  const Workspace work = lay_out(at.sizes, memory);
+  const std::int64_t group = at.sizes.heads / at.sizes.kv_heads;
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    forward_head(at, row, head, tile, keys, keys + head_floats(at.sizes), work);
+}
+
+template <class T>
+MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head) {
+  const AttentionSizes& sizes = at.sizes;
+  float* packed = at.packed + (row * sizes.kv_heads + kv_head) * 2 * head_floats(sizes);
+  const std::int64_t start = (row * sizes.sequence * sizes.kv_heads + kv_head) * sizes.width;
+  pack_columns(at.k + start, sizes.kv_heads * sizes.width, sizes, packed);
+  pack_rows(at.v + start, sizes.kv_heads * sizes.width, sizes.sequence, sizes, 1.0F, packed + head_floats(sizes));
+}
+
+}  // namespace
+
+namespace MILLRACE_ISA {
+
+void attention_pack_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
+void attention_pack_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
+void attention_forward_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
+  forward(at, row, kv_head, tile, memory);
+}
+void attention_forward_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile,
+                            float* memory) {
+  forward(at, row, kv_head, tile, memory);
+}
+
+}  // namespace MILLRACE_ISA
+}  // namespace millrace::kernels::cpu

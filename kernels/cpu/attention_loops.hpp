@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+/// Loops of kernels/attention.hpp: tiles of 64 queries against tiles of 64 keys, all arithmetic in fp32 on packed copies.
+/// (Dao, FlashAttention-2, arXiv 2307.08691, algorithms 1 and 2.)
+namespace millrace::kernels::cpu {
+
+inline constexpr std::int64_t kTile = 64;
+
+/// Sizes of one call, in elements. Packed head vectors are padded with zeros to `padded`.
+struct AttentionSizes {
+  std::int64_t rows;      // sequences
+  std::int64_t sequence;  // S
+  std::int64_t heads;     // H
+  std::int64_t kv_heads;  // K
+  std::int64_t width;     // D
+  std::int64_t padded;    // D rounded up to 16
+  std::int64_t tiles;     // ⌈S/64⌉
+  float scale;
+};
+
+/// Floats of one packed operand: a tile's 64 head vectors; all of one row and key/value head; all tiles of scores.
+#define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
+MILLRACE_SIZE tile_floats(const AttentionSizes& sizes) { return kTile * sizes.padded; }
+MILLRACE_SIZE head_floats(const AttentionSizes& sizes) { return sizes.tiles * tile_floats(sizes); }
+/// A thread's own memory: forward q, o, scores, sums, maxima; backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two tiles of scores,
+/// log-sums, deltas.
+MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) { return 2 * tile_floats(sizes) + kTile * kTile + kTile * 16 + kTile; }
+MILLRACE_SIZE backward_floats(const AttentionSizes& sizes) {
+  return 5 * head_floats(sizes) + 3 * tile_floats(sizes) + 2 * kTile * kTile + 2 * kTile;
+}
+#undef MILLRACE_SIZE
+
+template <class T>
+struct AttentionForward {
+  AttentionSizes sizes;
+  const T* q;
+  const T* k;
+  const T* v;
+  const std::int32_t* segments;
+  T* o;
+  float* log_sum_exp;
+  float* packed;  // for each row and key/value head: Kᵀ by tiles [tiles, D, 64], then V [S, padded]
+};
+
+template <class T>
+struct AttentionBackward {
+  AttentionSizes sizes;
+  const T* d_o;
+  const T* q;
+  const T* k;
+  const T* v;
+  const T* o;
+  const float* log_sum_exp;
+  const std::int32_t* segments;
+  T* dq;
+  T* dk;
+  T* dv;
+};
+
+/// Fills `packed` for one row and key/value head.
+MILLRACE_CPU_KERNEL(attention_pack_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head));
+MILLRACE_CPU_KERNEL(attention_pack_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head));
+
+/// One tile of queries of all heads that share a key/value head. `memory` has forward_floats.
+MILLRACE_CPU_KERNEL(attention_forward_f32,
+                    void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory));
+MILLRACE_CPU_KERNEL(attention_forward_bf16,
+                    void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory));
+
+/// All gradients of one row and key/value head. `memory` has backward_floats.
+MILLRACE_CPU_KERNEL(attention_backward_f32,
+                    void(const AttentionBackward<float>& at, std::int64_t row, std::int64_t kv_head, float* memory));
+MILLRACE_CPU_KERNEL(attention_backward_bf16,
+                    void(const AttentionBackward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, float* memory));
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/attention_loops.hpp"
+#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/tile_product.hpp"
+
+/// What attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
+namespace millrace::kernels::cpu {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896341F;
+constexpr float kLn2 = 0.693147180559945309F;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15) / 16; }
+
+MILLRACE_INLINE f32x16 multiply_add16(f32x16 a, f32x16 b, f32x16 c) {
+#if defined(__AVX512F__)
+  return (f32x16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// 2ˣ for x <= 127 within 1 ulp: x = n + r with |r| <= ½, a polynomial in r (interpolated at Chebyshev's points), n added to the exponent.
+/// Exactly 1 at 0; below −125 exactly 0; NaN stays NaN.
+MILLRACE_INLINE f32x16 power_of_two(f32x16 x) {
+  const f32x16 magic = splat(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
+  const f32x16 shifted = x + magic;
+  const f32x16 r = x - (shifted - magic);
+  f32x16 p = splat(1.545316336e-04F);
+  p = multiply_add16(p, r, splat(1.339086331e-03F));
+  p = multiply_add16(p, r, splat(9.618083015e-03F));
+  p = multiply_add16(p, r, splat(5.550356954e-02F));
+  p = multiply_add16(p, r, splat(2.402265072e-01F));
+  p = multiply_add16(p, r, splat(6.931471825e-01F));
+  p = multiply_add16(p, r, splat(1.0F));
+  const f32x16 scaled = (f32x16)((i32x16)p + ((i32x16)shifted << 23));
+  return x < -125.0F ? f32x16{} : scaled;
+}
+
+/// The same value as maximum_lane, in four steps instead of fifteen.
+MILLRACE_INLINE float largest_lane(f32x16 v) {
+  using f32x8 = float __attribute__((vector_size(32)));
+  using f32x4 = float __attribute__((vector_size(16)));
+  const f32x8 low8 = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+  const f32x8 high8 = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  const f32x8 eight = low8 > high8 ? low8 : high8;
+  const f32x4 low4 = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
+  const f32x4 high4 = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const f32x4 four = low4 > high4 ? low4 : high4;
+  const f32x4 crossed = __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  const f32x4 two = four > crossed ? four : crossed;
+  return two[0] > two[1] ? two[0] : two[1];
+}
+
+/// `count` head vectors, `step` elements apart, times `factor`, one after the other with zeros up to `padded`.
+template <class T>
+MILLRACE_INLINE void pack_rows(const T* x, std::int64_t step, std::int64_t count, const AttentionSizes& sizes, float factor,
+                               float* packed) {
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t d = 0; d < sizes.padded; d += 16)
+      store(packed + t * sizes.padded + d, load_lanes(x + t * step + d, sizes.width - d) * factor);
+}
+
+/// Head vectors of a whole row as columns, tile by tile: [tiles, D, 64]; keys beyond the sequence are zero.
+template <class T>
+MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const AttentionSizes& sizes, float* packed) {
+  for (std::int64_t tile = 0; tile < sizes.tiles; ++tile) {
+    float* to = packed + tile * tile_floats(sizes);
+    const std::int64_t count = smaller(kTile, sizes.sequence - tile * kTile);
+    for (std::int64_t u = 0; u < count; ++u)
+      for (std::int64_t d = 0; d < sizes.width; ++d) to[d * kTile + u] = to_float(x[(tile * kTile + u) * step + d]);
+    for (std::int64_t d = 0; count < kTile && d < sizes.width; ++d)
+      for (std::int64_t u = count; u < kTile; ++u) to[d * kTile + u] = 0;
+  }
+}
+
+/// One tile of scores: queries t in [0, queries), keys u in [0, keys); on the diagonal both count from the same token.
+struct ScoreTile {
+  std::int64_t queries, keys;
+  bool diagonal;
+  bool same_segment;  // all of it one segment: nothing to compare
+  std::int32_t query_segments[kTile], key_segments[kTile];
+
+  /// Vectors of a query's row that a product will read: on the diagonal up to the end of its block of rows.
+  [[nodiscard, gnu::always_inline]] std::int64_t vectors(std::int64_t t) const {
+    return diagonal ? smaller(vectors_of(keys), vectors_of(t + kBlockRows)) : vectors_of(keys);
+  }
+  /// All ones where query t sees the keys of this vector.
+  [[nodiscard, gnu::always_inline]] i32x16 visible(std::int64_t t, std::int64_t vector) const {
+    const i32x16 key = i32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + static_cast<std::int32_t>(16 * vector);
+    i32x16 seen = key <= static_cast<std::int32_t>(diagonal ? t : kTile);
+    if (!same_segment) {
+      i32x16 segment;
+      __builtin_memcpy(&segment, key_segments + 16 * vector, sizeof segment);
+      seen &= segment == query_segments[t];
+    }
+    return seen;
+  }
+};
+
+/// False where no query of the tile sees a key of it, by the ranges of their segments.
+MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32_t* segments, std::int64_t query_tile,
+                                   std::int64_t key_tile, ScoreTile& tile) {
+  tile.queries = smaller(kTile, sizes.sequence - query_tile * kTile);
+  tile.keys = smaller(kTile, sizes.sequence - key_tile * kTile);
+  tile.diagonal = query_tile == key_tile;
+  const std::int32_t* query = segments + query_tile * kTile;
+  const std::int32_t* key = segments + key_tile * kTile;
+  std::int32_t query_low = query[0], query_high = query[0], key_low = key[0], key_high = key[0];
+  for (std::int64_t t = 0; t < tile.queries; ++t) {
+    tile.query_segments[t] = query[t];
+    query_low = query[t] < query_low ? query[t] : query_low;
+    query_high = query[t] > query_high ? query[t] : query_high;
+  }
+  for (std::int64_t u = 0; u < kTile; ++u) {
+    tile.key_segments[u] = u < tile.keys ? key[u] : key[0];
+    key_low = tile.key_segments[u] < key_low ? tile.key_segments[u] : key_low;
+    key_high = tile.key_segments[u] > key_high ? tile.key_segments[u] : key_high;
+  }
+  tile.same_segment = query_low == query_high && key_low == key_high && query_low == key_low;
+  return query_low <= key_high && key_low <= query_high;
+}
+
+}  // namespace
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "kernels/cpu/vector.hpp"
+
+/// Loops of the form `for (i = 0; i < width; i += 16)` whose last step may be short: `left` is width − i.
+namespace millrace::kernels::cpu {
+
+template <class T>
+MILLRACE_INLINE f32x16 load_lanes(const T* p, std::int64_t left) {
+  return left >= 16 ? load(p) : load(p, left);
+}
+template <class T>
+MILLRACE_INLINE void store_lanes(T* p, f32x16 v, std::int64_t left) {
+  if (left >= 16)
+    store(p, v);
+  else
+    store(p, v, left);
+}
+
+/// What v becomes when stored as T.
+template <class T>
+MILLRACE_INLINE f32x16 round_to(f32x16 v) {
+  if constexpr (sizeof(T) == 2)
+    return round_to_bfloat16(v);
+  else
+    return v;
+}
+
+}  // namespace millrace::kernels::cpu

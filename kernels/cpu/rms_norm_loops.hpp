@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+/// Loops of kernels/rms_norm.hpp over rows [begin, end) of `width` elements; the weight gradient over columns [begin, end).
+namespace millrace::kernels::cpu {
+
+template <class T>
+struct RmsNormForward {
+  const T* x;
+  const float* w;
+  T* y;
+  float* r;
+  std::int64_t width;
+  float epsilon;
+};
+template <class T>
+struct RmsNormInputGradient {
+  const T* dy;
+  const T* x;
+  const float* w;
+  const float* r;
+  T* dx;
+  std::int64_t width;
+};
+template <class T>
+struct RmsNormWeightGradient {
+  const T* dy;
+  const T* x;
+  const float* r;
+  float* dw;
+  std::int64_t rows;
+  std::int64_t width;
+};
+
+MILLRACE_CPU_KERNEL(rms_norm_forward_f32, void(const RmsNormForward<float>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rms_norm_forward_bf16, void(const RmsNormForward<BFloat16>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rms_norm_input_gradient_f32, void(const RmsNormInputGradient<float>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rms_norm_input_gradient_bf16, void(const RmsNormInputGradient<BFloat16>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rms_norm_weight_gradient_f32, void(const RmsNormWeightGradient<float>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rms_norm_weight_gradient_bf16, void(const RmsNormWeightGradient<BFloat16>& at, std::int64_t begin, std::int64_t end));
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,58 @@
+#include "kernels/cpu/rope_loops.hpp"
+
+#include <math.h>
+
+#include "kernels/cpu/lanes.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kAngles = 64;  // angles whose sines stand ready at a time; all heads of a token share them
+
+template <class T>
+MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
+                            const float* sines) {
+  for (std::int64_t head = 0; head < at.heads; ++head) {
+    const std::int64_t offset = (token * at.heads + head) * 2 * at.half + first;
+    const T* x = at.x + offset;
+    T* y = at.y + offset;
+    for (std::int64_t i = 0; i < count; i += 16) {
+      const f32x16 cosine = load(cosines + i);
+      const f32x16 sine = load(sines + i);
+      const f32x16 a = load_lanes(x + i, count - i);
+      const f32x16 b = load_lanes(x + i + at.half, count - i);
+      store_lanes(y + i, a * cosine - b * sine, count - i);
+      store_lanes(y + i + at.half, b * cosine + a * sine, count - i);
+    }
+  }
+}
+
+template <class T>
+MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t end) {
+  float cosines[kAngles] = {};
+  float sines[kAngles] = {};
+  for (std::int64_t t = begin; t < end; ++t)
+    for (std::int64_t first = 0; first < at.half; first += kAngles) {
+      const std::int64_t count = at.half - first < kAngles ? at.half - first : kAngles;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float angle = static_cast<float>(at.positions[t]) * at.inverse_frequencies[first + i];
+        cosines[i] = cosf(angle);
+        sines[i] = sinf(angle);
+      }
+      for (std::int64_t i = 0; i < count; i += 16) {
+        store(cosines + i, round_to<T>(load(cosines + i)));
+        store(sines + i, round_to<T>(load(sines + i)) * at.direction);
+      }
+      rotate(at, t, first, count, cosines, sines);
+    }
+}
+
+}  // namespace
+
+namespace MILLRACE_ISA {
+
+void rope_f32(const Rope<float>& at, std::int64_t begin, std::int64_t end) { rope(at, begin, end); }
+void rope_bf16(const Rope<BFloat16>& at, std::int64_t begin, std::int64_t end) { rope(at, begin, end); }
+
+}  // namespace MILLRACE_ISA
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+/// The loop of kernels/rope.hpp over tokens [begin, end).
+namespace millrace::kernels::cpu {
+
+template <class T>
+struct Rope {
+  const T* x;
+  const std::int32_t* positions;
+  const float* inverse_frequencies;
+  T* y;
+  std::int64_t heads;
+  std::int64_t half;  // D/2
+  float direction;
+};
+
+MILLRACE_CPU_KERNEL(rope_f32, void(const Rope<float>& at, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(rope_bf16, void(const Rope<BFloat16>& at, std::int64_t begin, std::int64_t end));
+
+}  // namespace millrace::kernels::cpu
