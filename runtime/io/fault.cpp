@@ -1,0 +1,209 @@
+#include "runtime/io/fault.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.fault";
+constexpr int killed_status = 137;  // what a shell reports for SIGKILL
+
+constexpr std::array<std::string_view, 13> operation_names = {"open",           "create", "read",   "write",          "sync",
+                                                              "truncate",       "rename", "unlink", "make_directory", "remove_directory",
+                                                              "sync_directory", "list",   "space"};
+
+struct Hooks {
+  std::mutex mutex;
+  FileHook file;
+  PointHook point;
+  std::uint64_t calls = 0;
+  std::atomic<bool> file_set = false;
+  std::atomic<bool> point_set = false;
+};
+
+Hooks& hooks() {
+  // Never destroyed: file calls may come from threads that outlive main().
+  static Hooks* instance = new Hooks;
+  return *instance;
+}
+
+struct Rule {
+  bool is_io = false;
+  std::string point;
+  std::string path;
+  std::optional<FileOperation> operation;
+  std::uint64_t at = 1;
+  bool from_there_on = false;
+  std::string action;
+  std::uint64_t seen = 0;
+};
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::uint64_t parse_number(std::string_view word, std::string_view text) {
+  std::uint64_t number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  MILLRACE_CHECK(result.ec == std::errc{} && result.ptr == text.data() + text.size(), ExitCode::usage, who,
+                 "MILLRACE_FAULT: '{}' does not end in a number", word);
+  return number;
+}
+
+FileOperation parse_operation(std::string_view word, std::string_view name) {
+  for (std::size_t index = 0; index < operation_names.size(); ++index)
+    if (operation_names[index] == name) return static_cast<FileOperation>(index);
+  fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' names no file operation", word);
+}
+
+/// false: the rule is for another process.
+bool parse_word(Rule& rule, std::string_view word, int process) {
+  const auto equals = word.find('=');
+  const auto key = word.substr(0, equals);
+  const auto value = equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
+  if (word == "io") {
+    rule.is_io = true;
+  } else if (key == "rank" && !value.empty()) {
+    return parse_number(word, value) == static_cast<std::uint64_t>(process);
+  } else if (key == "call" || key == "hit" || key == "from") {
+    rule.at = parse_number(word, value);
+    rule.from_there_on = key == "from";
+  } else if (key == "path") {
+    rule.path = value;
+  } else if (key == "op") {
+    rule.operation = parse_operation(word, value);
+  } else if (key == "point") {
+    rule.point = value;
+  } else if (equals == std::string_view::npos && rule.action.empty()) {
+    rule.action = word;
+  } else {
+    fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' is no part of a rule", word);
+  }
+  return true;
+}
+
+void check_rule(const Rule& rule, std::string_view text) {
+  MILLRACE_CHECK(rule.is_io != !rule.point.empty(), ExitCode::usage, who, "MILLRACE_FAULT: '{}', wanted either io or point=NAME", text);
+  const std::array<std::string_view, 4> io_actions = {"eio", "enospc", "short", "kill"};
+  const std::array<std::string_view, 3> point_actions = {"kill", "stop", "throw"};
+  bool known = false;
+  for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
+  for (auto action : point_actions) known = known || (!rule.is_io && rule.action == action);
+  MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', wanted {}", text, rule.action,
+                 rule.is_io ? "eio, enospc, short or kill" : "kill, stop or throw");
+}
+
+std::vector<Rule> parse_rules(std::string_view text, int process) {
+  std::vector<Rule> rules;
+  for (const auto rule_text : split(text, ';')) {
+    if (rule_text.empty()) continue;
+    Rule rule;
+    bool ours = true;
+    for (const auto word : split(rule_text, ':')) ours = parse_word(rule, word, process) && ours;
+    check_rule(rule, rule_text);
+    if (ours) rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+bool strikes(Rule& rule) {
+  ++rule.seen;
+  return rule.from_there_on ? rule.seen >= rule.at : rule.seen == rule.at;
+}
+
+FileFault to_fault(std::string_view action) {
+  if (action == "eio") return FileFault::io_error;
+  if (action == "enospc") return FileFault::no_space;
+  return action == "short" ? FileFault::short_write : FileFault::kill;
+}
+
+FileFault apply_file_rules(std::vector<Rule>& rules, const FileCall& call) {
+  auto fault = FileFault::none;
+  for (auto& rule : rules) {
+    if (!rule.is_io || (rule.operation && *rule.operation != call.operation) || call.path.find(rule.path) == std::string_view::npos)
+      continue;
+    if (strikes(rule) && fault == FileFault::none) fault = to_fault(rule.action);
+  }
+  return fault;
+}
+
+void apply_point_rules(std::vector<Rule>& rules, std::string_view name) {
+  for (auto& rule : rules) {
+    if (rule.is_io || rule.point != name || !strikes(rule)) continue;
+    if (rule.action == "kill") _exit(killed_status);
+    if (rule.action == "stop") raise(SIGSTOP);
+    if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} was told to throw", name);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(FileOperation operation) noexcept { return operation_names[static_cast<std::size_t>(operation)]; }
+
+void set_file_hook(FileHook hook) {
+  const std::lock_guard lock(hooks().mutex);
+  hooks().file = std::move(hook);
+  hooks().calls = 0;
+  hooks().file_set = static_cast<bool>(hooks().file);
+}
+
+std::uint64_t file_calls() noexcept {
+  const std::lock_guard lock(hooks().mutex);
+  return hooks().calls;
+}
+
+void set_point_hook(PointHook hook) {
+  const std::lock_guard lock(hooks().mutex);
+  hooks().point = std::move(hook);
+  hooks().point_set = static_cast<bool>(hooks().point);
+}
+
+void fault_point(const char* name) {
+  if (!hooks().point_set.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  const std::lock_guard lock(hooks().mutex);
+  if (hooks().point) hooks().point(name);
+}
+
+FileFault detail::ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes) {
+  if (!hooks().file_set.load(std::memory_order_relaxed)) [[likely]]
+    return FileFault::none;
+  const std::lock_guard lock(hooks().mutex);
+  if (!hooks().file) return FileFault::none;
+  return hooks().file({++hooks().calls, operation, path, bytes});
+}
+
+void set_faults(std::string_view text, int process) {
+  const auto rules = std::make_shared<std::vector<Rule>>(parse_rules(text, process));
+  bool any_io = false;
+  bool any_point = false;
+  for (const auto& rule : *rules) (rule.is_io ? any_io : any_point) = true;
+  set_file_hook(any_io ? FileHook([rules](const FileCall& call) { return apply_file_rules(*rules, call); }) : FileHook{});
+  set_point_hook(any_point ? PointHook([rules](std::string_view name) { apply_point_rules(*rules, name); }) : PointHook{});
+}
+
+void set_faults_from_environment() {
+  const char* text = std::getenv("MILLRACE_FAULT");
+  if (text == nullptr || *text == '\0') return;
+  const char* process = std::getenv("OMPI_COMM_WORLD_RANK");
+  set_faults(text, process == nullptr ? 0 : std::atoi(process));
+}
+
+}  // namespace millrace::runtime

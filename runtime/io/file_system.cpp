@@ -1,0 +1,270 @@
+#include "runtime/io/file_system.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.file_system";
+constexpr int killed_status = 137;
+// Large enough for full bandwidth, small enough that a fault can strike inside a tensor.
+constexpr std::size_t largest_call = std::size_t{4} << 20;
+
+[[noreturn]] void fail_with(ExitCode code, std::string_view operation, std::string_view path, int error) {
+  fail(code, who, "{} {}: {}", operation, path, std::strerror(error));
+}
+
+/// Asks the hook; acts on everything but faults of write, which leave half of the bytes behind.
+void ask(FileOperation operation, std::string_view path, std::string_view words, std::uint64_t bytes = 0) {
+  switch (detail::ask_file_hook(operation, path, bytes)) {
+    case FileFault::io_error:
+      fail_with(ExitCode::storage, words, path, EIO);
+    case FileFault::no_space:
+      fail_with(ExitCode::storage, words, path, ENOSPC);
+    case FileFault::kill:
+      _exit(killed_status);
+    default:
+      return;
+  }
+}
+
+/// write(2) until all is written or the system says no.
+int write_all(int descriptor, const std::byte* bytes, std::size_t count) {
+  while (count > 0) {
+    const auto written = ::write(descriptor, bytes, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes += written;
+    count -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
+/// Whether opening failed because of what is (not) at the path, and not because of the machine.
+bool is_about_the_path(int error) {
+  return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR || error == EACCES || error == EPERM ||
+         error == ENAMETOOLONG || error == ENXIO;
+}
+
+int open_descriptor(const std::string& path, int flags) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+}  // namespace
+
+File File::open(const std::string& path, bool follow_links, ExitCode missing) {
+  ask(FileOperation::open, path, "opening");
+  // O_NONBLOCK: a named pipe in place of a file must not wait for its writer.
+  const int descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
+  if (descriptor < 0 && errno == ELOOP && !follow_links) fail(missing, who, "opening {}: it is a symbolic link, wanted a file", path);
+  if (descriptor < 0) fail_with(is_about_the_path(errno) ? missing : ExitCode::storage, "opening", path, errno);
+  File file(descriptor, path);
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0) fail_with(ExitCode::storage, "examining", path, errno);
+  MILLRACE_CHECK(S_ISREG(status.st_mode), missing, who, "opening {}: it is not a file", path);
+  return file;
+}
+
+File File::create(const std::string& path) {
+  ask(FileOperation::create, path, "creating");
+  const int descriptor = open_descriptor(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  if (descriptor < 0) fail_with(ExitCode::storage, "creating", path, errno);
+  return {descriptor, path};
+}
+
+File File::append(const std::string& path) {
+  ask(FileOperation::create, path, "opening");
+  const int descriptor = open_descriptor(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW);
+  if (descriptor < 0) fail_with(ExitCode::storage, "opening", path, errno);
+  return {descriptor, path};
+}
+
+File::File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void File::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    auto part = bytes.first(std::min(bytes.size(), largest_call));
+    const auto fault = detail::ask_file_hook(FileOperation::write, path_, part.size());
+    if (fault == FileFault::io_error) fail_with(ExitCode::storage, "writing", path_, EIO);
+    if (fault != FileFault::none) part = part.first((part.size() + 1) / 2);
+    const int error = write_all(descriptor_, part.data(), part.size());
+    if (error != 0) fail_with(ExitCode::storage, "writing", path_, error);
+    if (fault == FileFault::kill) _exit(killed_status);
+    if (fault == FileFault::no_space) fail_with(ExitCode::storage, "writing", path_, ENOSPC);
+    bytes = bytes.subspan(part.size());
+  }
+}
+
+void File::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+void File::read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode short_file) const {
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), largest_call));
+    ask(FileOperation::read, path_, "reading", part.size());
+    const auto count = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_with(ExitCode::storage, "reading", path_, errno);
+    MILLRACE_CHECK(count > 0, short_file, who, "reading {}: the file ends at byte {}, wanted {} more: it was cut short", path_, offset,
+                   bytes.size());
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+std::uint64_t File::size() const {
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail_with(ExitCode::storage, "examining", path_, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void File::sync() {
+  ask(FileOperation::sync, path_, "syncing");
+  if (fsync(descriptor_) != 0) fail_with(ExitCode::storage, "syncing", path_, errno);
+}
+
+void File::drop_cache() const noexcept { (void)posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED); }
+
+void File::truncate(std::uint64_t size) {
+  ask(FileOperation::truncate, path_, "truncating");
+  if (ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_with(ExitCode::storage, "truncating", path_, errno);
+}
+
+bool File::try_lock() const noexcept { return flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+void rename_path(const std::string& from, const std::string& to) {
+  ask(FileOperation::rename, from, "renaming");
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(ExitCode::storage, who, "renaming {} to {}: {}", from, to, std::strerror(errno));
+}
+
+void remove_file(const std::string& path) {
+  ask(FileOperation::unlink, path, "removing");
+  if (::unlink(path.c_str()) != 0) fail_with(ExitCode::storage, "removing", path, errno);
+}
+
+void make_directory(const std::string& path, bool may_exist) {
+  ask(FileOperation::make_directory, path, "making the folder");
+  if (::mkdir(path.c_str(), 0755) == 0) return;
+  const int error = errno;
+  struct stat status {};
+  if (may_exist && error == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
+  fail_with(ExitCode::storage, "making the folder", path, error);
+}
+
+void make_directories(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) return;
+  const auto parent = parent_path(path);
+  if (parent != path) make_directories(parent);
+  make_directory(path, true);
+}
+
+void remove_tree(const std::string& path) {
+  const auto kind = kind_of(path);
+  if (kind == PathKind::missing) return;
+  if (kind != PathKind::directory) return remove_file(path);
+  for (const auto& name : list_directory(path)) remove_tree(join_path(path, name));
+  ask(FileOperation::remove_directory, path, "removing the folder");
+  if (::rmdir(path.c_str()) != 0) fail_with(ExitCode::storage, "removing the folder", path, errno);
+}
+
+void sync_directory(const std::string& path) {
+  ask(FileOperation::sync_directory, path, "syncing the folder");
+  const int descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) fail_with(ExitCode::storage, "opening the folder", path, errno);
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  // Some network file systems cannot sync a folder and say EINVAL; there the rename itself is the best that can be had.
+  if (error != 0 && error != EINVAL) fail_with(ExitCode::storage, "syncing the folder", path, error);
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  ask(FileOperation::list, path, "listing the folder");
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
+  if (!directory) fail_with(ExitCode::storage, "listing the folder", path, errno);
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const auto* entry = ::readdir(directory.get());
+    if (entry == nullptr && errno != 0) fail_with(ExitCode::storage, "listing the folder", path, errno);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::uint64_t free_space(const std::string& path) {
+  ask(FileOperation::space, path, "asking for the free space of");
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) fail_with(ExitCode::storage, "asking for the free space of", path, errno);
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+PathKind kind_of(const std::string& path) noexcept {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return PathKind::missing;
+  if (S_ISREG(status.st_mode)) return PathKind::file;
+  if (S_ISDIR(status.st_mode)) return PathKind::directory;
+  return S_ISLNK(status.st_mode) ? PathKind::link : PathKind::other;
+}
+
+std::string read_text_file(const std::string& path, std::uint64_t limit, ExitCode code, bool follow_links) {
+  const auto file = File::open(path, follow_links, code);
+  const auto size = file.size();
+  MILLRACE_CHECK(size <= limit, code, who, "reading {}: it has {} bytes, wanted at most {}", path, size, limit);
+  std::string text(size, '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())), code);
+  return text;
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  const auto temporary = path + ".tmp";
+  {
+    auto file = File::create(temporary);
+    file.write(text);
+    file.sync();
+  }
+  rename_path(temporary, path);
+  sync_directory(parent_path(path));
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  std::string path(folder);
+  if (!path.empty() && path.back() != '/') path += '/';
+  return path.append(name);
+}
+
+std::string parent_path(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  const auto slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(path.substr(0, slash == 0 ? 1 : slash));
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,112 @@
+#include "runtime/io/metrics_file.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+
+#include "runtime/io/strict_json.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.metrics";
+constexpr std::string_view first_line = "{\"schema\":1,\"kind\":\"millrace.metrics\"}\n";
+constexpr std::uint64_t largest_file = std::uint64_t{1} << 36;
+constexpr auto every_step = std::numeric_limits<std::uint64_t>::max();
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), format, value);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+std::string number_text(double value) {
+  if (std::isfinite(value)) return formatted("%.17g", value);
+  return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
+}
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+void add_field(std::string& line, const std::string& name, const MetricValue& value) {
+  const auto key = "," + quoted(name) + ":";
+  if (const auto* count = std::get_if<std::int64_t>(&value)) line += key + std::to_string(*count);
+  if (const auto* number = std::get_if<double>(&value)) line += key + number_text(*number);
+  if (const auto* text = std::get_if<std::string>(&value)) line += key + quoted(*text);
+  if (const auto* exact = std::get_if<ExactNumber>(&value))
+    line += key + number_text(exact->value) + "," + quoted(name + "_hex") + ":\"" + hexadecimal(exact->value) + "\"";
+}
+
+/// The step of a line; nothing for a line that is not one of ours.
+std::optional<std::uint64_t> step_of_line(std::string_view line) {
+  try {
+    const auto object = parse_strict_json(line, 8, ExitCode::data, "metrics");
+    return json_count(object, "step", ExitCode::data, "metrics");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// The part of a file that stays: whole lines of steps up to `step`.
+std::string kept_lines(std::string_view text, std::uint64_t step, const std::string& path) {
+  std::string kept;
+  bool first = true;
+  while (true) {
+    const auto end = text.find('\n');
+    if (end == std::string_view::npos) return kept;  // what follows is torn
+    const auto line = text.substr(0, end + 1);
+    text.remove_prefix(end + 1);
+    if (first) {
+      MILLRACE_CHECK(line == first_line, ExitCode::data, who, "{}: the first line is not {}", path,
+                     first_line.substr(0, first_line.size() - 1));
+      kept += line;
+      first = false;
+      continue;
+    }
+    const auto at = step == every_step ? std::optional<std::uint64_t>(0) : step_of_line(line);
+    if (at && *at <= step) kept += line;
+  }
+}
+
+File open_metrics(const std::string& path, std::uint64_t last_step) {
+  make_directories(parent_path(path));
+  cut_metrics_back_to(path, last_step);
+  const bool is_new = kind_of(path) == PathKind::missing;
+  auto file = File::append(path);
+  if (file.size() == 0) file.write(first_line);
+  if (is_new) sync_directory(parent_path(path));
+  return file;
+}
+
+}  // namespace
+
+std::string hexadecimal(double value) { return formatted("%a", value); }
+
+std::string to_json_line(const MetricsRecord& record) {
+  std::string line = "{\"step\":" + std::to_string(record.step);
+  for (const auto& [name, value] : record.fields) add_field(line, name, value);
+  return line + "}\n";
+}
+
+MetricsFile::MetricsFile(const std::string& path) : MetricsFile(path, every_step) {}
+MetricsFile::MetricsFile(const std::string& path, std::uint64_t last_step) : file_(open_metrics(path, last_step)) {}
+
+void MetricsFile::append(const MetricsRecord& record) {
+  const auto before = file_.size();
+  try {
+    file_.write(to_json_line(record));
+  } catch (const Error&) {
+    file_.truncate(before);  // half a line must not become the beginning of the next
+    throw;
+  }
+}
+
+void cut_metrics_back_to(const std::string& path, std::uint64_t step) {
+  if (kind_of(path) == PathKind::missing) return;
+  const auto text = read_text_file(path, largest_file, ExitCode::storage);
+  const auto kept = kept_lines(text, step, path);
+  if (kept != text) write_text_file(path, kept);
+}
+
+}  // namespace millrace::runtime

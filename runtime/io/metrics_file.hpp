@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::runtime {
+
+/// A number that must be compared bit for bit: written as a decimal with 17 digits under its name, and as a hexadecimal float under name +
+/// "_hex".
+struct ExactNumber {
+  double value = 0;
+};
+
+using MetricValue = std::variant<std::int64_t, double, ExactNumber, std::string>;
+
+/// One line, its fields in the order given. `step` counts completed steps, from 1.
+struct MetricsRecord {
+  std::uint64_t step = 0;
+  std::vector<std::pair<std::string, MetricValue>> fields;
+};
+
+/// {"step":40,"loss":1.25,"loss_hex":"0x1.4p+0", …}. Doubles have 17 significant digits; what JSON has no number for is "nan", "inf" or
+/// "-inf" as text.
+[[nodiscard]] std::string to_json_line(const MetricsRecord& record);
+/// C's %a of a double: "0x1.4p+0".
+[[nodiscard]] std::string hexadecimal(double value);
+
+/// metrics.jsonl: a first line {"schema":1,"kind":"millrace.metrics"}, then one JSON object a line, handed to the system as it is appended.
+/// One writer. Errors: Error(storage).
+class MetricsFile {
+ public:
+  /// Opens or begins a file whose lines go up to and including `last_step`: what is beyond (a killed run got further than its last
+  /// checkpoint) is cut off, atomically, and so is a torn last line. Error(data) for a file of another schema. Without `last_step` only a
+  /// torn line goes.
+  explicit MetricsFile(const std::string& path);
+  MetricsFile(const std::string& path, std::uint64_t last_step);
+
+  void append(const MetricsRecord& record);
+  /// On the disk when this returns; called before a checkpoint is committed, so that no committed step lacks its line.
+  void sync() { file_.sync(); }
+  [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
+
+ private:
+  File file_;
+};
+
+/// Removes the lines of steps after `step`, and a torn last line. Atomic. Nothing there is no error.
+void cut_metrics_back_to(const std::string& path, std::uint64_t step);
+
+}  // namespace millrace::runtime

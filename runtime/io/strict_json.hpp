@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+
+/// Parses a whole JSON text that may be hostile: duplicate keys, nesting deeper than `depth`, NUL bytes and bad UTF-8 are errors with
+/// `code` that name `path`. For source files only: no public header shows the library's types.
+[[nodiscard]] nlohmann::json parse_strict_json(std::string_view text, int depth, ExitCode code, std::string_view path);
+
+/// object[key] with the wanted type, or an error with `code` that names path and key.
+[[nodiscard]] std::uint64_t json_count(const nlohmann::json& object, const char* key, ExitCode code, std::string_view path);
+[[nodiscard]] std::string json_text(const nlohmann::json& object, const char* key, ExitCode code, std::string_view path);
+[[nodiscard]] const nlohmann::json& json_array(const nlohmann::json& object, const char* key, ExitCode code, std::string_view path);
+[[nodiscard]] const nlohmann::json& json_object(const nlohmann::json& object, const char* key, ExitCode code, std::string_view path);
+
+}  // namespace millrace::runtime
