@@ -41,7 +41,7 @@ ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, 
   builder.enter(-1, "");
   ValueId x = stage.embedding ? decoder.embed(builder, config) : builder.token_in(config.hidden_size);
   for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {
-    builder.enter(index, fmt::format("layers.{}.", index));
+    builder.enter(index, fmt::format("layers.{}", index));
     x = decoder.layer(builder, config, index, x);
   }
   builder.enter(-1, "");

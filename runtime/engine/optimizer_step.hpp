@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/adamw.hpp"
+#include "kernels/base/stream.hpp"
+#include "runtime/engine/parameter_store.hpp"
+
+namespace millrace::runtime {
+
+/// Σ g² of one tensor of the rank.
+struct TensorSquareSum {
+  int order = 0;  // of the tensor in the model
+  double value = 0;
+};
+
+/// Square sums of the complete gradients, in model order. A tied table whose uses stand on two ranks is told by the embedding's side alone,
+/// after the exchange. Not finite where an entry is not.
+[[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store);
+
+/// √ of the sums added in model order, whichever rank told them; each tensor once. Throws Error(internal) for a tensor that comes twice.
+[[nodiscard]] double global_norm(std::span<const TensorSquareSum> sums);
+
+/// What the gradient is multiplied with: min(1, limit / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 where limit is 0 (no
+/// clipping).
+[[nodiscard]] float clip_scale(double norm, double limit);
+
+/// One AdamW update of every tensor of the rank: decay only where the tensor decays, copies refreshed, gradients zeroed.
+/// `scalars.weight_decay` is that of the tensors that decay.
+void apply_adamw(const kernels::Stream& stream, const kernels::AdamwScalars& scalars, const ParameterStore& store);
+
+}  // namespace millrace::runtime

@@ -1,0 +1,83 @@
+#include "runtime/engine/parameter_layout.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* kWho = "runtime.parameter_layout";
+
+void add_use(StoredParameter& tensor, const StageParameter& parameter) {
+  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, kWho, "{} is {} in stage {} and {} elsewhere, wanted one shape",
+                 parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
+  MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, kWho, "use {} of {} is declared twice on one rank", parameter.use,
+                 parameter.name);
+  tensor.uses.push_back({parameter.stage, parameter.use, 0});
+}
+
+std::size_t take(std::size_t& end, std::size_t bytes) {
+  const std::size_t begin = end;
+  end += kernels::align_up(bytes);
+  return begin;
+}
+
+}  // namespace
+
+bool StoredParameter::has_use(int use) const noexcept {
+  return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
+}
+
+ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute) {
+  for (const StageParameter& parameter : parameters) {
+    auto tensor =
+        std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredParameter& other) { return other.name == parameter.name; });
+    if (tensor == tensors_.end()) {
+      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, {}});
+      tensor = tensors_.end() - 1;
+    }
+    add_use(*tensor, parameter);
+  }
+  std::stable_sort(tensors_.begin(), tensors_.end(), [](const StoredParameter& a, const StoredParameter& b) { return a.order < b.order; });
+  for (StoredParameter& tensor : tensors_) {
+    tensor.copied = compute == kernels::DType::bf16 && tensor.shape.rank() >= 2;
+    tensor.offset = take(master_bytes_, tensor.bytes());
+    if (tensor.copied) tensor.copy = take(copy_bytes_, tensor.elements() * sizeof(kernels::BFloat16));
+    std::sort(tensor.uses.begin(), tensor.uses.end(), [](const auto& a, const auto& b) { return a.use < b.use; });
+    for (StoredParameter::Use& use : tensor.uses) use.accumulator = take(accumulator_bytes_, tensor.bytes());
+  }
+}
+
+const StoredParameter* ParameterLayout::find(std::string_view name) const noexcept {
+  for (const StoredParameter& tensor : tensors_) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+const StoredParameter& ParameterLayout::at(std::string_view name) const {
+  const StoredParameter* tensor = find(name);
+  MILLRACE_CHECK(tensor != nullptr, ExitCode::internal, kWho, "no parameter \"{}\" on this rank", name);
+  return *tensor;
+}
+
+ParameterPlaces ParameterLayout::places() const {
+  ParameterPlaces places;
+  places.parameter = [this](const Value& value) -> Place {
+    const StoredParameter& tensor = at(value.name);
+    if (value.type.dtype == kernels::DType::bf16) return {Region::copy, tensor.copy};
+    return {Region::master, tensor.offset};
+  };
+  places.accumulator = [this](const Value& value) -> Place {
+    const StoredParameter& tensor = at(value.name);
+    for (const StoredParameter::Use& use : tensor.uses) {
+      if (use.use == value.use) return {Region::accumulator, use.accumulator};
+    }
+    fail(ExitCode::internal, kWho, "no accumulator for use {} of {}", value.use, value.name);
+  };
+  return places;
+}
+
+}  // namespace millrace::runtime

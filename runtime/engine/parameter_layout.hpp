@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/base/shape.hpp"
+#include "runtime/engine/ids.hpp"
+#include "runtime/program/memory_plan.hpp"
+
+namespace millrace::runtime {
+
+/// One use of a weight by a stage of the rank, as the model declares it.
+struct StageParameter {
+  std::string name;
+  kernels::Shape shape;
+  StageId stage;
+  int use = 0;         // 1: the output head's use of a tied table
+  int order = 0;       // position of the tensor in the whole model's list
+  bool decays = true;  // weight decay applies
+};
+
+/// A weight that the rank holds once, whoever of its stages uses it.
+struct StoredParameter {
+  struct Use {
+    StageId stage;
+    int use = 0;
+    std::size_t accumulator = 0;  // bytes from the start of an accumulator set
+  };
+  std::string name;
+  kernels::Shape shape;
+  int order = 0;
+  bool decays = true;
+  bool copied = false;     // has a bf16 copy that programs compute with
+  std::size_t offset = 0;  // in the regions of masters, first and second moments alike
+  std::size_t copy = 0;    // in the region of copies
+  std::vector<Use> uses;   // ascending; two where both uses of a tied table are on this rank
+
+  [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
+  [[nodiscard]] bool has_use(int use) const noexcept;
+};
+
+/// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.
+class ParameterLayout {
+ public:
+  /// With `compute` bf16 every tensor of two or more axes gets a copy. Throws Error(internal) for a use that is declared twice on the rank
+  /// or with two shapes.
+  ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute);
+
+  [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return tensors_; }
+  /// Throws Error(internal) if the rank does not hold it.
+  [[nodiscard]] const StoredParameter& at(std::string_view name) const;
+  [[nodiscard]] const StoredParameter* find(std::string_view name) const noexcept;
+
+  [[nodiscard]] std::size_t master_bytes() const noexcept { return master_bytes_; }  // of moments too
+  [[nodiscard]] std::size_t copy_bytes() const noexcept { return copy_bytes_; }
+  [[nodiscard]] std::size_t accumulator_bytes() const noexcept { return accumulator_bytes_; }  // of one set
+
+  /// For plan_memory; the layout must outlive it.
+  [[nodiscard]] ParameterPlaces places() const;
+
+ private:
+  std::vector<StoredParameter> tensors_;
+  std::size_t master_bytes_ = 0, copy_bytes_ = 0, accumulator_bytes_ = 0;
+};
+
+}  // namespace millrace::runtime

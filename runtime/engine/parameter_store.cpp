@@ -1,0 +1,101 @@
+#include "runtime/engine/parameter_store.hpp"
+
+#include <cstring>
+
+#include "kernels/base/check.hpp"
+#include "kernels/elementwise.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
+
+}  // namespace
+
+kernels::Tensor ParameterStore::fp32(MemoryKind kind, int slot, std::size_t offset, const StoredParameter& tensor) const {
+  return {memory_.slot(kind, no_stage, slot) + offset, kernels::DType::f32, tensor.shape};
+}
+
+int ParameterStore::accumulator_sets() const noexcept {
+  const MemorySection* section = memory_.plan().find(MemoryKind::accumulator);
+  return section != nullptr ? section->slots : 0;
+}
+
+kernels::Tensor ParameterStore::master(const StoredParameter& tensor) const { return fp32(MemoryKind::master, 0, tensor.offset, tensor); }
+kernels::Tensor ParameterStore::first_moment(const StoredParameter& tensor) const {
+  return fp32(MemoryKind::first_moment, 0, tensor.offset, tensor);
+}
+kernels::Tensor ParameterStore::second_moment(const StoredParameter& tensor) const {
+  return fp32(MemoryKind::second_moment, 0, tensor.offset, tensor);
+}
+
+kernels::Tensor ParameterStore::copy(const StoredParameter& tensor) const {
+  if (!tensor.copied) return {};
+  return {memory_.slot(MemoryKind::copy) + tensor.copy, kernels::DType::bf16, tensor.shape};
+}
+
+kernels::Tensor ParameterStore::accumulator(const StoredParameter& tensor, int use, int set) const {
+  for (const StoredParameter::Use& each : tensor.uses) {
+    if (each.use == use) return fp32(MemoryKind::accumulator, set, each.accumulator, tensor);
+  }
+  fail(ExitCode::internal, "runtime.parameter_store", "use {} of {} is not on this rank", use, tensor.name);
+}
+
+void ParameterStore::zero_accumulators(const kernels::Stream& stream) const {
+  for (int set = 0; set < accumulator_sets(); ++set) {
+    for (const StoredParameter& tensor : layout_.tensors()) {
+      for (const StoredParameter::Use& use : tensor.uses) kernels::fill_zero(stream, accumulator(tensor, use.use, set));
+    }
+  }
+}
+
+void ParameterStore::add_accumulator_sets(const kernels::Stream& stream) const {
+  for (int set = 1; set < accumulator_sets(); ++set) {
+    for (const StoredParameter& tensor : layout_.tensors()) {
+      for (const StoredParameter::Use& use : tensor.uses) {
+        const kernels::Tensor part = accumulator(tensor, use.use, set);
+        kernels::accumulate(stream, part, accumulator(tensor, use.use, 0));
+        kernels::fill_zero(stream, part);
+      }
+    }
+  }
+}
+
+void ParameterStore::add_local_uses(const kernels::Stream& stream) const {
+  for (const StoredParameter& tensor : layout_.tensors()) {
+    for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
+      const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
+      kernels::accumulate(stream, other, gradient(tensor));
+      kernels::fill_zero(stream, other);
+    }
+  }
+}
+
+void ParameterStore::refresh_copies(const kernels::Stream& stream) const {
+  for (const StoredParameter& tensor : layout_.tensors()) {
+    if (tensor.copied) kernels::convert(stream, master(tensor), copy(tensor));
+  }
+}
+
+void ParameterStore::take_snapshot() const {
+  const std::size_t bytes = layout_.master_bytes();
+  if (bytes == 0) return;
+  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 0), memory_.slot(MemoryKind::master), bytes);
+  if (memory_.plan().find(MemoryKind::first_moment) == nullptr) return;
+  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 1), memory_.slot(MemoryKind::first_moment), bytes);
+  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 2), memory_.slot(MemoryKind::second_moment), bytes);
+}
+
+std::span<const std::byte> ParameterStore::staged(const StoredParameter& tensor, int slot) const {
+  return {memory_.slot(MemoryKind::staging, no_stage, slot) + tensor.offset, tensor.bytes()};
+}
+
+std::span<const std::byte> ParameterStore::snapshot_master(const StoredParameter& tensor) const { return staged(tensor, 0); }
+std::span<const std::byte> ParameterStore::snapshot_first_moment(const StoredParameter& tensor) const { return staged(tensor, 1); }
+std::span<const std::byte> ParameterStore::snapshot_second_moment(const StoredParameter& tensor) const { return staged(tensor, 2); }
+
+std::span<float> ParameterStore::master(std::string_view name) const { return elements(master(layout_.at(name))); }
+std::span<float> ParameterStore::first_moment(std::string_view name) const { return elements(first_moment(layout_.at(name))); }
+std::span<float> ParameterStore::second_moment(std::string_view name) const { return elements(second_moment(layout_.at(name))); }
+
+}  // namespace millrace::runtime

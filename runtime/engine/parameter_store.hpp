@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+#include "runtime/engine/parameter_layout.hpp"
+#include "runtime/engine/rank_memory.hpp"
+
+namespace millrace::runtime {
+
+/// The weights of a rank and what belongs to them, as tensors over the rank's arena. Owns nothing; layout and memory outlive it.
+/// Thread: the rank's compute worker, except where said.
+class ParameterStore {
+ public:
+  ParameterStore(const ParameterLayout& layout, const RankMemory& memory) : layout_(layout), memory_(memory) {}
+
+  [[nodiscard]] const ParameterLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] int accumulator_sets() const noexcept;
+
+  // -- tensors, f32 unless said -----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
+  [[nodiscard]] kernels::Tensor first_moment(const StoredParameter& tensor) const;
+  [[nodiscard]] kernels::Tensor second_moment(const StoredParameter& tensor) const;
+  [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty where there is none
+  /// Gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
+  [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
+
+  // -- accumulators -----------------------------------------------------------------------------------------------------------------------
+  void zero_accumulators(const kernels::Stream& stream) const;
+  /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
+  void add_accumulator_sets(const kernels::Stream& stream) const;
+  /// Where both uses of a tied table are here: use 0 += use 1.
+  void add_local_uses(const kernels::Stream& stream) const;
+  /// The use that the step's gradient of a tensor stands in once sums are complete: the lowest one here.
+  [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
+
+  // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
+  /// bf16 copies from the masters: after initial values or a checkpoint were read. The optimizer refreshes them itself.
+  void refresh_copies(const kernels::Stream& stream) const;
+  /// Parameters and moments into staging, which must have been planned.
+  void take_snapshot() const;
+  /// Bytes of the last snapshot. Any thread, once take_snapshot has returned.
+  [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
+  [[nodiscard]] std::span<const std::byte> snapshot_first_moment(const StoredParameter& tensor) const;
+  [[nodiscard]] std::span<const std::byte> snapshot_second_moment(const StoredParameter& tensor) const;
+
+  // -- by name ----------------------------------------------------------------------------------------------------------------------------
+  /// Elements of a tensor to fill or read. Throw Error(internal) if the rank does not hold it.
+  [[nodiscard]] std::span<float> master(std::string_view name) const;
+  [[nodiscard]] std::span<float> first_moment(std::string_view name) const;
+  [[nodiscard]] std::span<float> second_moment(std::string_view name) const;
+
+ private:
+  [[nodiscard]] kernels::Tensor fp32(MemoryKind kind, int slot, std::size_t offset, const StoredParameter& tensor) const;
+  [[nodiscard]] std::span<const std::byte> staged(const StoredParameter& tensor, int slot) const;
+  const ParameterLayout& layout_;
+  const RankMemory& memory_;
+};
+
+}  // namespace millrace::runtime

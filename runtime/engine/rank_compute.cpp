@@ -1,0 +1,62 @@
+#include "runtime/engine/rank_compute.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages) {
+  std::vector<StageParameter> all;
+  for (const RankStage& stage : stages) all.insert(all.end(), stage.parameters.begin(), stage.parameters.end());
+  return all;
+}
+
+/// Tokens of a microbatch, from any batch field that a program reads; 0 where none does (a stage of copies, a head of logits).
+std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) {
+  for (const auto& runner : runners) {
+    for (const Value& value : runner->programs().values) {
+      if (value.role == Role::batch) return static_cast<std::size_t>(value.type.shape.elements());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
+  const ParameterPlaces places = layout_.places();
+  RankDemand demand{options.accumulators, options.training, options.staging, options.batches, {}};
+  for (RankStage& stage : stages) {
+    runners_.push_back(std::make_unique<StageRunner>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
+                                                     options.threads));
+    demand.stages.push_back(runners_.back()->demand(stage.slots));
+  }
+  memory_ = std::make_unique<RankMemory>(RankMemoryPlan(layout_, demand), options.device);
+  for (const auto& runner : runners_) runner->attach(*memory_);
+  store_ = std::make_unique<ParameterStore>(layout_, *memory_);
+  batch_tokens_ = tokens_in(runners_);
+}
+
+StageRunner& RankCompute::stage(StageId stage) const {
+  for (const auto& runner : runners_) {
+    if (runner->stage() == stage) return *runner;
+  }
+  fail(ExitCode::internal, "runtime.rank_compute", "stage {} is not on this rank", stage);
+}
+
+BatchPlaces RankCompute::batch(int index) const {
+  if (batch_tokens_ == 0) return {};
+  std::byte* base = memory_->slot(MemoryKind::batch, no_stage, index);
+  const auto field = [&](std::string_view name) {
+    const std::size_t offset = batch_offset(name, static_cast<std::int64_t>(batch_tokens_));
+    return std::span<std::int32_t>{reinterpret_cast<std::int32_t*>(base + offset), batch_tokens_};
+  };
+  return {field("tokens"), field("positions"), field("segments"), field("targets")};
+}
+
+void RankCompute::set_loss_scale(float scale) const { std::memcpy(memory_->slot(MemoryKind::scalar), &scale, sizeof(scale)); }
+
+}  // namespace millrace::runtime

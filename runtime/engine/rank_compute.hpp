@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/engine/optimizer_step.hpp"
+#include "runtime/engine/parameter_layout.hpp"
+#include "runtime/engine/parameter_store.hpp"
+#include "runtime/engine/rank_memory.hpp"
+#include "runtime/engine/stage.hpp"
+
+namespace millrace::runtime {
+
+/// A stage as it is handed to its rank.
+struct RankStage {
+  StageId stage;
+  ProgramSet training;
+  std::optional<ProgramSet> logits;
+  std::vector<StageParameter> parameters;
+  StageSlotCounts slots;
+};
+
+struct RankOptions {
+  kernels::DType compute = kernels::DType::f32;
+  BackwardMode mode = BackwardMode::fused;
+  int accumulators = 1;
+  int batches = 1;       // microbatches whose tokens the rank holds at a time
+  bool training = true;  // moments and accumulators
+  bool staging = false;  // room for a snapshot
+  int threads = 1;       // of the stream that will run the programs
+  kernels::Device device;
+};
+
+/// The four arrays of a microbatch in a rank's memory, i32 [T] each.
+struct BatchPlaces {
+  std::span<std::int32_t> tokens, positions, segments, targets;
+};
+
+/// All that one rank computes with: its stages' programs, the layout of their weights, the arena under both. No thread, no schedule:
+/// whoever owns it says what runs next on which slots.
+class RankCompute {
+ public:
+  RankCompute(std::vector<RankStage> stages, const RankOptions& options);
+  RankCompute(const RankCompute&) = delete;
+  RankCompute& operator=(const RankCompute&) = delete;
+
+  [[nodiscard]] const RankMemory& memory() const noexcept { return *memory_; }
+  [[nodiscard]] const ParameterLayout& parameters() const noexcept { return layout_; }
+  [[nodiscard]] const ParameterStore& store() const noexcept { return *store_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<StageRunner>>& stages() const noexcept { return runners_; }
+  /// Throws Error(internal) for a stage that is elsewhere.
+  [[nodiscard]] StageRunner& stage(StageId stage) const;
+
+  /// Where the tokens of batch slot `index` go; `tokens` of a microbatch is rows · sequence.
+  [[nodiscard]] BatchPlaces batch(int index) const;
+  /// The scalar that turns the sums into means: 1 / valid targets of the step.
+  void set_loss_scale(float scale) const;
+
+ private:
+  ParameterLayout layout_;
+  std::vector<std::unique_ptr<StageRunner>> runners_;
+  std::unique_ptr<RankMemory> memory_;
+  std::unique_ptr<ParameterStore> store_;
+  std::size_t batch_tokens_ = 0;
+};
+
+}  // namespace millrace::runtime

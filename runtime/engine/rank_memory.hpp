@@ -1,0 +1,117 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/buffer.hpp"
+#include "runtime/engine/ids.hpp"
+#include "runtime/engine/parameter_layout.hpp"
+
+namespace millrace::runtime {
+
+/// What a stretch of a rank's arena is for.
+enum class MemoryKind : std::uint8_t {
+  master,         // fp32 parameters
+  copy,           // bf16 copies of the matrices
+  first_moment,   // AdamW's m
+  second_moment,  // AdamW's v
+  accumulator,    // gradient sums; a slot is a whole set
+  staging,        // of a snapshot: slots 0 parameters, 1 first moments, 2 second moments
+  workspace,      // one, shared by all programs of the rank
+  batch,          // tokens, positions, segments, targets of a microbatch
+  scalar,         // f32 loss scale
+  constant,       // of a stage: a slot a program
+  stash_input,    // F to I
+  stash_weight,   // F to W
+  handoff,        // I to W
+  token_in,       // rings of a stage's edges, where this rank holds them
+  token_out,
+  gradient_in,
+  gradient_out,
+  result,  // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
+  logits,  // of the last stage, where text is to be generated
+};
+inline constexpr std::size_t kMemoryKinds = 19;
+[[nodiscard]] std::string_view to_string(MemoryKind kind);
+
+/// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's
+/// in process).
+struct StageSlotCounts {
+  int stash_input = 1, stash_weight = 1, handoff = 1;
+  int token_in = 0, token_out = 0, gradient_in = 0, gradient_out = 0;
+  int results = 0;
+};
+
+/// Bytes of one slot of each, as the stage's memory plans say.
+struct StageDemand {
+  StageId stage;
+  StageSlotCounts slots;
+  std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
+  std::size_t token_in = 0, token_out = 0, gradient_in = 0, gradient_out = 0;
+  std::size_t constant = 0;  // the largest of the stage's programs
+  int constants = 1;         // programs
+  std::size_t logits = 0;
+  std::size_t workspace = 0;
+  std::size_t batch = 0;
+};
+
+struct RankDemand {
+  int accumulators = 1;  // sets
+  bool training = true;  // moments and accumulators
+  bool staging = false;  // room for a snapshot
+  int batches = 1;       // microbatches whose tokens are held at a time
+  std::vector<StageDemand> stages;
+};
+
+/// One stretch: `slots` of `slot_bytes` each, one after the other.
+struct MemorySection {
+  MemoryKind kind = MemoryKind::workspace;
+  StageId stage = no_stage;  // no_stage: the rank's
+  std::size_t offset = 0;
+  std::size_t slot_bytes = 0;  // a multiple of kernels::kAlignment
+  int slots = 0;
+  [[nodiscard]] std::size_t bytes() const noexcept { return slot_bytes * static_cast<std::size_t>(slots); }
+};
+
+/// The arena of a rank, known before a byte is asked for. Pure data.
+class RankMemoryPlan {
+ public:
+  RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand);
+  [[nodiscard]] const std::vector<MemorySection>& sections() const noexcept { return sections_; }
+  /// nullptr where the rank has none.
+  [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;
+  [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
+  /// Bytes of a kind over all stages.
+  [[nodiscard]] std::size_t bytes(MemoryKind kind) const noexcept;
+  /// A table: kind, stage, slots, bytes of a slot, bytes; the total below.
+  [[nodiscard]] std::string print() const;
+
+ private:
+  void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots);
+  std::vector<MemorySection> sections_;
+  std::size_t total_ = 0;
+};
+
+/// The arena itself: one buffer for the life of the rank.
+class RankMemory {
+ public:
+  /// Throws Error(memory) when the system refuses.
+  explicit RankMemory(RankMemoryPlan plan, kernels::Device device = {});
+  [[nodiscard]] const RankMemoryPlan& plan() const noexcept { return plan_; }
+  /// First byte of a slot. Throws Error(internal) for a slot that was not planned.
+  [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
+  /// The same, nullptr where nothing was planned.
+  [[nodiscard]] std::byte* slot_or_null(MemoryKind kind, StageId stage = no_stage, int index = 0) const noexcept;
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return buffer_.bytes(); }
+
+ private:
+  RankMemoryPlan plan_;
+  kernels::Buffer buffer_;
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,170 @@
+#include "runtime/engine/stage.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* kWho = "runtime.stage";
+
+std::size_t bytes_in(const MemoryPlan& plan, Region region) { return plan.region_bytes[static_cast<std::size_t>(region)]; }
+
+std::size_t workspace_of(const MemoryPlan& plan) {
+  return std::max(bytes_in(plan, Region::workspace), *std::max_element(plan.workspace_bytes.begin(), plan.workspace_bytes.end()));
+}
+
+ProgramKind program_of(Pass pass) {
+  switch (pass) {
+    case Pass::input_gradient:
+      return ProgramKind::input_gradient;
+    case Pass::weight_gradient:
+      return ProgramKind::weight_gradient;
+    case Pass::backward:
+      return ProgramKind::backward;
+    default:
+      return ProgramKind::forward;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return "forward";
+    case Pass::input_gradient:
+      return "input gradient";
+    case Pass::weight_gradient:
+      return "weight gradient";
+    case Pass::backward:
+      return "backward";
+    case Pass::evaluate:
+      return "evaluate";
+    case Pass::logits:
+      return "logits";
+  }
+  return "?";
+}
+
+Pass pass_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+      return Pass::forward;
+    case ActionKind::input_gradient:
+      return Pass::input_gradient;
+    case ActionKind::weight_gradient:
+      return Pass::weight_gradient;
+    case ActionKind::backward:
+      return Pass::backward;
+  }
+  fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
+}
+
+StageRunner::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, int threads, int slot)
+    : own(std::move(set)),
+      programs(own),
+      plan(plan_memory(programs, mode, places, threads)),
+      executor(programs, plan),
+      constant_slot(slot) {}
+
+StageRunner::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, int threads, int slot)
+    : programs(*shared), plan(plan_memory(programs, mode, places, threads)), executor(programs, plan), constant_slot(slot) {}
+
+StageRunner::StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
+                         const ParameterPlaces& places, int threads)
+    : stage_(stage),
+      training_(std::move(training), mode, places, threads, 0),
+      evaluation_(&training_.programs, BackwardMode::forward_only, places, threads, 1) {
+  if (logits) logits_ = std::make_unique<Execution>(std::move(*logits), BackwardMode::forward_only, places, threads, 2);
+}
+
+const StageRunner::Execution& StageRunner::execution(Pass pass) const {
+  if (pass == Pass::evaluate) return evaluation_;
+  if (pass != Pass::logits) return training_;
+  MILLRACE_CHECK(logits_ != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage_);
+  return *logits_;
+}
+
+std::array<const StageRunner::Execution*, 3> StageRunner::executions() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
+
+StageDemand StageRunner::demand(const StageSlotCounts& slots) const {
+  StageDemand demand;
+  demand.stage = stage_;
+  demand.slots = slots;
+  demand.stash_input = bytes_in(plan(), Region::stash_input);
+  demand.stash_weight = bytes_in(plan(), Region::stash_weight);
+  demand.handoff = bytes_in(plan(), Region::handoff);
+  demand.token_in = bytes_in(plan(), Region::token_in);
+  demand.token_out = is_last() ? 0 : bytes_in(plan(), Region::token_out);
+  demand.gradient_in = bytes_in(plan(), Region::gradient_in);
+  demand.gradient_out = bytes_in(plan(), Region::gradient_out);
+  demand.constants = logits_ ? 3 : 2;
+  demand.logits = logits_ ? bytes_in(logits_->plan, Region::token_out) : 0;
+  for (const Execution* each : executions()) {
+    if (each == nullptr) continue;
+    demand.constant = std::max(demand.constant, bytes_in(each->plan, Region::constant));
+    demand.workspace = std::max(demand.workspace, workspace_of(each->plan));
+    demand.batch = std::max(demand.batch, bytes_in(each->plan, Region::batch));
+  }
+  return demand;
+}
+
+void StageRunner::attach(const RankMemory& memory) {
+  memory_ = &memory;
+  for (const Execution* each : executions()) {
+    if (each == nullptr) continue;
+    std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, each->constant_slot);
+    if (base != nullptr) write_constants(each->programs, each->plan, base);
+  }
+}
+
+Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
+  Bindings bindings;
+  const auto own = [&](Region region, MemoryKind kind, StageId stage, int index) {
+    bindings[region] = memory_->slot_or_null(kind, stage, index);
+  };
+  own(Region::master, MemoryKind::master, no_stage, 0);
+  own(Region::copy, MemoryKind::copy, no_stage, 0);
+  own(Region::accumulator, MemoryKind::accumulator, no_stage, slots.accumulators);
+  own(Region::batch, MemoryKind::batch, no_stage, slots.batch);
+  own(Region::stash_input, MemoryKind::stash_input, stage_, slots.stash_input);
+  own(Region::stash_weight, MemoryKind::stash_weight, stage_, slots.stash_weight);
+  own(Region::handoff, MemoryKind::handoff, stage_, slots.handoff);
+  own(Region::workspace, MemoryKind::workspace, no_stage, 0);
+  own(Region::scalar, MemoryKind::scalar, no_stage, 0);
+  own(Region::constant, MemoryKind::constant, stage_, execution(pass).constant_slot);
+  bindings[Region::token_in] = slots.token_in;
+  bindings[Region::gradient_in] = slots.gradient_in;
+  bindings[Region::gradient_out] = slots.gradient_out;
+  bindings[Region::token_out] = slots.token_out;
+  if (pass == Pass::logits) {
+    own(Region::token_out, MemoryKind::logits, stage_, 0);
+  } else if (is_last()) {
+    own(Region::token_out, MemoryKind::result, stage_, slots.result);
+  }
+  return bindings;
+}
+
+void StageRunner::run(Pass pass, const kernels::Stream& stream, const ExecutionSlots& slots, OperationHook* hook,
+                      std::span<const std::int64_t> counts) {
+  const Execution& chosen = execution(pass);
+  const_cast<Executor&>(chosen.executor).run(program_of(pass), stream, bindings(pass, slots), hook, counts);
+}
+
+kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
+  return execution(pass).executor.tensor(value, bindings(pass, slots));
+}
+
+std::array<double, 2> StageRunner::result(int index) const {
+  MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, wanted the last stage", stage_);
+  std::array<double, 2> sums{};
+  std::memcpy(sums.data(), memory_->slot(MemoryKind::result, stage_, index), sizeof(sums));
+  return sums;
+}
+
+}  // namespace millrace::runtime

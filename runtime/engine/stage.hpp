@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "runtime/engine/ids.hpp"
+#include "runtime/engine/rank_memory.hpp"
+#include "runtime/program/executor.hpp"
+#include "runtime/program/memory_plan.hpp"
+#include "runtime/program/program.hpp"
+#include "runtime/schedule/action.hpp"
+
+namespace millrace::runtime {
+
+/// What a stage can be asked to run. The first four are the actions of a training step.
+enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate, logits };
+[[nodiscard]] std::string_view to_string(Pass pass);
+[[nodiscard]] Pass pass_of(ActionKind kind);
+
+/// Which of its memory one execution uses: addresses of the rings' slots, which may be a neighbour's, and indices of the rank's own slots.
+/// What a pass does not touch is not looked at.
+struct ExecutionSlots {
+  std::byte* token_in = nullptr;
+  std::byte* token_out = nullptr;  // null in the last stage: the result goes to `result`, logits to the rank's logits
+  std::byte* gradient_in = nullptr;
+  std::byte* gradient_out = nullptr;
+  int batch = 0;
+  int stash_input = 0, stash_weight = 0, handoff = 0;
+  int accumulators = 0;  // the set
+  int result = 0;        // of the last stage
+};
+
+/// One virtual stage's programs with a place for every value: training (fused or split backward), evaluation (the same forward, nothing
+/// kept) and, where wanted, logits. Knows no schedule and no thread; used from the rank's compute worker.
+class StageRunner {
+ public:
+  /// `mode`: fused (F, B) or split (F, I, W). `logits`: of the last stage, a program that ends in logits; other stages generate with
+  /// evaluate.
+  StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
+              int threads);
+  StageRunner(const StageRunner&) = delete;
+  StageRunner& operator=(const StageRunner&) = delete;
+
+  [[nodiscard]] StageId stage() const noexcept { return stage_; }
+  [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs; }
+  [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan; }
+  [[nodiscard]] bool is_last() const noexcept { return training_.programs.loss.valid(); }
+  [[nodiscard]] bool has_logits() const noexcept { return logits_ != nullptr; }
+  /// What a pass runs: its programs and places. Throws Error(internal) for logits where there are none.
+  [[nodiscard]] const ProgramSet& programs(Pass pass) const { return execution(pass).programs; }
+  [[nodiscard]] const MemoryPlan& plan(Pass pass) const { return execution(pass).plan; }
+
+  /// Bytes of one slot of each kind, for the rank's plan.
+  [[nodiscard]] StageDemand demand(const StageSlotCounts& slots) const;
+  /// Takes the memory and writes the constants. Before the first run; `memory` outlives the runner.
+  void attach(const RankMemory& memory);
+
+  void run(Pass pass, const kernels::Stream& stream, const ExecutionSlots& slots, OperationHook* hook = nullptr,
+           std::span<const std::int64_t> counts = {});
+  [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
+  /// Where a value lies: for captures, break points and tests.
+  [[nodiscard]] kernels::Tensor tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const;
+  /// {loss sum, z-loss sum} of a microbatch. Last stage only.
+  [[nodiscard]] std::array<double, 2> result(int index) const;
+
+ private:
+  /// Programs, their places, and what runs them.
+  struct Execution {
+    ProgramSet own;  // empty where another execution's programs are used
+    const ProgramSet& programs;
+    MemoryPlan plan;
+    Executor executor;
+    int constant_slot;
+    Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, int threads, int slot);
+    Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, int threads, int slot);
+  };
+  [[nodiscard]] const Execution& execution(Pass pass) const;
+  [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null where there is none
+
+  StageId stage_;
+  Execution training_;
+  Execution evaluation_;
+  std::unique_ptr<Execution> logits_;
+  const RankMemory* memory_ = nullptr;
+};
+
+}  // namespace millrace::runtime
