@@ -49,7 +49,7 @@ class Executor {
 
  private:
   struct Operand {
-    Placement placement;
+    Place placement;
     kernels::Tensor prototype;
   };
   struct Step {

@@ -151,13 +151,13 @@ class Planner {
   }
 
   /// All values of a slot are alive together when the program that fills it ends: they stand one after the other.
-  void append(Region region, const Value& value, Placement& placement) {
+  void append(Region region, const Value& value, Place& placement) {
     auto& bytes = plan_.region_bytes[index(region)];
     placement = {region, bytes};
     bytes += kernels::align_up(bytes_of(value.type));
   }
 
-  void place_batch(const Value& value, Placement& placement) {
+  void place_batch(const Value& value, Place& placement) {
     const auto tokens = value.type.shape[0];
     placement = {Region::batch, batch_offset(value.name, tokens)};
     plan_.region_bytes[index(Region::batch)] = batch_offset("end", tokens);

@@ -31,7 +31,7 @@ enum class Region : std::uint8_t {
 inline constexpr std::size_t kRegions = 14;
 [[nodiscard]] std::string_view to_string(Region region);
 
-struct Placement {
+struct Place {
   Region region = Region::workspace;
   std::size_t offset = 0;
 };
@@ -41,14 +41,14 @@ enum class BackwardMode : std::uint8_t { fused, split, forward_only };
 
 /// Where the rank put a parameter: its master or copy, and its accumulator for a use. Offsets into Region::master/copy/accumulator.
 struct ParameterPlaces {
-  std::function<Placement(const Value&)> parameter;
-  std::function<Placement(const Value&)> accumulator;
+  std::function<Place(const Value&)> parameter;
+  std::function<Place(const Value&)> accumulator;
 };
 
 /// A place for every value, from liveness; offsets are multiples of kernels::kAlignment. Bounded shapes take their capacity.
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
-  std::vector<Placement> placements;                 // by value id; values that no program of this mode touches are at (workspace, 0)
+  std::vector<Place> placements;                 // by value id; values that no program of this mode touches are at (workspace, 0)
   std::array<std::size_t, kRegions> region_bytes{};  // of one slot; 0 for master, copy and accumulator, which the rank lays out
   std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, scratch included
   std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace

@@ -32,7 +32,7 @@ std::string attributes_of(const Operation& operation) {
 
 std::string labels_of(const Value& value) { return fmt::format("{}", fmt::join(value.labels, ",")); }
 
-std::string place_of(const Placement& placement) { return fmt::format("{}+{}", to_string(placement.region), placement.offset); }
+std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_string(placement.region), placement.offset); }
 
 /// The operation's row, with its first result, and one for each further result.
 void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPlan& plan, std::size_t position,
