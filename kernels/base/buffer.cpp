@@ -19,17 +19,17 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept { return (byt
 
 std::size_t mapped_size(std::size_t bytes) noexcept { return round_up(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE))); }
 
-std::byte* map(std::size_t bytes) {
+std::byte* map(std::size_t bytes, std::size_t wanted) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    fail(ExitCode::memory, "kernels.buffer", "the system refused {} bytes ({:.2f} GiB) of host memory: {}", bytes,
-         static_cast<double>(bytes) / (1 << 30), std::strerror(errno));
+    fail(ExitCode::memory, "kernels.buffer", "the system refused {} bytes ({:.2f} GiB) of host memory: {}", wanted,
+         static_cast<double>(wanted) / (1 << 30), std::strerror(errno));
   return static_cast<std::byte*>(memory);
 }
 
 /// Maps a huge page more than needed and gives back both ends, so that the stretch begins at a huge page.
 std::byte* map_at_huge_page(std::size_t bytes) {
-  std::byte* memory = map(bytes + kHugePage);
+  std::byte* memory = map(bytes + kHugePage, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const std::size_t head = round_up(address, kHugePage) - address;
   if (head > 0) munmap(memory, head);
@@ -46,7 +46,7 @@ Buffer::Buffer(std::size_t bytes, Device device, MemorySpace space) : size_(byte
   MILLRACE_CHECK(bytes <= SIZE_MAX / 2, ExitCode::memory, "kernels.buffer", "the system refused {} bytes of host memory", bytes);
   if (bytes == 0) return;
   const std::size_t mapped = mapped_size(bytes);
-  data_ = mapped >= 2 * kHugePage ? map_at_huge_page(mapped) : map(mapped);
+  data_ = mapped >= 2 * kHugePage ? map_at_huge_page(mapped) : map(mapped, bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

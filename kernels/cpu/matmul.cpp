@@ -8,6 +8,7 @@
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/transpose_loops.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -33,6 +34,9 @@ struct Problem {
 
   [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
   [[nodiscard]] bool widens() const { return compute() != operands; }
+  /// a is copied: widened, or turned so that it can be cut: oneDNN multiplies rows cut out of a transposed matrix by an older kernel, a
+  /// fifth slower, that allocates.
+  [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
   /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kGrain * threads || m >= n; }
@@ -47,28 +51,27 @@ struct Problem {
     return {.m = rows.size(),
             .n = columns.size(),
             .k = k,
-            .a_stride = options.transpose_a ? m : k,
+            .a_stride = k,
             .b_stride = options.transpose_b ? k : n,
             .c_stride = n,
             .operands = compute(),
             .result = narrows() ? DType::f32 : result,
-            .transpose_a = options.transpose_a,
             .transpose_b = options.transpose_b,
             .accumulate = options.accumulate};
   }
 };
 
-/// Where things lie in the scratch: widened operands, the product before it is rounded, then oneDNN's own for each thread.
+/// Where things lie in the scratch: copied operands, the product before it is rounded, then oneDNN's own for each thread.
 struct Layout {
   std::size_t a = 0, b = 0, c = 0, threads = 0;
 
   explicit Layout(const Problem& problem) {
-    const auto bytes = [](std::int64_t rows, std::int64_t columns) {
-      return align_up(static_cast<std::size_t>(rows * columns) * sizeof(float));
+    const auto bytes = [](std::int64_t rows, std::int64_t columns, DType dtype) {
+      return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
-    b = a + (problem.widens() ? bytes(problem.m, problem.k) : 0);
-    c = b + (problem.widens() ? bytes(problem.k, problem.n) : 0);
-    threads = c + (problem.narrows() ? bytes(problem.m, problem.n) : 0);
+    b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.compute()) : 0);
+    c = b + (problem.widens() ? bytes(problem.k, problem.n, DType::f32) : 0);
+    threads = c + (problem.narrows() ? bytes(problem.m, problem.n, DType::f32) : 0);
   }
 };
 
@@ -91,12 +94,27 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
   return {a[options.transpose_a ? 1 : 0], b[options.transpose_b ? 0 : 1], a[options.transpose_a ? 0 : 1], operands, result, options};
 }
 
-void widen_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, float* wide_a, float* wide_b) {
+void turn(const Problem& problem, const Tensor& a, std::byte* out, Range rows) {
+  if (problem.widens())
+    pick_transpose_widen()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<float*>(out), rows.begin, rows.end);
+  else if (a.dtype == DType::bf16)
+    pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(out), rows.begin, rows.end);
+  else
+    pick_transpose_f32()(a.as<float>(), problem.k, problem.m, reinterpret_cast<float*>(out), rows.begin, rows.end);
+}
+
+void copy_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
+                   std::byte* copy_of_b) {
   stream.team().run([&](int thread, int threads) {
-    const Range of_a = share(problem.m * problem.k, 4096, thread, threads);
-    const Range of_b = share(problem.k * problem.n, 4096, thread, threads);
-    pick_widen()(a.as<BFloat16>(), wide_a, of_a.begin, of_a.end);
-    pick_widen()(b.as<BFloat16>(), wide_b, of_b.begin, of_b.end);
+    if (problem.options.transpose_a) {
+      turn(problem, a, copy_of_a, share(problem.m, kGrain, thread, threads));
+    } else {
+      const Range range = share(problem.m * problem.k, 4096, thread, threads);
+      pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy_of_a), range.begin, range.end);
+    }
+    if (!problem.widens()) return;
+    const Range range = share(problem.k * problem.n, 4096, thread, threads);
+    pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy_of_b), range.begin, range.end);
   });
 }
 
@@ -134,13 +152,9 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   const std::size_t share_of_thread =
       (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(stream.threads()) / kAlignment * kAlignment;
 
-  const auto* left = a.data;
-  const auto* right = b.data;
-  if (problem.widens()) {
-    widen_operands(stream, problem, a, b, reinterpret_cast<float*>(base + layout.a), reinterpret_cast<float*>(base + layout.b));
-    left = base + layout.a;
-    right = base + layout.b;
-  }
+  if (problem.copies_a()) copy_operands(stream, problem, a, b, base + layout.a, base + layout.b);
+  const std::byte* left = problem.copies_a() ? base + layout.a : a.data;
+  const std::byte* right = problem.widens() ? base + layout.b : b.data;
   std::byte* product = problem.narrows() ? base + layout.c : c.data;
 
   stream.team().run([&](int thread, int threads) {
@@ -150,7 +164,7 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
     part.own_scratch = matmul_part_scratch_bytes(part) > share_of_thread;
     const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
                result_size = static_cast<std::int64_t>(size_of(part.result));
-    const std::int64_t from_a = rows.begin * (options.transpose_a ? 1 : part.a_stride);
+    const std::int64_t from_a = rows.begin * part.a_stride;
     const std::int64_t from_b = columns.begin * (options.transpose_b ? part.b_stride : 1);
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
     run_matmul_part(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,

@@ -19,7 +19,7 @@ struct Hash {
     std::size_t hash = 0;
     for (const std::int64_t field : {part.m, part.n, part.k, part.a_stride, part.b_stride, part.c_stride})
       hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(field);
-    const int flags = (part.transpose_a ? 1 : 0) | (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) |
+    const int flags = (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) |
                       static_cast<int>(part.operands) << 4 | static_cast<int>(part.result) << 8;
     return hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(flags);
   }
@@ -49,7 +49,7 @@ Compiled compile(const MatmulPart& part) {
   const auto operand = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride, bool transpose) {
     return memory::desc({rows, columns}, data_type(part.operands), transpose ? memory::dims{1, stride} : memory::dims{stride, 1});
   };
-  const auto a = operand(part.m, part.k, part.a_stride, part.transpose_a);
+  const auto a = operand(part.m, part.k, part.a_stride, false);
   const auto b = operand(part.k, part.n, part.b_stride, part.transpose_b);
   const memory::desc c({part.m, part.n}, data_type(part.result), memory::dims{part.c_stride, 1});
   dnnl::primitive_attr attributes;

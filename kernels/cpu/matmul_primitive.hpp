@@ -7,14 +7,14 @@
 
 namespace millrace::kernels::cpu {
 
-/// One thread's share of a matmul, as oneDNN is asked for it: c[m, n] (+)= op(a) · op(b) with rows and columns cut out of larger matrices.
+/// One thread's share of a matmul, as oneDNN is asked for it: c[m, n] (+)= a · op(b) with rows and columns cut out of larger matrices.
 struct MatmulPart {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_stride = 0;  // elements from one stored row of a to the next, likewise b and c
   std::int64_t b_stride = 0;
   std::int64_t c_stride = 0;
   DType operands = DType::f32, result = DType::f32;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
+  bool transpose_b = false, accumulate = false;
   bool own_scratch = false;  // oneDNN allocates: for a runtime size that asks for more scratch than its capacity did
   friend bool operator==(const MatmulPart&, const MatmulPart&) = default;
 };

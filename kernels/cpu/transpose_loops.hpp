@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// out[column][row] = in[row][column] for `rows` rows and columns [begin, end) of a matrix of `columns` columns; out has rows of length
+/// `rows`.
+MILLRACE_CPU_KERNEL(transpose_f32,
+                    void(const float* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(transpose_bf16,
+                    void(const BFloat16* in, std::int64_t rows, std::int64_t columns, BFloat16* out, std::int64_t begin, std::int64_t end));
+/// The same, from bf16 to fp32.
+MILLRACE_CPU_KERNEL(transpose_widen,
+                    void(const BFloat16* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t begin, std::int64_t end));
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,81 @@
+#include "kernels/adamw.hpp"
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::Data;
+
+struct State {
+  Data p, m, v, gradient, copy;
+  explicit State(std::int64_t size)
+      : p(DType::f32, {size}, 1),
+        m(DType::f32, {size}, 2, 0.1F),
+        v(DType::f32, {size}),
+        gradient(DType::f32, {size}, 4),
+        copy(DType::bf16, {size}) {
+    for (std::int64_t i = 0; i < size; ++i) v.set(i, m.get(i) * m.get(i));
+  }
+  void update(const Stream& stream, const AdamwScalars& scalars) { adamw(stream, scalars, *p, *m, *v, *gradient, *copy); }
+};
+
+TEST(Adamw, FollowsTheWorkedExample) {
+  // p = 1, lr 0.01, no decay, ε 1e-8, β 0.9 and 0.95, gradients 0.5, −0.25, 0.1.
+  ThreadTeam team(1);
+  for (const auto implementation : {Implementation::fast, Implementation::reference}) {
+    Data p(DType::f32, {1}), m(DType::f32, {1}), v(DType::f32, {1}), gradient(DType::f32, {1}), copy(DType::bf16, {1});
+    p.set(0, 1.0);
+    const double wanted_m[] = {0.05, 0.02, 0.028}, wanted_v[] = {0.0125, 0.015, 0.01475}, gradients[] = {0.5, -0.25, 0.1};
+    // Decay 0.1 multiplies p by 0.999 before each step: 0.989000, 0.985327 and 0.981129 to seven digits.
+    const double wanted_p[] = {0.9890000002, 0.9853273058, 0.9811291278};
+    for (int t = 0; t < 3; ++t) {
+      gradient.set(0, gradients[t]);
+      adamw(Stream(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1}, *p, *m, *v, *gradient, *copy);
+      EXPECT_NEAR(p.get(0), wanted_p[t], 2e-7);
+      EXPECT_NEAR(m.get(0), wanted_m[t], 1e-8);
+      EXPECT_NEAR(v.get(0), wanted_v[t], 1e-8);
+      EXPECT_EQ(gradient.get(0), 0.0);
+      EXPECT_EQ((*copy).as<BFloat16>()[0].bits, to_bfloat16((*p).as<float>()[0]).bits);
+    }
+  }
+}
+
+TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
+  const AdamwScalars scalars{.learning_rate = 3e-4, .weight_decay = 0.1, .gradient_scale = 0.37F, .update = 5};
+  for (const int threads : {1, 2, 3}) {
+    ThreadTeam team(threads);
+    for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
+      State fast(size), reference(size);
+      fast.update(Stream(team), scalars);
+      reference.update(Stream(team, Implementation::reference), scalars);
+      EXPECT_TRUE(same_bits(fast.p, reference.p)) << size;
+      EXPECT_TRUE(same_bits(fast.m, reference.m));
+      EXPECT_TRUE(same_bits(fast.v, reference.v));
+      EXPECT_TRUE(same_bits(fast.copy, reference.copy));
+      EXPECT_TRUE(same_bits(fast.gradient, Data(DType::f32, {size})));
+    }
+  }
+}
+
+TEST(Adamw, WorksWithoutACopyAndScalesTheGradient) {
+  ThreadTeam team(2);
+  State scaled(100), plain(100);
+  for (std::int64_t i = 0; i < 100; ++i) plain.gradient.set(i, 0.5 * plain.gradient.get(i));
+  adamw(Stream(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, *scaled.p, *scaled.m, *scaled.v, *scaled.gradient, {});
+  plain.update(Stream(team), {.learning_rate = 0.1});
+  EXPECT_TRUE(same_bits(scaled.p, plain.p));
+}
+
+TEST(Adamw, RefusesWhatDoesNotFit) {
+  ThreadTeam team(1);
+  State state(8);
+  const Data other(DType::f32, {9});
+  const int internal = static_cast<int>(ExitCode::internal);
+  EXPECT_EQ(testing::thrown([&] { state.update(Stream(team), {.update = 0}); }), internal);
+  EXPECT_EQ(testing::thrown([&] { adamw(Stream(team), {}, *state.p, *other, *state.v, *state.gradient, *state.copy); }), internal);
+  EXPECT_EQ(testing::thrown([&] { adamw(Stream(team), {}, *state.p, *state.m, *state.v, *state.gradient, *state.p); }), internal);
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,69 @@
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/device.hpp"
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+TEST(Buffer, IsZeroedAlignedAndMoves) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, std::size_t{9} << 20}) {
+    Buffer buffer(bytes);
+    EXPECT_EQ(buffer.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0U);
+    for (std::size_t i = 0; i < bytes; i += 997) EXPECT_EQ(buffer.data()[i], std::byte{0});
+    buffer.data()[bytes - 1] = std::byte{42};
+    std::byte* const memory = buffer.data();
+    Buffer moved(std::move(buffer));
+    EXPECT_EQ(moved.data(), memory);
+    EXPECT_EQ(buffer.data(), nullptr);  // NOLINT: what a move leaves behind is promised
+    buffer = std::move(moved);
+    EXPECT_EQ(buffer.data()[bytes - 1], std::byte{42});
+  }
+  EXPECT_EQ(Buffer(0).data(), nullptr);
+}
+
+TEST(Buffer, SaysHowMuchTheSystemRefused) {
+  const std::size_t bytes = std::size_t{1} << 60;
+  try {
+    Buffer buffer(bytes);
+    FAIL() << "an exbibyte was granted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::memory);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(bytes)), std::string::npos) << error.what();
+  }
+}
+
+TEST(Buffer, HasNoDeviceMemoryInThisBuild) {
+  EXPECT_EQ(testing::thrown([] { Buffer buffer(16, {DeviceKind::cuda, 0}, MemorySpace::device); }), static_cast<int>(ExitCode::config));
+}
+
+TEST(Device, IsReadAndPrinted) {
+  EXPECT_EQ(parse_device("cpu"), Device{});
+  EXPECT_EQ(to_string(Device{}), "cpu");
+  EXPECT_EQ(to_string(Device{DeviceKind::cuda, 3}), "cuda:3");
+  for (const char* text : {"", "gpu", "cuda", "cuda:0", "cuda:", "cuda:x", "cuda0"})
+    EXPECT_EQ(testing::thrown([&] { (void)parse_device(text); }), static_cast<int>(ExitCode::config)) << text;
+}
+
+TEST(CpuFeatures, DescribesWhatItFound) {
+  const auto& features = cpu_features();
+  EXPECT_NE(describe(features).find(to_string(features.isa)), std::string::npos);
+  EXPECT_NE(describe(features).find(features.model), std::string::npos);
+  EXPECT_TRUE(!features.fast_bf16() || features.isa == Isa::avx512);
+}
+
+TEST(BFloat16, RoundsToNearestEven) {
+  EXPECT_EQ(to_bfloat16(1.0F).bits, 0x3f80);
+  EXPECT_EQ(to_bfloat16(1.0F + 0x1p-8F).bits, 0x3f80);            // a tie goes to even
+  EXPECT_EQ(to_bfloat16(1.0F + 0x1p-7F + 0x1p-8F).bits, 0x3f82);  // and so does this one
+  EXPECT_EQ(to_bfloat16(1.0F + 0x1p-8F + 0x1p-20F).bits, 0x3f81);
+  EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::numeric_limits<float>::quiet_NaN()))));
+  EXPECT_TRUE(std::isinf(to_float(to_bfloat16(std::numeric_limits<float>::max()))));
+}
+
+}  // namespace
+}  // namespace millrace::kernels

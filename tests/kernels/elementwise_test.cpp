@@ -1,0 +1,99 @@
+#include "kernels/elementwise.hpp"
+
+#include <limits>
+
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/cpu/elementwise_loops.hpp"
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::Data;
+
+constexpr std::int64_t kSizes[] = {0, 1, 15, 16, 17, 597 * 43};
+
+TEST(Elementwise, EquivalentToReference) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadTeam team(threads);
+    const Stream fast(team), reference(team, Implementation::reference);
+    for (const std::int64_t size : kSizes)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Data a(dtype, {size}, 1), b(dtype, {size}, 2);
+        Data y(dtype, {size}), wanted(dtype, {size});
+        add(fast, *a, *b, *y);
+        add(reference, *a, *b, *wanted);
+        EXPECT_TRUE(same_bits(y, wanted)) << size;
+
+        Data sum(DType::f32, {size}, 3), sum_wanted(sum);
+        accumulate(fast, *a, *sum);
+        accumulate(reference, *a, *sum_wanted);
+        EXPECT_TRUE(same_bits(sum, sum_wanted)) << size;
+
+        for (const DType to : {DType::f32, DType::bf16}) {
+          Data converted(to, {size}), converted_wanted(to, {size});
+          convert(fast, *a, *converted);
+          convert(reference, *a, *converted_wanted);
+          EXPECT_TRUE(same_bits(converted, converted_wanted)) << size;
+        }
+        fill_zero(fast, *sum);
+        EXPECT_TRUE(same_bits(sum, Data(DType::f32, {size})));
+      }
+  }
+}
+
+TEST(Elementwise, AddsInPlace) {
+  ThreadTeam team(2);
+  Data a(DType::f32, {1000}, 1);
+  const Data before(a), b(DType::f32, {1000}, 2);
+  add(Stream(team), *a, *b, *a);
+  for (std::int64_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(a.get(i), static_cast<double>(static_cast<float>(before.get(i)) + static_cast<float>(b.get(i))));
+}
+
+TEST(Elementwise, RoundsEveryKindOfNumberAsOneDoes) {
+  ThreadTeam team(1);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values{0.0F,
+                                  -0.0F,
+                                  1.0F + 0x1p-8F,
+                                  1.0F + 0x1p-7F + 0x1p-8F,
+                                  infinity,
+                                  -infinity,
+                                  std::numeric_limits<float>::max(),
+                                  std::numeric_limits<float>::denorm_min(),
+                                  std::numeric_limits<float>::quiet_NaN(),
+                                  -1.5F};
+  Data x(DType::f32, {32}), y(DType::bf16, {32});
+  for (std::int64_t i = 0; i < 32; ++i) x.set(i, values[static_cast<std::size_t>(i) % values.size()]);
+  convert(Stream(team), *x, *y);
+  for (std::int64_t i = 0; i < 32; ++i) EXPECT_EQ((*y).as<BFloat16>()[i].bits, to_bfloat16((*x).as<float>()[i]).bits) << x.get(i);
+}
+
+TEST(Elementwise, EveryInstructionSetGivesTheSameBits) {
+  const Data a(DType::bf16, {103}, 1), b(DType::bf16, {103}, 2);
+  Data baseline(DType::bf16, {103}), other(DType::bf16, {103});
+  cpu::baseline::add_bf16((*a).as<BFloat16>(), (*b).as<BFloat16>(), (*baseline).as<BFloat16>(), 0, 103);
+  if (cpu_features().isa >= Isa::avx2) {
+    cpu::avx2::add_bf16((*a).as<BFloat16>(), (*b).as<BFloat16>(), (*other).as<BFloat16>(), 0, 103);
+    EXPECT_TRUE(same_bits(other, baseline));
+  }
+  if (cpu_features().isa >= Isa::avx512) {
+    cpu::avx512::add_bf16((*a).as<BFloat16>(), (*b).as<BFloat16>(), (*other).as<BFloat16>(), 0, 103);
+    EXPECT_TRUE(same_bits(other, baseline));
+  }
+}
+
+TEST(Elementwise, RefusesWhatDoesNotFit) {
+  ThreadTeam team(1);
+  const Stream stream(team);
+  const Data a(DType::f32, {4}), longer(DType::f32, {5}), narrow(DType::bf16, {4}), tokens(DType::i32, {4});
+  const int internal = static_cast<int>(ExitCode::internal);
+  EXPECT_EQ(testing::thrown([&] { add(stream, *a, *longer, *a); }), internal);
+  EXPECT_EQ(testing::thrown([&] { add(stream, *a, *narrow, *a); }), internal);
+  EXPECT_EQ(testing::thrown([&] { accumulate(stream, *a, *narrow); }), internal);
+  EXPECT_EQ(testing::thrown([&] { convert(stream, *tokens, *a); }), internal);
+}
+
+}  // namespace
+}  // namespace millrace::kernels

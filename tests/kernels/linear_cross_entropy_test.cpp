@@ -1,0 +1,177 @@
+#include "kernels/linear_cross_entropy.hpp"
+
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/cpu/linear_cross_entropy_loops.hpp"
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::Data;
+
+struct Case {
+  std::int64_t tokens, width, vocabulary;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.tokens << " tokens, width " << c.width << ", vocabulary " << c.vocabulary; }
+
+/// The head, described once: every fifth token is masked.
+struct Head {
+  Data h, w, targets, g;
+  CrossEntropyOptions options{.z_loss = 1e-2F};
+
+  Head(Case size, DType dtype)
+      : h(dtype, {size.tokens, size.width}, 1, 2.0F),
+        w(dtype, {size.vocabulary, size.width}, 2),
+        targets(DType::i32, {size.tokens}),
+        g(DType::f32, {1}) {
+    g.set(0, 0.25);
+    for (std::int64_t token = 0; token < size.tokens; ++token)
+      targets.set(token, token % 5 == 4 ? -1.0 : static_cast<double>((token * 7919) % size.vocabulary));
+  }
+};
+
+struct Results {
+  Data loss, log_sum_exp, dh, dw, dh_alone, dw_alone;
+
+  Results(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
+      : loss(DType::f64, {2}),
+        log_sum_exp(DType::f32, {(*head.h).shape[0]}),
+        dh((*head.h).dtype, (*head.h).shape),
+        dw(DType::f32, (*head.w).shape, 9),
+        dh_alone(dh),
+        dw_alone(dw) {
+    const Stream stream(team, implementation);
+    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, team.size()));
+    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *loss, *log_sum_exp, scratch.bytes());
+    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh, *dw, scratch.bytes());
+    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh_alone,
+                                        scratch.bytes());
+    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw_alone,
+                                         scratch.bytes());
+  }
+};
+
+class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LinearCrossEntropyEquivalentToReference, AndTheGradientsTogetherHaveTheBitsOfEachAlone) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Head head(GetParam(), dtype);
+    ThreadTeam one(1);
+    const Results wanted(head, one, Implementation::reference);
+    const bool rounds_dl = dtype == DType::bf16 && cpu_features().fast_bf16();
+    const double relative = rounds_dl ? 3e-2 : 1e-4;
+    for (const int threads : {1, 2, 3}) {
+      ThreadTeam team(threads);
+      const Results fast(head, team), again(head, team);
+      EXPECT_TRUE(near(fast.loss, wanted.loss, 2e-6, 1e-6));
+      EXPECT_TRUE(near(fast.log_sum_exp, wanted.log_sum_exp, 2e-6, 1e-6));
+      EXPECT_TRUE(near(fast.dh, wanted.dh, dtype == DType::bf16 ? 0x1p-7 + relative : relative, rounds_dl ? 1e-2 : 5e-6));
+      EXPECT_TRUE(near(fast.dw, wanted.dw, relative, rounds_dl ? 1e-2 : 5e-6));
+      EXPECT_TRUE(same_bits(fast.dh, fast.dh_alone));
+      EXPECT_TRUE(same_bits(fast.dw, fast.dw_alone));
+      EXPECT_TRUE(same_bits(fast.dh, again.dh));
+      EXPECT_TRUE(same_bits(fast.dw, again.dw));
+      EXPECT_TRUE(same_bits(fast.loss, again.loss));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyEquivalentToReference,
+                         ::testing::Values(Case{1, 1, 1}, Case{1, 8, 257}, Case{59, 43, 97}, Case{37, 16, 1024}, Case{19, 12, 2111}));
+
+TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
+  ThreadTeam team(2);
+  Head head({7, 5, 11}, DType::f32);
+  const Results at(head, team);
+  const auto loss_of = [&](Data& data, std::int64_t i, double change) {
+    const double before = data.get(i);
+    data.set(i, before + change);
+    const double loss = Results(head, team, Implementation::reference).loss.get(0);
+    data.set(i, before);
+    return loss;
+  };
+  const double step = 0x1p-10, g = head.g.get(0);
+  const Data start(DType::f32, {11, 5}, 9);  // what dw held before
+  for (std::int64_t i = 0; i < head.h.elements(); ++i)
+    EXPECT_NEAR(at.dh.get(i), g * (loss_of(head.h, i, step) - loss_of(head.h, i, -step)) / (2 * step), 2e-5) << "h " << i;
+  for (std::int64_t i = 0; i < head.w.elements(); ++i)
+    EXPECT_NEAR(at.dw.get(i) - start.get(i), g * (loss_of(head.w, i, step) - loss_of(head.w, i, -step)) / (2 * step), 2e-5) << "w " << i;
+}
+
+TEST(LinearCrossEntropy, MaskedTokensCountForNothing) {
+  ThreadTeam team(2);
+  Head head({10, 6, 13}, DType::f32);
+  const Results before(head, team);
+  for (std::int64_t i = 0; i < 6; ++i) head.h.set(4 * 6 + i, 1e3);  // token 4 is masked
+  const Results after(head, team);
+  EXPECT_TRUE(same_bits(before.loss, after.loss));
+  for (std::int64_t i = 0; i < 6; ++i) EXPECT_EQ(after.dh.get(4 * 6 + i), 0.0);
+  EXPECT_TRUE(same_bits(before.dw, after.dw));
+  EXPECT_GT(before.loss.get(1), 0.0);
+  for (std::int64_t token = 0; token < 10; ++token) head.targets.set(token, -1);
+  const Results none(head, team);
+  EXPECT_EQ(none.loss.get(0), 0.0);
+  EXPECT_TRUE(same_bits(none.dw, Data(DType::f32, {13, 6}, 9)));
+}
+
+TEST(LinearCrossEntropy, StandsLargeLogits) {
+  ThreadTeam team(1);
+  Head head({3, 1, 5}, DType::f32);
+  head.options.z_loss = 0;
+  for (std::int64_t token = 0; token < 3; ++token) head.h.set(token, 1000.0), head.targets.set(token, 2);
+  const double w[] = {1, 0, 2, -3, 2};
+  for (std::int64_t i = 0; i < 5; ++i) head.w.set(i, w[i]);
+  EXPECT_NEAR(Results(head, team).loss.get(0), 3 * std::log(2.0), 1e-6);
+}
+
+TEST(LinearCrossEntropy, NamesATargetOutsideTheVocabulary) {
+  ThreadTeam team(1);
+  Head head({6, 4, 9}, DType::f32);
+  head.targets.set(3, 9);
+  try {
+    Results{head, team};
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(error.what()).find("target 9 at position 3"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
+  ThreadTeam team(2);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Head head({64, 32, 1500}, dtype);
+    Results results(head, team);
+    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, team.size()));
+    const Stream stream(team);
+    const auto before = testing::large_allocations();
+    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *results.loss, *results.log_sum_exp,
+                                 scratch.bytes());
+    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dh,
+                                   *results.dw, scratch.bytes());
+    EXPECT_EQ(testing::large_allocations(), before);
+  }
+}
+
+TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
+  const Data logits(DType::f32, {101}, 4, 30.0F);
+  float maximum = -INFINITY;
+  double sum = 0;
+  cpu::baseline::cross_entropy_take((*logits).as<float>(), 101, maximum, sum);
+  double wanted = 0;
+  for (std::int64_t i = 0; i < 101; ++i) wanted += std::exp(logits.get(i) - static_cast<double>(maximum));
+  EXPECT_NEAR(sum, wanted, 1e-6 * wanted);
+  const auto check = [&](cpu::cross_entropy_take_signature* take) {
+    float other_maximum = -INFINITY;
+    double other_sum = 0;
+    take((*logits).as<float>(), 101, other_maximum, other_sum);
+    EXPECT_EQ(other_maximum, maximum);
+    EXPECT_EQ(other_sum, sum);
+  };
+  if (cpu_features().isa >= Isa::avx2) check(&cpu::avx2::cross_entropy_take);
+  if (cpu_features().isa >= Isa::avx512) check(&cpu::avx512::cross_entropy_take);
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,128 @@
+#include "kernels/matmul.hpp"
+
+#include "kernels/base/cpu_features.hpp"
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::Data;
+
+struct Case {
+  std::int64_t m, n, k;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.m << "x" << c.n << "x" << c.k; }
+
+/// One product, described once: dtypes, flags, sizes; run by either implementation.
+struct Product {
+  DType operands, result;
+  MatmulOptions options;
+  Data a, b, c;
+
+  Product(Case size, DType operands_, DType result_, MatmulOptions options_)
+      : operands(operands_),
+        result(result_),
+        options(options_),
+        a(operands, options.transpose_a ? Shape{size.k, size.m} : Shape{size.m, size.k}, 1),
+        b(operands, options.transpose_b ? Shape{size.n, size.k} : Shape{size.k, size.n}, 2),
+        c(result, {size.m, size.n}, 3) {}
+
+  [[nodiscard]] Data run(ThreadTeam& team, Implementation implementation = Implementation::fast) const {
+    Data out(c);
+    const Buffer scratch(matmul_scratch_bytes((*a).shape, (*b).shape, operands, result, options, team.size()));
+    matmul(Stream(team, implementation), *a, *b, *out, options, scratch.bytes());
+    return out;
+  }
+};
+
+class MatmulEquivalentToReference : public ::testing::TestWithParam<Case> {};
+
+TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
+  const Case size = GetParam();
+  for (const int threads : {1, 2, 3}) {
+    ThreadTeam team(threads);
+    for (int flags = 0; flags < 8; ++flags)
+      for (const auto& [operands, result] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
+        const MatmulOptions options{(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+        if (options.accumulate && result != DType::f32) continue;
+        const Product product(size, operands, result, options);
+        const Data fast = product.run(team);
+        EXPECT_TRUE(
+            near(fast, product.run(team, Implementation::reference), testing::tolerance(result), 1e-5 * std::sqrt(double(size.k)) + 1e-5))
+            << "flags " << flags << ", " << to_string(operands) << " to " << to_string(result) << ", threads " << threads;
+        EXPECT_TRUE(same_bits(fast, product.run(team)));
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MatmulEquivalentToReference,
+                         ::testing::Values(Case{1, 1, 1}, Case{1, 67, 43}, Case{2, 96, 17}, Case{37, 1, 29}, Case{64, 64, 64},
+                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}));
+
+TEST(Matmul, AccumulatesIntoWhatIsThere) {
+  ThreadTeam team(2);
+  const Product plain({33, 20, 7}, DType::f32, DType::f32, {});
+  const Product added({33, 20, 7}, DType::f32, DType::f32, {.accumulate = true});
+  const Data product = plain.run(team), sum = added.run(team);
+  for (std::int64_t i = 0; i < sum.elements(); ++i) EXPECT_NEAR(sum.get(i), added.c.get(i) + product.get(i), 1e-5);
+}
+
+TEST(Matmul, TakesEmptyShapes) {
+  ThreadTeam team(2);
+  const Product no_rows({0, 5, 3}, DType::f32, DType::f32, {});
+  EXPECT_EQ(no_rows.run(team).elements(), 0);
+  const Product no_sum({4, 5, 0}, DType::f32, DType::f32, {});
+  const Data zero = no_sum.run(team);
+  for (std::int64_t i = 0; i < zero.elements(); ++i) EXPECT_EQ(zero.get(i), 0.0);
+  const Product nothing_added({4, 5, 0}, DType::f32, DType::f32, {.accumulate = true});
+  EXPECT_TRUE(same_bits(nothing_added.run(team), nothing_added.c));
+}
+
+TEST(Matmul, RunsSmallerCountsInTheScratchOfTheCapacity) {
+  ThreadTeam team(2);
+  for (const bool transpose : {false, true}) {
+    const MatmulOptions options{.transpose_a = transpose};
+    const Dimension bounded(300, 0);
+    const Shape capacity = transpose ? Shape{bounded, 40} : Shape{bounded, 40};
+    const Shape b_capacity = transpose ? Shape{bounded, 24} : Shape{40, 24};
+    const Buffer scratch(matmul_scratch_bytes(capacity, b_capacity, DType::bf16, DType::f32, options, team.size()));
+    for (const std::int64_t count : {1, 2, 7, 43, 150, 299, 300}) {
+      const Product product(transpose ? Case{40, 24, count} : Case{count, 24, 40}, DType::bf16, DType::f32, options);
+      Data out(product.c);
+      matmul(Stream(team), *product.a, *product.b, *out, options, scratch.bytes());
+      EXPECT_TRUE(near(out, product.run(team, Implementation::reference), 1e-4, 1e-4)) << count;
+    }
+  }
+}
+
+TEST(Matmul, AllocatesNothingLargeOnceAShapeIsKnown) {
+  ThreadTeam team(2);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const MatmulOptions options : {MatmulOptions{}, {.transpose_b = true}, {.transpose_a = true, .accumulate = true}}) {
+      Product product({200, 96, 130}, dtype, DType::f32, options);
+      const Buffer scratch(matmul_scratch_bytes((*product.a).shape, (*product.b).shape, dtype, DType::f32, options, team.size()));
+      const Stream stream(team);
+      matmul(stream, *product.a, *product.b, *product.c, options, scratch.bytes());
+      const auto before = testing::large_allocations();
+      for (int i = 0; i < 5; ++i) matmul(stream, *product.a, *product.b, *product.c, options, scratch.bytes());
+      EXPECT_EQ(testing::large_allocations(), before);
+    }
+}
+
+TEST(Matmul, RefusesWhatDoesNotFit) {
+  ThreadTeam team(1);
+  const Stream stream(team);
+  const Data a(DType::f32, {4, 3}), b(DType::f32, {3, 5}), narrow(DType::bf16, {4, 5}), c(DType::f32, {4, 5}), wrong(DType::f32, {5, 4});
+  const Buffer scratch(1 << 20);
+  const int internal = static_cast<int>(ExitCode::internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *wrong, {}, scratch.bytes()); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *c, {.transpose_b = true}, scratch.bytes()); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *narrow, {.accumulate = true}, scratch.bytes()); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *c, {}, {}); }), internal);
+  const Stream cuda(team, Implementation::fast, {DeviceKind::cuda, 0});
+  EXPECT_EQ(testing::thrown([&] { matmul(cuda, *a, *b, *c, {}, scratch.bytes()); }), static_cast<int>(ExitCode::config));
+}
+
+}  // namespace
+}  // namespace millrace::kernels
