@@ -1,0 +1,180 @@
+// One engine, event by event.
+
+#include "runtime/engine/rank_engine.hpp"
+
+#include "runtime/schedule/ledger.hpp"
+#include "tests/runtime/schedule/schedule_support.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr StepId step{7};
+
+// The middle rank of three; edges: 0 in and 1 out for activations, 3 in and 2 out for gradients.
+struct Middle {
+  explicit Middle(Schedule chosen, std::vector<int> depths = {}, int issue_ahead = 2)
+      : schedule(std::move(chosen)),
+        ledger(make_ledger(schedule)),
+        plan(make_rank_plan(schedule, RankId{1}, ledger.stages)),
+        engine({RankId{1}, edges_of(schedule.placement), depths.empty() ? ledger.depths : depths, issue_ahead}) {}
+  void start() {
+    engine.start(plan, step);
+    for (int m = 0; m < schedule.microbatches; ++m) engine.batch_ready(MicrobatchId{m});
+  }
+  Schedule schedule;
+  Ledger ledger;
+  RankPlan plan;
+  RankEngine engine;
+};
+
+constexpr EdgeId activation_in{0}, activation_out{1}, gradient_out{2}, gradient_in{3};
+
+std::string issued(const Decisions& decisions) {
+  std::string text;
+  for (const Issue& issue : decisions.issues) text += (text.empty() ? "" : " ") + to_string(issue.action);
+  return text;
+}
+
+TEST(RankEngine, WaitsForEachThingAndSaysSo) {
+  Middle rank(gpipe(3, 2));
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for nothing");
+  EXPECT_EQ(issued(rank.engine.start(rank.plan, step)), "");
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the activation of microbatch 0 from stage 0 on rank 0, before 1F0");
+  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 0)), "");
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the batch of microbatch 0, before 1F0");
+  EXPECT_EQ(issued(rank.engine.batch_ready(MicrobatchId{0})), "1F0");
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 runs 1F0");
+  rank.engine.batch_ready(MicrobatchId{1});
+  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 1)), "1F1");
+  rank.engine.action_finished(parse_action("1F0"));
+  rank.engine.action_finished(parse_action("1F1"));
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the gradient of microbatch 0 from stage 2 on rank 2, before 1B0");
+  EXPECT_EQ(rank.engine.wait().peer, RankId{2});
+}
+
+TEST(RankEngine, SendsWhenFinishedAndReleasesAfterTheLastUse) {
+  Middle rank(zb_h1(3, 1));
+  rank.start();
+  const Issue forward = rank.engine.token_arrived(activation_in, 0).issues.at(0);
+  EXPECT_EQ(forward.step, step);
+  EXPECT_EQ(forward.activation.sequence, 0);
+  EXPECT_EQ(forward.output.edge, activation_out);
+  EXPECT_FALSE(forward.gradient.present());
+
+  const Decisions after_forward = rank.engine.action_finished(parse_action("1F0"));
+  ASSERT_EQ(after_forward.sends.size(), 1u);
+  EXPECT_EQ(after_forward.sends[0].edge, activation_out);
+  EXPECT_TRUE(after_forward.releases.empty()) << "the slot is the saved input";
+
+  EXPECT_EQ(issued(rank.engine.token_arrived(gradient_in, 0)), "1I0 1W0");
+  const Decisions after_input = rank.engine.action_finished(parse_action("1I0"));
+  ASSERT_EQ(after_input.sends.size(), 1u);
+  EXPECT_EQ(after_input.sends[0].edge, gradient_out);
+  EXPECT_TRUE(after_input.releases.empty());
+  EXPECT_FALSE(after_input.finished);
+
+  const Decisions after_weight = rank.engine.action_finished(parse_action("1W0"));
+  EXPECT_TRUE(after_weight.sends.empty());
+  ASSERT_EQ(after_weight.releases.size(), 2u);
+  EXPECT_EQ(after_weight.releases[0].edge, activation_in);
+  EXPECT_EQ(after_weight.releases[1].edge, gradient_in);
+  EXPECT_TRUE(after_weight.finished);
+  EXPECT_FALSE(rank.engine.running());
+}
+
+TEST(RankEngine, IssueAheadIsBounded) {
+  for (int ahead : {1, 2, 3}) {
+    Middle rank(gpipe(3, 4), {}, ahead);
+    rank.start();
+    int running = 0;
+    for (int m = 0; m < 4; ++m) running += static_cast<int>(rank.engine.token_arrived(activation_in, m).issues.size());
+    EXPECT_EQ(running, ahead);
+    EXPECT_EQ(rank.engine.action_finished(parse_action("1F0")).issues.size(), 1u);
+  }
+}
+
+TEST(RankEngine, AFullOutputRingHoldsTheListBack) {
+  Middle rank(gpipe(3, 3), {3, 1, 3, 3});
+  rank.start();
+  for (int m = 0; m < 3; ++m) rank.engine.token_arrived(activation_in, m);
+  EXPECT_EQ(rank.engine.issued(), 1);
+  rank.engine.action_finished(parse_action("1F0"));
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for a free slot towards stage 2 on rank 2, before 1F1");
+  EXPECT_EQ(issued(rank.engine.credit_returned(activation_out, 0)), "1F1");
+  EXPECT_EQ(rank.engine.issued(), 2);
+}
+
+TEST(RankEngine, ReleasesInOrderWhereWeightGradientsLag) {
+  // B of microbatch 1 is its last use, but microbatch 0 is still needed by its W: both slots go back together.
+  Middle rank(table(Placement::single(3), 2, {"0F0 0F1 0B0 0B1", "1F0 1F1 1I0 1B1 1W0", "2F0 2F1 2B0 2B1"}));
+  rank.start();
+  for (EdgeId edge : {activation_in, gradient_in}) {
+    for (int m = 0; m < 2; ++m) rank.engine.token_arrived(edge, m);
+  }
+  for (const char* action : {"1F0", "1F1", "1I0"}) rank.engine.action_finished(parse_action(action));
+  EXPECT_TRUE(rank.engine.action_finished(parse_action("1B1")).releases.empty());
+  const Decisions last = rank.engine.action_finished(parse_action("1W0"));
+  ASSERT_EQ(last.releases.size(), 4u);
+  EXPECT_EQ(last.releases[0].sequence, 0);
+  EXPECT_EQ(last.releases[1].sequence, 1);
+  EXPECT_EQ(last.releases[1].edge, activation_in);
+}
+
+TEST(RankEngine, SequencesGoOnOverSteps) {
+  Middle rank(zb_h1(3, 1), {2, 2, 2, 2});
+  for (int round = 0; round < 3; ++round) {
+    rank.start();
+    const Issue forward = rank.engine.token_arrived(activation_in, round).issues.at(0);
+    EXPECT_EQ(forward.activation.sequence, round);
+    EXPECT_EQ(forward.output.slot, round % 2);
+    rank.engine.action_finished(parse_action("1F0"));
+    rank.engine.token_arrived(gradient_in, round);
+    rank.engine.action_finished(parse_action("1I0"));
+    EXPECT_TRUE(rank.engine.action_finished(parse_action("1W0")).finished);
+    rank.engine.credit_returned(gradient_out, round);  // credits may come late, and not in order over edges
+    rank.engine.credit_returned(activation_out, round);
+  }
+}
+
+TEST(RankEngine, TokensMayComeBeforeTheirStep) {
+  Middle rank(gpipe(3, 1));
+  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 0)), "");
+  rank.engine.start(rank.plan, step);
+  EXPECT_EQ(issued(rank.engine.batch_ready(MicrobatchId{0})), "1F0");
+}
+
+TEST(RankEngine, ImpossibleEventsAreNamed) {
+  const auto expect_error = [](const char* message, auto&& event) {
+    Middle rank(gpipe(3, 2));
+    rank.start();
+    expect_contains(error_of(ExitCode::internal, [&] { event(rank); }), message);
+  };
+  expect_error("token 1 came on the activation edge from stage 0 to 1, wanted token 0",
+               [](Middle& r) { r.engine.token_arrived(activation_in, 1); });
+  expect_error("token 0 came on the activation edge from stage 1 to 2, which goes from rank 1 to rank 2",
+               [](Middle& r) { r.engine.token_arrived(activation_out, 0); });
+  expect_error("token 0 came on unknown edge 9 of 4", [](Middle& r) { r.engine.token_arrived(EdgeId{9}, 0); });
+  expect_error("credit 0 came on unknown edge -1 of 4", [](Middle& r) { r.engine.credit_returned(no_edge, 0); });
+  expect_error("token 2 came on the activation edge from stage 0 to 1, whose 2 slots are all taken (tokens 0 to 1)", [](Middle& r) {
+    for (int m = 0; m < 3; ++m) r.engine.token_arrived(activation_in, m);
+  });
+  expect_error("the slot of token 0 came back on the activation edge from stage 1 to 2, which holds token -1 there",
+               [](Middle& r) { r.engine.credit_returned(activation_out, 0); });
+  expect_error("the slot of token -3 came back", [](Middle& r) { r.engine.credit_returned(activation_out, -3); });
+  expect_error("the batch of microbatch 2 came in step 7, wanted 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
+  expect_error("the batch of microbatch 0 of step 7 came twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
+  expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.action_finished(parse_action("1F0")); });
+  expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {
+    r.engine.token_arrived(activation_in, 0);
+    r.engine.action_finished(parse_action("1B0"));
+  });
+  expect_error("step 7 starts while 0 of 4 actions of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });
+  Middle idle(gpipe(3, 2));
+  expect_contains(error_of(ExitCode::internal, [&] { idle.engine.batch_ready(MicrobatchId{0}); }), "came while no list runs");
+  expect_contains(
+      error_of(ExitCode::internal, [&] { idle.engine.start(make_rank_plan(gpipe(3, 2), RankId{2}, idle.ledger.stages), step); }),
+      "rank 1 was given the list of rank 2");
+}
+
+}  // namespace
+}  // namespace millrace::runtime

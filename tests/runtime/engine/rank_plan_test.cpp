@@ -1,0 +1,66 @@
+#include "runtime/engine/rank_plan.hpp"
+
+#include "tests/runtime/schedule/schedule_support.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+TEST(RankPlan, ResolvesTokensAndSlots) {
+  const Schedule schedule = zb_h1(3, 4);
+  const Ledger ledger = make_ledger(schedule);
+  const RankPlan plan = make_rank_plan(schedule, RankId{1}, ledger.stages);
+  ASSERT_EQ(plan.actions.size(), 12u);
+  for (const PlannedAction& planned : plan.actions) {
+    const ActionKind kind = planned.action.kind;
+    const int m = planned.action.microbatch.value;
+    EXPECT_EQ(planned.activation.edge, EdgeId{0});
+    EXPECT_EQ(planned.activation.ordinal, m);
+    EXPECT_EQ(planned.gradient.present(), kind != ActionKind::forward);
+    EXPECT_EQ(planned.output.edge, kind == ActionKind::forward ? EdgeId{1} : kind == ActionKind::input_gradient ? EdgeId{2} : no_edge);
+    EXPECT_EQ(planned.last_use, kind == ActionKind::weight_gradient);
+    EXPECT_EQ(planned.stash_input, kind == ActionKind::weight_gradient ? -1 : m % ledger.stages[1].stash_input);
+    EXPECT_EQ(planned.stash_weight, m % ledger.stages[1].stash_weight);
+    EXPECT_EQ(planned.handoff, kind == ActionKind::forward ? -1 : m % ledger.stages[1].handoff);
+  }
+}
+
+TEST(RankPlan, SlotsAreNeverTakenTwice) {
+  // Every slot of every kind is free again before another microbatch takes it.
+  std::vector<Schedule> schedules{table(Placement::single(1), 4, {"0F0 0F1 0I0 0B1 0F2 0W0 0I2 0F3 0I3 0W2 0W3"})};
+  for (const ScheduleRequest& request : every_request({1, 2, 4}, 2)) schedules.push_back(make_schedule(request));
+  for (const Schedule& schedule : schedules) {
+    const Ledger ledger = make_ledger(schedule);
+    for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
+      std::vector<std::vector<std::vector<int>>> held(3);  // by kind of stash, stage, slot: microbatch or -1
+      for (const StageSlots& slots : ledger.stages) {
+        held[0].emplace_back(static_cast<std::size_t>(slots.stash_input), -1);
+        held[1].emplace_back(static_cast<std::size_t>(slots.stash_weight), -1);
+        held[2].emplace_back(static_cast<std::size_t>(slots.handoff), -1);
+      }
+      for (const PlannedAction& planned : make_rank_plan(schedule, RankId{rank}, ledger.stages).actions) {
+        const int m = planned.action.microbatch.value;
+        const ActionKind kind = planned.action.kind;
+        const auto visit = [&](std::size_t stash, int slot, bool first, bool last) {
+          if (slot < 0) return;
+          int& owner = held[stash][planned.action.stage.index()].at(static_cast<std::size_t>(slot));
+          ASSERT_EQ(owner, first ? -1 : m) << schedule.name << " " << to_string(planned.action);
+          owner = last ? -1 : m;
+        };
+        visit(0, planned.stash_input, kind == ActionKind::forward, makes_gradient(kind));
+        visit(1, planned.stash_weight, kind == ActionKind::forward, ends_microbatch(kind));
+        visit(2, planned.handoff, kind == ActionKind::input_gradient, kind == ActionKind::weight_gradient);
+      }
+    }
+  }
+}
+
+TEST(RankPlan, ForwardOnlyGoesThroughTheSameStashes) {
+  const Ledger ledger = make_ledger(one_f_one_b(2, 4));
+  const RankPlan plan = make_rank_plan(forward_only(Placement::single(2), 5), RankId{0}, ledger.stages);
+  EXPECT_TRUE(plan.forward_only);
+  EXPECT_EQ(plan.actions[3].stash_input, 1);
+  EXPECT_TRUE(plan.actions[3].last_use);
+}
+
+}  // namespace
+}  // namespace millrace::runtime
