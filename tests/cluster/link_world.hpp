@@ -1,0 +1,16 @@
+#pragma once
+
+#include "cluster/topology.hpp"
+#include "cluster/transport.hpp"
+
+namespace millrace::cluster {
+
+/// Where the one suite of link tests runs: four ranks as threads of one process, or spread over the processes of mpirun. Defined by
+/// link_in_process_test.cpp and link_mpi_test.cpp.
+struct LinkWorld {
+  Topology topology;
+  Transport* transport;
+};
+LinkWorld& link_world();
+
+}  // namespace millrace::cluster
