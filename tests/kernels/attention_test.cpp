@@ -1,0 +1,300 @@
+#include "kernels/attention.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels::testing {
+namespace {
+
+struct Case {
+  std::int64_t rows, sequence, heads, kv_heads, width;
+  DType dtype;
+  std::int64_t document;  // tokens of a segment; 0: one segment a row
+  float scale = 0.3F;
+};
+
+std::string describe(const Case& c) {
+  return fmt::format("B={} S={} H={} K={} D={} {} documents of {}", c.rows, c.sequence, c.heads, c.kv_heads, c.width, to_string(c.dtype),
+                     c.document);
+}
+
+// The operands of one case, with gradients of the outputs.
+struct Inputs {
+  explicit Inputs(const Case& c)
+      : shape(c),
+        q(c.dtype, {c.rows * c.sequence, c.heads, c.width}, 11),
+        k(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 12),
+        v(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 13),
+        d_o(c.dtype, (*q).shape, 14),
+        segments(DType::i32, {c.rows * c.sequence}) {
+    for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
+  }
+  [[nodiscard]] AttentionOptions options() const { return {shape.sequence, shape.scale}; }
+  Case shape;
+  Data q, k, v, d_o, segments;
+};
+
+struct Outputs {
+  explicit Outputs(const Inputs& in)
+      : o((*in.q).dtype, (*in.q).shape),
+        sums(DType::f32, {(*in.q).shape[0], (*in.q).shape[1]}),
+        dq((*in.q).dtype, (*in.q).shape),
+        dk((*in.k).dtype, (*in.k).shape),
+        dv((*in.k).dtype, (*in.k).shape) {}
+  Data o, sums, dq, dk, dv;
+};
+
+Buffer scratch_of(const Inputs& in, int threads) {
+  return Buffer(attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), threads));
+}
+
+void forward(const Stream& stream, const Inputs& in, Outputs& out) {
+  const Buffer scratch = scratch_of(in, stream.threads());
+  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
+}
+
+void backward(const Stream& stream, const Inputs& in, const Outputs& saved, Outputs& out) {
+  const Buffer scratch = scratch_of(in, stream.threads());
+  attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
+                           *out.dv, scratch.bytes());
+}
+
+Outputs run(const Inputs& in, int threads = 1) {
+  ThreadTeam team(threads);
+  const Stream stream(team);
+  Outputs out(in);
+  forward(stream, in, out);
+  backward(stream, in, out, out);
+  return out;
+}
+
+const Case kCases[] = {
+    {1, 1, 1, 1, 8, DType::f32, 0},     {2, 7, 2, 1, 16, DType::f32, 3},      {1, 64, 2, 2, 64, DType::f32, 0},
+    {2, 65, 4, 2, 32, DType::f32, 0},   {1, 129, 3, 1, 13, DType::f32, 50},   {2, 200, 2, 1, 80, DType::f32, 70},
+    {1, 192, 2, 1, 128, DType::f32, 0}, {1, 150, 2, 2, 5, DType::f32, 1},     {1, 97, 6, 2, 24, DType::bf16, 40},
+    {2, 130, 4, 2, 64, DType::bf16, 0}, {1, 140, 2, 1, 128, DType::bf16, 65}, {3, 5, 2, 2, 9, DType::bf16, 2},
+};
+
+TEST(Attention, MatchesReference) {
+  ThreadTeam team(2);
+  const Stream fast(team);
+  const Stream plain(team, Implementation::reference);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Inputs in(c);
+    Outputs wanted(in);
+    forward(plain, in, wanted);
+    backward(plain, in, wanted, wanted);
+    Outputs found(in);
+    forward(fast, in, found);
+    backward(fast, in, wanted, found);
+    const double relative = tolerance(c.dtype);
+    EXPECT_TRUE(near(found.o, wanted.o, relative, 1e-5));
+    EXPECT_TRUE(near(found.sums, wanted.sums, 1e-5, 1e-5));
+    EXPECT_TRUE(near(found.dq, wanted.dq, relative, 1e-5));
+    EXPECT_TRUE(near(found.dk, wanted.dk, relative, 1e-5));
+    EXPECT_TRUE(near(found.dv, wanted.dv, relative, 1e-5));
+  }
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  Case c{1, 80, 2, 1, 16, DType::f32, 0};
+  c.scale = 3000.0F;
+  const Inputs in(c);
+  ThreadTeam team(1);
+  Outputs wanted(in);
+  forward(Stream(team, Implementation::reference), in, wanted);
+  const Outputs found = run(in);
+  // A score of thousands keeps 1e-3 of its own size in fp32, and that is what its exponential may be off by.
+  EXPECT_TRUE(near(found.o, wanted.o, 5e-3, 5e-3));
+  for (std::int64_t i = 0; i < found.dk.elements(); ++i) ASSERT_TRUE(std::isfinite(found.dk.get(i))) << i;
+}
+
+TEST(Attention, OneTokenSeesItself) {
+  const Inputs in({1, 1, 2, 1, 8, DType::f32, 0, 0.5F});
+  const Outputs out = run(in);
+  for (std::int64_t i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(static_cast<float>(out.o.get(i)), static_cast<float>(in.v.get(i % 8)));
+  double score = 0;
+  for (std::int64_t d = 0; d < 8; ++d) score += in.q.get(d) * in.k.get(d) * 0.5;
+  EXPECT_NEAR(out.sums.get(0), score, 1e-6);
+  for (std::int64_t i = 0; i < 16; ++i) EXPECT_NEAR(out.dq.get(i), 0.0, 1e-6);
+}
+
+TEST(Attention, ZeroQueriesAverageWhatTheySee) {
+  Inputs in({1, 100, 1, 1, 4, DType::f32, 30});
+  for (std::int64_t i = 0; i < in.q.elements(); ++i) in.q.set(i, 0);
+  const Outputs out = run(in);
+  for (std::int64_t t = 0; t < 100; ++t) {
+    const std::int64_t first = t / 30 * 30;
+    for (std::int64_t d = 0; d < 4; ++d) {
+      double mean = 0;
+      for (std::int64_t u = first; u <= t; ++u) mean += in.v.get(u * 4 + d);
+      EXPECT_NEAR(out.o.get(t * 4 + d), mean / static_cast<double>(t - first + 1), 1e-5) << t;
+    }
+    EXPECT_NEAR(out.sums.get(t), std::log(static_cast<double>(t - first + 1)), 1e-5) << t;
+  }
+}
+
+TEST(Attention, SameBitsForAnyThreadCount) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Inputs in(c);
+    const Outputs one = run(in, 1);
+    for (const int threads : {2, 3}) {
+      const Outputs many = run(in, threads);
+      EXPECT_TRUE(same_bits(one.o, many.o));
+      EXPECT_TRUE(same_bits(one.sums, many.sums));
+      EXPECT_TRUE(same_bits(one.dq, many.dq));
+      EXPECT_TRUE(same_bits(one.dk, many.dk));
+      EXPECT_TRUE(same_bits(one.dv, many.dv));
+    }
+  }
+}
+
+// Σ o·d_o, whose derivatives the gradients are.
+double objective(const Stream& stream, const Inputs& in) {
+  Outputs out(in);
+  forward(stream, in, out);
+  double sum = 0;
+  for (std::int64_t i = 0; i < out.o.elements(); ++i) sum += out.o.get(i) * in.d_o.get(i);
+  return sum;
+}
+
+void expect_slopes(const Stream& stream, Inputs& in, Data& operand, const Data& gradient) {
+  constexpr double step = 1e-2;
+  for (std::int64_t i = 0; i < operand.elements(); i += 7) {
+    const double value = operand.get(i);
+    operand.set(i, value + step);
+    const double above = objective(stream, in);
+    operand.set(i, value - step);
+    const double below = objective(stream, in);
+    operand.set(i, value);
+    EXPECT_NEAR(gradient.get(i), (above - below) / (2 * step), 1e-3) << i;
+  }
+}
+
+TEST(Attention, GradientsAreSlopes) {
+  ThreadTeam team(1);
+  const Stream plain(team, Implementation::reference);
+  Inputs in({1, 70, 2, 1, 6, DType::f32, 40, 0.7F});
+  const Outputs out = run(in);
+  expect_slopes(plain, in, in.q, out.dq);
+  expect_slopes(plain, in, in.k, out.dk);
+  expect_slopes(plain, in, in.v, out.dv);
+}
+
+// Whether tokens [begin, end) have the same bits in both, where every token has `width` elements.
+bool same_tokens(const Data& a, const Data& b, std::int64_t begin, std::int64_t end) {
+  const auto width = static_cast<std::int64_t>((*a).bytes()) / (*a).shape[0];
+  return std::memcmp((*a).data + begin * width, (*b).data + begin * width, static_cast<std::size_t>((end - begin) * width)) == 0;
+}
+
+void edit(Inputs& in, std::int64_t begin, std::int64_t end) {
+  const auto change = [&](Data& data, double offset) {
+    const std::int64_t width = data.elements() / (*data).shape[0];
+    for (std::int64_t i = begin * width; i < end * width; ++i) data.set(i, data.get(i) * 50 + offset);
+  };
+  change(in.q, 3);
+  change(in.k, -20);
+  change(in.v, 1e6);
+  change(in.d_o, 100);
+}
+
+TEST(Attention, ATokenChangesNothingBeforeIt) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t changed : {1, 5, 63, 64, 90, 139}) {
+      Inputs in({1, 140, 2, 1, 16, dtype, 0});
+      const Outputs before = run(in);
+      edit(in, changed, changed + 1);
+      const Outputs after = run(in);
+      EXPECT_TRUE(same_tokens(before.o, after.o, 0, changed)) << changed;
+      EXPECT_TRUE(same_tokens(before.sums, after.sums, 0, changed)) << changed;
+      EXPECT_TRUE(same_tokens(before.dq, after.dq, 0, changed)) << changed;
+      EXPECT_FALSE(same_tokens(before.o, after.o, changed, changed + 1)) << changed;
+    }
+}
+
+TEST(Attention, ADocumentDoesNotTouchAnother) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Inputs in({2, 150, 2, 1, 16, dtype, 50});
+    const Outputs before = run(in);
+    edit(in, 50, 100);  // the second of six documents
+    const Outputs after = run(in);
+    for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv}) {
+      EXPECT_TRUE(same_tokens(before.*member, after.*member, 0, 50));
+      EXPECT_TRUE(same_tokens(before.*member, after.*member, 100, 300));
+      EXPECT_FALSE(same_tokens(before.*member, after.*member, 50, 100));
+    }
+  }
+}
+
+// Whole tiles that cannot be seen are skipped, so not even a NaN comes out of them.
+TEST(Attention, ANaNInAnotherTileStaysThere) {
+  Inputs in({1, 192, 1, 1, 16, DType::f32, 64});
+  const Outputs before = run(in);
+  in.v.set(100 * 16, std::numeric_limits<double>::quiet_NaN());
+  in.k.set(100 * 16, std::numeric_limits<double>::quiet_NaN());
+  const Outputs after = run(in);
+  EXPECT_TRUE(same_tokens(before.o, after.o, 0, 64));
+  EXPECT_TRUE(same_tokens(before.o, after.o, 128, 192));
+  EXPECT_TRUE(std::isnan(after.o.get(120 * 16)));
+}
+
+TEST(Attention, ARowDoesNotDependOnItsBatch) {
+  Inputs batch({3, 70, 2, 1, 16, DType::f32, 0});
+  Inputs alone({1, 70, 2, 1, 16, DType::f32, 0});
+  const auto take = [](const Data& from, Data& to) { std::memcpy((*to).data, (*from).data + 2 * (*to).bytes(), (*to).bytes()); };
+  take(batch.q, alone.q);
+  take(batch.k, alone.k);
+  take(batch.v, alone.v);
+  const Outputs wanted = run(batch);
+  const Outputs found = run(alone);
+  EXPECT_EQ(std::memcmp((*found.o).data, (*wanted.o).data + 2 * (*found.o).bytes(), (*found.o).bytes()), 0);
+}
+
+TEST(Attention, PaddingIsFinite) {
+  Inputs in({1, 100, 2, 1, 16, DType::bf16, 30});
+  for (std::int64_t t = 60; t < 100; ++t) in.segments.set(t, 0);
+  const Outputs out = run(in);
+  for (const auto member : {&Outputs::o, &Outputs::dq, &Outputs::dk, &Outputs::dv})
+    for (std::int64_t i = 0; i < (out.*member).elements(); ++i) ASSERT_TRUE(std::isfinite((out.*member).get(i))) << i;
+}
+
+TEST(Attention, AllocatesNothing) {
+  const Inputs in({2, 100, 2, 1, 64, DType::bf16, 0});
+  ThreadTeam team(2);
+  const Stream stream(team);
+  Outputs out(in);
+  const Buffer scratch = scratch_of(in, 2);
+  const std::int64_t before = large_allocations();
+  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
+  attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
+                           scratch.bytes());
+  EXPECT_EQ(large_allocations(), before);
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  ThreadTeam team(1);
+  const Stream stream(team);
+  const Inputs in({1, 10, 4, 2, 8, DType::f32, 0});
+  Outputs out(in);
+  const Buffer scratch = scratch_of(in, 1);
+  const auto call = [&](const Stream& where, const Tensor& k, AttentionOptions options, Scratch memory) {
+    return thrown([&] { attention_forward(where, *in.q, k, *in.v, *in.segments, options, *out.o, *out.sums, memory); });
+  };
+  EXPECT_EQ(call(stream, *in.k, in.options(), scratch.bytes()), -1);
+  const Data three_heads(DType::f32, {10, 3, 8});
+  EXPECT_EQ(call(stream, *three_heads, in.options(), scratch.bytes()), static_cast<int>(ExitCode::config));
+  const Data other_type(DType::bf16, {10, 2, 8});
+  EXPECT_EQ(call(stream, *other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(stream, *in.k, {4, 1.0F}, scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(stream, *in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(Stream(team, Implementation::fast, {DeviceKind::cuda, 0}), *in.k, in.options(), scratch.bytes()),
+            static_cast<int>(ExitCode::config));
+}
+
+}  // namespace
+}  // namespace millrace::kernels::testing

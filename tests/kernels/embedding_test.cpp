@@ -1,0 +1,71 @@
+#include "kernels/embedding.hpp"
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels::testing {
+namespace {
+
+Data tokens_below(std::int64_t vocabulary, std::int64_t count) {
+  Data tokens(DType::i32, {count});
+  for (std::int64_t t = 0; t < count; ++t) tokens.set(t, static_cast<double>((t * 7 + t / 3) % vocabulary));
+  return tokens;
+}
+
+TEST(Embedding, MatchesReference) {
+  ThreadTeam team(2);
+  for (const std::int64_t width : {1, 15, 48, 77})
+    for (const DType table_type : {DType::f32, DType::bf16})
+      for (const DType type : {DType::f32, DType::bf16}) {
+        const Data tokens = tokens_below(11, 53);
+        const Data table(table_type, {11, width}, 3);
+        Data found(type, {53, width});
+        Data wanted(type, {53, width});
+        embedding_forward(Stream(team), *tokens, *table, *found);
+        embedding_forward(Stream(team, Implementation::reference), *tokens, *table, *wanted);
+        EXPECT_TRUE(same_bits(found, wanted)) << width;
+
+        const Data dy(type, {53, width}, 4);
+        Data gradient(DType::f32, {11, width}, 5);
+        Data wanted_gradient(gradient);
+        embedding_weight_gradient(Stream(team), *tokens, *dy, *gradient);
+        embedding_weight_gradient(Stream(team, Implementation::reference), *tokens, *dy, *wanted_gradient);
+        EXPECT_TRUE(same_bits(gradient, wanted_gradient)) << width;  // one order of additions: the same bits
+      }
+}
+
+TEST(Embedding, GradientCountsRepeatedTokens) {
+  ThreadTeam team(3);
+  Data tokens(DType::i32, {5});
+  for (std::int64_t t = 0; t < 5; ++t) tokens.set(t, t == 2 ? 0 : 1);
+  Data dy(DType::f32, {5, 40});
+  for (std::int64_t i = 0; i < dy.elements(); ++i) dy.set(i, 1);
+  Data gradient(DType::f32, {3, 40});
+  gradient.set(0, 10);
+  embedding_weight_gradient(Stream(team), *tokens, *dy, *gradient);
+  EXPECT_EQ(gradient.get(0), 11);
+  EXPECT_EQ(gradient.get(1), 1);
+  EXPECT_EQ(gradient.get(40), 4);
+  EXPECT_EQ(gradient.get(79), 4);
+  EXPECT_EQ(gradient.get(80), 0);
+}
+
+TEST(Embedding, NamesATokenThatIsNotInTheTable) {
+  ThreadTeam team(1);
+  const Stream stream(team);
+  Data tokens = tokens_below(11, 9);
+  const Data table(DType::f32, {11, 8}, 3);
+  Data y(DType::f32, {9, 8});
+  tokens.set(6, 11);
+  try {
+    embedding_forward(stream, *tokens, *table, *y);
+    FAIL() << "took token 11 of 11";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_STREQ(error.what(), "[kernels.embedding_forward] token 11 at position 6, wanted 0 to 10");
+  }
+  tokens.set(6, -1);
+  EXPECT_EQ(thrown([&] { embedding_weight_gradient(stream, *tokens, *y, *table); }), static_cast<int>(ExitCode::data));
+}
+
+}  // namespace
+}  // namespace millrace::kernels::testing

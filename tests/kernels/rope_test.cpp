@@ -1,0 +1,81 @@
+#include "kernels/rope.hpp"
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels::testing {
+namespace {
+
+struct Operands {
+  Operands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width)
+      : x(dtype, {tokens, heads, width}, 31), positions(DType::i32, {tokens}), frequencies(DType::f32, {width / 2}) {
+    for (std::int64_t t = 0; t < tokens; ++t) positions.set(t, static_cast<double>(t * 37 % 4001));
+    for (std::int64_t i = 0; i < width / 2; ++i)
+      frequencies.set(i, std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
+  }
+  Data x, positions, frequencies;
+};
+
+TEST(Rope, MatchesReferenceForAnyThreadCount) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t width : {2, 8, 30, 64, 128, 260})
+      for (const int direction : {1, -1}) {
+        SCOPED_TRACE(::testing::Message() << width << " " << to_string(dtype));
+        const Operands in(dtype, 29, 3, width);
+        ThreadTeam one(1);
+        Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
+        rope(Stream(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, direction, *wanted);
+        rope(Stream(one), *in.x, *in.positions, *in.frequencies, direction, *found);
+        EXPECT_TRUE(near(found, wanted, tolerance(dtype), 1e-6));
+        for (const int threads : {2, 3}) {
+          ThreadTeam team(threads);
+          Data many(in.x);  // in place
+          rope(Stream(team), *many, *in.positions, *in.frequencies, direction, *many);
+          EXPECT_TRUE(same_bits(found, many));
+        }
+      }
+}
+
+TEST(Rope, TurnsHalvesAgainstEachOther) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {1, 1, 4}), positions(DType::i32, {1}), frequencies(DType::f32, {2}), y(DType::f32, {1, 1, 4});
+  x.set(0, 1);
+  x.set(3, 2);
+  positions.set(0, 3);
+  frequencies.set(0, 0.5);
+  frequencies.set(1, 0.25);
+  rope(Stream(team), *x, *positions, *frequencies, 1, *y);
+  EXPECT_NEAR(y.get(0), std::cos(1.5), 1e-6);
+  EXPECT_NEAR(y.get(2), std::sin(1.5), 1e-6);
+  EXPECT_NEAR(y.get(1), -2 * std::sin(0.75), 1e-6);
+  EXPECT_NEAR(y.get(3), 2 * std::cos(0.75), 1e-6);
+}
+
+// The rotation's inverse is its transpose: what direction −1 computes is the input's gradient.
+TEST(Rope, DirectionBackIsTheGradient) {
+  ThreadTeam team(1);
+  const Operands in(DType::f32, 9, 2, 22);
+  const Data dy(DType::f32, (*in.x).shape, 32);
+  Data y(DType::f32, (*in.x).shape), dx(DType::f32, (*in.x).shape), back(DType::f32, (*in.x).shape);
+  rope(Stream(team), *in.x, *in.positions, *in.frequencies, 1, *y);
+  rope(Stream(team), *dy, *in.positions, *in.frequencies, -1, *dx);
+  rope(Stream(team), *y, *in.positions, *in.frequencies, -1, *back);
+  double left = 0;
+  double right = 0;
+  for (std::int64_t i = 0; i < y.elements(); ++i) {
+    left += y.get(i) * dy.get(i);
+    right += in.x.get(i) * dx.get(i);
+  }
+  EXPECT_NEAR(left, right, 1e-4);
+  EXPECT_TRUE(near(back, in.x, 1e-5, 1e-6));
+}
+
+TEST(Rope, RefusesAnOddHead) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {2, 1, 5}), positions(DType::i32, {2}), frequencies(DType::f32, {2});
+  EXPECT_EQ(thrown([&] { rope(Stream(team), *x, *positions, *frequencies, 1, *x); }), static_cast<int>(ExitCode::config));
+  Data even(DType::f32, {2, 1, 4});
+  EXPECT_EQ(thrown([&] { rope(Stream(team), *even, *positions, *frequencies, 0, *even); }), static_cast<int>(ExitCode::internal));
+}
+
+}  // namespace
+}  // namespace millrace::kernels::testing
