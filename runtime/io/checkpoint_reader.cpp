@@ -15,13 +15,13 @@ Manifest read_manifest(const std::string& folder) {
   const auto commit = Commit::from_text(read_text_file(commit_path, largest_commit, ExitCode::checkpoint, false), commit_path);
   const auto path = join_path(folder, manifest_name);
   const auto text = read_text_file(path, largest_manifest, ExitCode::checkpoint, false);
-  MILLRACE_CHECK(text.size() == commit.manifest_bytes, ExitCode::checkpoint, who, "{}: {} bytes, {} were committed", path, text.size(),
+  MILLRACE_CHECK(text.size() == commit.manifest_bytes, ExitCode::checkpoint, who, "{}: {} bytes, COMMIT says {}", path, text.size(),
                  commit.manifest_bytes);
-  MILLRACE_CHECK(hash_of(text) == commit.manifest, ExitCode::checkpoint, who, "{}: its hash is {}, {} was committed", path,
+  MILLRACE_CHECK(hash_of(text) == commit.manifest, ExitCode::checkpoint, who, "{}: its hash is {}, COMMIT says {}", path,
                  hash_of(text).hex(), commit.manifest.hex());
   auto manifest = Manifest::from_text(text, path);
   MILLRACE_CHECK(manifest.meta.step == commit.step && manifest.epoch == commit.epoch, ExitCode::checkpoint, who,
-                 "{}: step {} epoch {}, but the commit says step {} epoch {}", path, manifest.meta.step, manifest.epoch, commit.step,
+                 "{}: step {} epoch {}, but COMMIT says step {} epoch {}", path, manifest.meta.step, manifest.epoch, commit.step,
                  commit.epoch);
   return manifest;
 }

@@ -18,11 +18,19 @@ void check_schema(const json& object, ExitCode code, std::string_view path) {
   MILLRACE_CHECK(schema == checkpoint_schema, code, who, "{}: schema {}, this program knows {}", path, schema, checkpoint_schema);
 }
 
+Hash128 hash_from(const std::string& text, ExitCode code, std::string_view path) {
+  try {
+    return Hash128::from_hex(text);
+  } catch (const Error& error) {
+    fail(code, who, "{}: {}", path, error.what());
+  }
+}
+
 json to_json(const ShardRecord& shard) { return {{"file", shard.file}, {"bytes", shard.bytes}, {"header", shard.header.hex()}}; }
 
 ShardRecord shard_from(const json& object, ExitCode code, std::string_view path) {
   return {json_text(object, "file", code, path), json_count(object, "bytes", code, path),
-          Hash128::from_hex(json_text(object, "header", code, path))};
+          hash_from(json_text(object, "header", code, path), code, path)};
 }
 
 json to_json(const TensorRecord& tensor) {
@@ -51,7 +59,7 @@ TensorRecord tensor_from(const json& object, ExitCode code, std::string_view pat
   tensor.dtype = *dtype;
   for (const auto& chunk : json_array(object, "chunks", code, path)) {
     MILLRACE_CHECK(chunk.is_string(), code, who, "{}: tensor '{}' has a chunk hash that is no string", path, tensor.name);
-    tensor.chunks.push_back(Hash128::from_hex(chunk.get<std::string>()));
+    tensor.chunks.push_back(hash_from(chunk.get<std::string>(), code, path));
   }
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
   const auto wanted = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
@@ -134,7 +142,7 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   manifest.meta.notes = texts_from(json_object(object, "notes", code, path), code, path);
   manifest.epoch = json_count(object, "epoch", code, path);
   manifest.run = json_text(object, "run", code, path);
-  manifest.state = Hash128::from_hex(json_text(object, "state", code, path));
+  manifest.state = hash_from(json_text(object, "state", code, path), code, path);
   for (const auto& shard : json_array(object, "shards", code, path)) manifest.shards.push_back(shard_from(shard, code, path));
   for (const auto& tensor : json_array(object, "tensors", code, path)) manifest.tensors.push_back(tensor_from(tensor, code, path));
   check_owners(manifest, path);
@@ -159,7 +167,7 @@ Commit Commit::from_text(std::string_view text, const std::string& path) {
   const auto object = parse_strict_json(text, deepest, code, path);
   check_schema(object, code, path);
   const Commit commit{json_count(object, "step", code, path), json_count(object, "epoch", code, path),
-                      json_count(object, "manifest_bytes", code, path), Hash128::from_hex(json_text(object, "manifest", code, path))};
+                      json_count(object, "manifest_bytes", code, path), hash_from(json_text(object, "manifest", code, path), code, path)};
   // It has no hash of its own: so every byte must be as we write it.
   MILLRACE_CHECK(commit.text() == text, code, who, "{}: not as it was written", path);
   return commit;

@@ -1,0 +1,170 @@
+#include "runtime/io/checkpoint_file.hpp"
+
+#include "tests/runtime/io/checkpoint_state.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::is_exact;
+using testing::save;
+using testing::Scratch;
+using testing::State;
+
+std::vector<std::string> names_in(const CheckpointStore& store) { return list_directory(store.folder()); }
+
+TEST(CheckpointFile, AFreshRunHasNothing) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "deep/run");
+  EXPECT_FALSE(store.newest_usable().checkpoint.has_value());
+  EXPECT_TRUE(list_checkpoints(scratch / "deep/run").empty());
+  EXPECT_TRUE(list_checkpoints(scratch / "nothing").empty());
+}
+
+TEST(CheckpointFile, ReturnsWhatWasSavedWithItsMeta) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto result = save(store, State(40), 3);
+  EXPECT_TRUE(result.warnings.empty());
+  EXPECT_TRUE(result.folder.ends_with("/checkpoints/step-00000040"));
+  const auto found = store.newest_usable();
+  ASSERT_TRUE(found.checkpoint.has_value());
+  EXPECT_TRUE(is_exact(*found.checkpoint));
+  EXPECT_EQ(found.checkpoint->meta().identity.at("train.seed"), "1");
+  EXPECT_EQ(found.checkpoint->meta().notes.at("build"), "test");
+  EXPECT_EQ(found.checkpoint->manifest().run, store.journal().run_id());
+  EXPECT_EQ(found.checkpoint->find("adamw.m/model"), nullptr);
+  std::vector<float> wrong(2);
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { found.checkpoint->read("model.norm.weight", wrong); }), "model.norm.weight"));
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { found.checkpoint->read("nobody", wrong); }), "no tensor 'nobody'"));
+}
+
+TEST(CheckpointFile, TheStateHashDoesNotDependOnTheWriters) {
+  const Scratch scratch;
+  std::vector<Hash128> hashes;
+  for (const int writers : {1, 2, 4, 7}) {  // of seven, three have nothing to write
+    CheckpointStore store(scratch / std::to_string(writers));
+    save(store, State(10), writers);
+    hashes.push_back(store.newest_usable().checkpoint->state_hash());
+  }
+  for (const auto& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+  CheckpointStore store(scratch / "other");
+  save(store, State(11));
+  EXPECT_NE(store.newest_usable().checkpoint->state_hash(), hashes[0]);
+}
+
+TEST(CheckpointFile, EqualStatesGiveEqualShardBytes) {
+  const Scratch scratch;
+  for (const char* run : {"a", "b"}) {
+    CheckpointStore store(scratch / run);
+    save(store, State(10));
+  }
+  for (const char* shard : {"shard-00000-of-00002.safetensors", "shard-00001-of-00002.safetensors"})
+    EXPECT_EQ(testing::slurp(scratch / "a/checkpoints/step-00000010/" + shard),
+              testing::slurp(scratch / "b/checkpoints/step-00000010/" + shard));
+}
+
+TEST(CheckpointFile, KeepsTheLastKAndNeverFewerThanTwo) {
+  const Scratch scratch;
+  const auto steps_kept = [&](const std::string& run, Retention retention) {
+    CheckpointStore store(scratch / run, retention);
+    for (std::uint64_t step = 10; step <= 60; step += 10) EXPECT_TRUE(save(store, State(step)).warnings.empty());
+    std::vector<std::uint64_t> steps;
+    for (const auto& listed : list_checkpoints(scratch / run)) steps.push_back(listed.step);
+    return steps;
+  };
+  using Steps = std::vector<std::uint64_t>;
+  EXPECT_EQ(steps_kept("three", {3, 0}), (Steps{40, 50, 60}));
+  EXPECT_EQ(steps_kept("one", {1, 0}), (Steps{50, 60}));
+  EXPECT_EQ(steps_kept("all", {0, 0}), (Steps{10, 20, 30, 40, 50, 60}));
+  EXPECT_EQ(steps_kept("every", {2, 20}), (Steps{20, 40, 50, 60}));
+}
+
+TEST(CheckpointFile, AFailedDeletionIsAWarningAndNoError) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run", {2, 0});
+  save(store, State(10));
+  save(store, State(20));
+  set_faults("io:op=unlink:call=1:eio", 0);
+  const auto result = save(store, State(30));
+  set_file_hook({});
+  ASSERT_EQ(result.warnings.size(), 1U);
+  EXPECT_TRUE(contains(result.warnings[0], "could not be deleted"));
+  EXPECT_EQ(store.newest_usable().checkpoint->step(), 30U);
+}
+
+TEST(CheckpointFile, RefusesASecondProcessAndASecondSaveOfAStep) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  EXPECT_TRUE(contains(error_of(ExitCode::start, [&] { const CheckpointStore second(scratch / "run"); }), "another process"));
+  save(store, State(10));
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)store.begin(10, 1); }), "already"));
+}
+
+TEST(CheckpointFile, AFullDiskIsNoticedBeforeAnythingIsWritten) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { (void)store.begin(10, std::uint64_t{1} << 60); }), "free"));
+  EXPECT_TRUE(names_in(store).empty());
+}
+
+TEST(CheckpointFile, DiscardedAttemptsAreGone) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto folder = store.begin(10, 1);
+  (void)write_shard(folder, 0, 1, State(10).share(0, 1));
+  store.discard(folder);
+  store.discard(folder);
+  EXPECT_TRUE(names_in(store).empty());
+  EXPECT_FALSE(store.newest_usable().checkpoint.has_value());
+  save(store, State(10));
+  EXPECT_TRUE(store.newest_usable().checkpoint.has_value());
+}
+
+TEST(CheckpointFile, RefusesReportsThatDoNotFitTogether) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const State state(10);
+  const auto folder = store.begin(10, 1);
+  const auto first = write_shard(folder, 0, 2, state.share(0, 2));
+  const auto second = write_shard(folder, 1, 2, state.share(1, 2));
+  const auto refused = [&](std::vector<ShardReport> reports) {
+    return error_of(ExitCode::internal, [&] { store.commit(folder, reports, state.meta()); });
+  };
+  EXPECT_NE(refused({first}), "");
+  EXPECT_NE(refused({first, first}), "");
+  auto twice = second;
+  twice.tensors = first.tensors;
+  EXPECT_TRUE(contains(refused({first, twice}), "added twice"));
+  EXPECT_NE(error_of(ExitCode::internal, [&] { store.commit(folder, std::vector{first, second}, State(11).meta()); }), "");
+  EXPECT_TRUE(store.commit(folder, std::vector{second, first}, state.meta()).warnings.empty());
+}
+
+TEST(CheckpointFile, NoticesMemoryThatChangedAfterItWasHashed) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  std::vector<float> values(100, 1.0F);
+  std::vector<float> staging(100);
+  std::vector<CheckpointTensor> tensors = {{"weight", FileDType::f32, {100}, std::as_bytes(std::span(staging)), {}}};
+  tensors[0].chunks = copy_with_hashes(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(staging)));
+  const auto folder = store.begin(10, 400);
+  const auto report = write_shard(folder, 0, 1, tensors);
+  EXPECT_EQ(report.tensors[0].chunks, tensors[0].chunks);
+  staging[7] = 2.0F;
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { (void)write_shard(folder, 0, 1, tensors); }), "'weight' at byte 0"));
+}
+
+TEST(CheckpointFile, FaultPointsAreReachedInOrder) {
+  const Scratch scratch;
+  std::vector<std::string> points;
+  set_point_hook([&](std::string_view name) { points.emplace_back(name); });
+  CheckpointStore store(scratch / "run");
+  save(store, State(10), 1);
+  const std::vector<std::string> wanted = {"checkpoint.after_begin",       "checkpoint.after_shard",  "checkpoint.after_manifest",
+                                           "checkpoint.after_commit_file", "checkpoint.after_rename", "checkpoint.after_commit"};
+  EXPECT_EQ(points, wanted);
+}
+
+}  // namespace
+}  // namespace millrace::runtime

@@ -1,0 +1,135 @@
+#include "runtime/io/file_system.hpp"
+
+#include <sys/wait.h>
+
+#include "tests/runtime/io/scratch.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::fault_at;
+using testing::Scratch;
+using testing::slurp;
+
+TEST(FileSystem, WritesReadsAndRemoves) {
+  const Scratch scratch;
+  make_directories(scratch / "a/b");
+  {
+    auto file = File::create(scratch / "a/b/file");
+    file.write("hello ");
+    file.write("world");
+    file.sync();
+    EXPECT_EQ(file.size(), 11U);
+  }
+  EXPECT_EQ(read_text_file(scratch / "a/b/file", 100, ExitCode::data), "hello world");
+  EXPECT_TRUE(contains(error_of(ExitCode::data, [&] { (void)read_text_file(scratch / "a/b/file", 10, ExitCode::data); }), "at most 10"));
+  rename_path(scratch / "a/b/file", scratch / "a/c");
+  EXPECT_EQ(list_directory(scratch / "a"), (std::vector<std::string>{"b", "c"}));
+  std::filesystem::create_symlink("..", scratch / "a/up");
+  remove_tree(scratch / "a");
+  EXPECT_EQ(kind_of(scratch / "a"), PathKind::missing);
+  EXPECT_EQ(kind_of(scratch.path()), PathKind::directory);
+}
+
+TEST(FileSystem, ErrorsNameOperationPathAndReason) {
+  const Scratch scratch;
+  const auto message = error_of(ExitCode::model, [&] { (void)File::open(scratch / "nothing", true, ExitCode::model); });
+  EXPECT_TRUE(contains(message, "opening") && contains(message, "/nothing") && contains(message, "No such file")) << message;
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { remove_file(scratch / "nothing"); }), "removing"));
+  EXPECT_TRUE(contains(error_of(ExitCode::data, [&] { (void)File::open(scratch.path(), true, ExitCode::data); }), "not a file"));
+  std::filesystem::create_symlink("x", scratch / "link");
+  EXPECT_TRUE(contains(error_of(ExitCode::data, [&] { (void)File::open(scratch / "link", false, ExitCode::data); }), "symbolic link"));
+}
+
+TEST(FileSystem, AFileCutShortWhileItIsReadIsAnError) {
+  const Scratch scratch;
+  testing::spill(scratch / "file", std::string(100, 'x'));
+  const auto file = File::open(scratch / "file");
+  std::filesystem::resize_file(scratch / "file", 50);
+  std::vector<std::byte> bytes(100);
+  EXPECT_TRUE(contains(error_of(ExitCode::data, [&] { file.read_at(0, bytes, ExitCode::data); }), "ends at byte 50"));
+}
+
+TEST(FileSystem, ATextFileIsOldOrNewAtEveryFailure) {
+  const Scratch scratch;
+  int failures = 0;
+  for (const auto fault : {FileFault::io_error, FileFault::no_space}) {
+    for (std::uint64_t k = 1; k <= 5; ++k) {
+      write_text_file(scratch / "text", "the old one");
+      set_file_hook(fault_at(k, fault));
+      try {
+        write_text_file(scratch / "text", "the new");
+      } catch (const Error& error) {
+        ++failures;
+        EXPECT_TRUE(contains(error.what(), fault == FileFault::no_space ? "No space left" : "Input/output error")) << error.what();
+      }
+      set_file_hook({});
+      EXPECT_EQ(slurp(scratch / "text"), k == 5 ? "the new" : "the old one") << k;  // the fifth is the sync of the folder
+    }
+  }
+  EXPECT_EQ(failures, 10);
+}
+
+TEST(Fault, AFullDiskLeavesHalfAndAShortWriteIsContinued) {
+  const Scratch scratch;
+  set_file_hook([](const FileCall& call) { return call.operation == FileOperation::write ? FileFault::no_space : FileFault::none; });
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { File::create(scratch / "a").write("12345678"); }), "writing"));
+  EXPECT_EQ(slurp(scratch / "a"), "1234");
+  set_file_hook([](const FileCall& call) { return call.operation == FileOperation::write ? FileFault::short_write : FileFault::none; });
+  File::create(scratch / "b").write("12345678");
+  EXPECT_EQ(slurp(scratch / "b"), "12345678");
+  EXPECT_EQ(file_calls(), 5U);  // create, then 4 + 2 + 1 + 1
+}
+
+TEST(Fault, TextRulesCountMatchingCallsOfTheirProcess) {
+  const Scratch scratch;
+  set_faults("io:rank=1:call=1:eio;io:path=second:op=write:call=2:enospc", 0);
+  auto first = File::create(scratch / "first");
+  auto second = File::create(scratch / "second");
+  first.write("x");
+  second.write("x");
+  first.write("x");
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { second.write("x"); }), "second"));
+  second.write("x");
+  set_faults("io:from=2:eio", 0);
+  first.write("x");
+  for (int call = 0; call < 3; ++call) EXPECT_NE(error_of(ExitCode::storage, [&] { first.write("x"); }), "");
+}
+
+TEST(Fault, PointsStrikeAtTheirHit) {
+  const Scratch scratch;
+  set_faults("point=here:hit=2:throw", 0);
+  fault_point("here");
+  fault_point("there");
+  EXPECT_TRUE(contains(error_of(ExitCode::internal, [] { fault_point("here"); }), "here"));
+  fault_point("here");
+  const auto child = fork();
+  if (child == 0) {
+    set_faults("point=here:kill", 0);
+    fault_point("here");
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 137);
+}
+
+TEST(Fault, RefusesRulesItDoesNotKnow) {
+  for (const char* text :
+       {"io", "io:call=x:eio", "io:call=1:explode", "point=a:eio", "eio", "io:op=dance:eio", "io:point=a:kill", "io:eio:kill", "call=1"})
+    EXPECT_TRUE(contains(error_of(ExitCode::usage, [&] { set_faults(text, 0); }), "MILLRACE_FAULT")) << text;
+}
+
+TEST(FileSystem, Paths) {
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(parent_path("a/b"), "a");
+  EXPECT_EQ(parent_path("a/b/"), "a");
+  EXPECT_EQ(parent_path("b"), ".");
+  EXPECT_EQ(parent_path("/b"), "/");
+}
+
+}  // namespace
+}  // namespace millrace::runtime
