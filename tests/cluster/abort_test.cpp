@@ -1,0 +1,179 @@
+// Ends of whole processes: each test forks the processes of a job and reads what they write and how they end.
+#include "cluster/abort.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "cluster/control_link.hpp"
+
+namespace millrace::cluster {
+namespace {
+
+/// A forked process that runs body() with stderr in a pipe.
+class Child {
+ public:
+  template <class Body>
+  explicit Child(Body body) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(ends[1], STDERR_FILENO);
+      close(ends[0]);
+      close(ends[1]);
+      body();
+      _exit(99);
+    }
+    close(ends[1]);
+    stderr_ = ends[0];
+  }
+  ~Child() {
+    if (!ended_) end_by(SIGKILL);
+    close(stderr_);
+  }
+  Child(Child&& other) noexcept : pid_(other.pid_), stderr_(other.stderr_), ended_(other.ended_) {
+    other.ended_ = true, other.stderr_ = -1;
+  }
+
+  void end_by(int signal) const { kill(pid_, signal); }
+
+  /// Exit code, or minus the signal. What it wrote comes into `text`. Bounded by ctest's limit.
+  int wait() {
+    char buffer[4096];
+    for (ssize_t got; (got = read(stderr_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    ended_ = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  std::string text;
+
+ private:
+  pid_t pid_ = -1;
+  int stderr_ = -1;
+  bool ended_ = false;
+};
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// A job of three processes that have agreed and work; `during` runs in each of them then.
+template <class During>
+std::vector<Child> start_job(int ready_pipe, During during) {
+  const ClusterConfig config;
+  Listener listener(config, true);
+  std::vector<Child> children;
+  for (int process = 0; process < 3; ++process) {
+    children.emplace_back([&, process] {
+      ControlHandlers handlers;
+      handlers.progress = [process](std::span<Progress> records) {
+        records[0] = {process, process + 10, 5, 0, 17, {}};
+        records[0].set_action("forward");
+        return std::size_t{1};
+      };
+      ControlLink link(config, Topology(3, 3, process), listener.rendezvous(), process == 0 ? &listener : nullptr, handlers);
+      link.agree({{"config", "same"}});
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // a heartbeat or two
+      EXPECT_EQ(write(ready_pipe, "r", 1), 1);
+      during(link, process);
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+    });
+  }
+  return children;
+}
+
+class Job : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(pipe(ready_), 0); }
+  void TearDown() override { close(ready_[0]), close(ready_[1]); }
+  void wait_until_all_work() {
+    char byte;
+    for (int process = 0; process < 3; ++process) ASSERT_EQ(read(ready_[0], &byte, 1), 1);
+  }
+  int ready_[2] = {};
+};
+
+TEST_F(Job, AKilledProcessEndsTheOthersWithOneMessage) {
+  for (int victim = 0; victim < 3; ++victim) {
+    std::vector<Child> children = start_job(ready_[1], [](ControlLink&, int) {});
+    wait_until_all_work();
+    const auto killed = std::chrono::steady_clock::now();
+    children[static_cast<std::size_t>(victim)].end_by(SIGKILL);
+    std::string said;
+    for (int process = 0; process < 3; ++process) {
+      Child& child = children[static_cast<std::size_t>(process)];
+      EXPECT_EQ(child.wait(), process == victim ? -SIGKILL : static_cast<int>(ExitCode::peer_lost));
+      said += child.text;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(10));
+    EXPECT_EQ(times(said, "was lost"), 1u) << said;
+    EXPECT_EQ(times(said, fmt::format("process {} on ", victim)), 1u) << said;
+    EXPECT_EQ(times(said, fmt::format("rank {}: forward, stage {}, microbatch 5, step 17", victim, victim + 10)), 1u) << said;
+  }
+}
+
+TEST_F(Job, AStoppedProcessIsLostToo) {
+  std::vector<Child> children = start_job(ready_[1], [](ControlLink&, int) {});
+  wait_until_all_work();
+  children[1].end_by(SIGSTOP);
+  EXPECT_EQ(children[0].wait(), static_cast<int>(ExitCode::peer_lost));
+  EXPECT_EQ(children[2].wait(), static_cast<int>(ExitCode::peer_lost));
+  EXPECT_EQ(times(children[0].text, "process 1 on "), 1u);
+  EXPECT_EQ(times(children[0].text, "silent"), 1u);
+  EXPECT_EQ(children[2].text, "");
+  children[1].end_by(SIGKILL);
+  EXPECT_EQ(children[1].wait(), -SIGKILL);
+}
+
+TEST_F(Job, AFailureEndsAllWithItsCodeAndOneMessage) {
+  std::vector<Child> children = start_job(ready_[1], [](ControlLink& link, int process) {
+    if (process != 2) return;
+    const bool speak = link.report_failure(ExitCode::numerics, "[train] the loss is not finite");
+    abort_job(ExitCode::numerics, "[train] the loss is not finite", speak);
+  });
+  std::string said;
+  for (Child& child : children) {
+    EXPECT_EQ(child.wait(), static_cast<int>(ExitCode::numerics));
+    said += child.text;
+  }
+  EXPECT_EQ(times(said, "the loss is not finite"), 1u) << said;
+}
+
+TEST(Abort, TheFirstErrorWins) {
+  Child child([] {
+    std::thread second([] {
+      while (abort_message().empty()) std::this_thread::yield();
+      abort_job(ExitCode::data, "second");
+    });
+    add_abort_hook([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the second has its chance
+      dprintf(STDERR_FILENO, "hook saw: %s\n", abort_message().data());
+    });
+    abort_job(ExitCode::storage, "first");
+  });
+  EXPECT_EQ(child.wait(), static_cast<int>(ExitCode::storage));
+  EXPECT_EQ(child.text, "first\nhook saw: first\n");
+}
+
+TEST(Abort, AHookThatHangsDoesNotKeepTheProcess) {
+  Child child([] {
+    add_abort_hook([] { throw 1; });
+    add_abort_hook([] { std::this_thread::sleep_for(std::chrono::seconds(60)); });
+    abort_job(ExitCode::storage, "message", false);
+  });
+  EXPECT_EQ(child.wait(), static_cast<int>(ExitCode::storage));
+  EXPECT_EQ(child.text, "");
+}
+
+}  // namespace
+}  // namespace millrace::cluster
