@@ -1,0 +1,29 @@
+// adamw_bench [threads]: one optimizer pass and one square sum over a tensor larger than the caches, in GB/s of what must be read and
+// written.
+
+#include <fmt/format.h>
+
+#include "benchmarks/kernels/timing.hpp"
+#include "kernels/adamw.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/square_sum.hpp"
+
+int main(int count, char** arguments) {
+  using namespace millrace::kernels;
+  const int threads = millrace::benchmarks::threads_from(count, arguments);
+  ThreadTeam team(threads);
+  const Stream stream(team);
+  constexpr std::int64_t elements = 16 << 20;
+  const Buffer p(elements * 4), m(elements * 4), v(elements * 4), gradient(elements * 4), copy(elements * 2);
+  const auto tensor = [](const Buffer& buffer, DType dtype) { return make_tensor(buffer.data(), dtype, {elements}); };
+  const double update = millrace::benchmarks::seconds_of([&] {
+    adamw(stream, {.learning_rate = 1e-3, .weight_decay = 0.1}, tensor(p, DType::f32), tensor(m, DType::f32), tensor(v, DType::f32),
+          tensor(gradient, DType::f32), tensor(copy, DType::bf16));
+  });
+  double sum = 0;
+  const double norm = millrace::benchmarks::seconds_of([&] { sum += square_sum(stream, tensor(p, DType::f32)); });
+  fmt::print("{}, {} threads, {} parameters\n", describe(cpu_features()), threads, elements);
+  fmt::print("adamw      {:7.2f} ms  {:6.1f} GB/s\n", 1e3 * update, elements * 34e-9 / update);  // 16 bytes read, 18 written
+  fmt::print("square sum {:7.2f} ms  {:6.1f} GB/s (sum {:g})\n", 1e3 * norm, elements * 4e-9 / norm, sum);
+}

@@ -1,0 +1,65 @@
+// linear_cross_entropy_bench [threads]: the output head with its loss, forward and both gradients. GFLOP/s count two products forward-sized
+// each for logits (once forward, once in the gradients), dh and dw.
+
+#include <fmt/format.h>
+
+#include "benchmarks/kernels/timing.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/linear_cross_entropy.hpp"
+
+namespace {
+
+using namespace millrace::kernels;
+
+struct Owned {
+  Buffer memory;
+  Tensor tensor;
+  Owned(DType dtype, Shape shape)
+      : memory(static_cast<std::size_t>(shape.elements()) * size_of(dtype)), tensor(make_tensor(memory.data(), dtype, shape)) {}
+};
+
+void fill(const Tensor& tensor) {
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const float value = 0.01F * static_cast<float>(i % 97 - 48);
+    if (tensor.dtype == DType::bf16)
+      tensor.as<BFloat16>()[i] = to_bfloat16(value);
+    else
+      tensor.as<float>()[i] = value;
+  }
+}
+
+void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
+  const Stream stream(team);
+  Owned h(dtype, {tokens, width}), w(dtype, {vocabulary, width}), targets(DType::i32, {tokens}), loss(DType::f64, {2});
+  Owned log_sum_exp(DType::f32, {tokens}), g(DType::f32, {1}), dh(dtype, {tokens, width}), dw(DType::f32, {vocabulary, width});
+  fill(h.tensor);
+  fill(w.tensor);
+  g.tensor.as<float>()[0] = 1.0F / static_cast<float>(tokens);
+  const Buffer scratch(linear_cross_entropy_scratch_bytes(h.tensor.shape, w.tensor.shape, dtype, team.size()));
+  const double forward = millrace::benchmarks::seconds_of([&] {
+    linear_cross_entropy_forward(stream, h.tensor, w.tensor, targets.tensor, {}, loss.tensor, log_sum_exp.tensor, scratch.bytes());
+  });
+  const double backward = millrace::benchmarks::seconds_of([&] {
+    linear_cross_entropy_gradients(stream, h.tensor, w.tensor, targets.tensor, log_sum_exp.tensor, g.tensor, {}, dh.tensor, dw.tensor,
+                                   scratch.bytes());
+  });
+  const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);
+  fmt::print(
+      "{} tokens, width {}, vocabulary {}, {}: forward {:.2f} ms ({:.1f} GFLOP/s), gradients {:.2f} ms ({:.1f} GFLOP/s), scratch {:.1f} "
+      "MiB\n",
+      tokens, width, vocabulary, to_string(dtype), 1e3 * forward, flops / forward * 1e-9, 1e3 * backward, 3 * flops / backward * 1e-9,
+      static_cast<double>(scratch.size()) / (1 << 20));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int threads = millrace::benchmarks::threads_from(count, arguments);
+  ThreadTeam team(threads);
+  fmt::print("{}, {} threads\n", describe(cpu_features()), threads);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    measure(team, dtype, 2048, 512, 257);
+    measure(team, dtype, 2048, 512, 8192);
+  }
+}

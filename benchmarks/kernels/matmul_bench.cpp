@@ -1,0 +1,124 @@
+// matmul_bench [threads]: the matrix products of a decoder layer, against oneDNN called plainly on the same operands with as many OpenMP
+// threads.
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "benchmarks/kernels/timing.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/matmul.hpp"
+
+namespace {
+
+using namespace millrace::kernels;
+using dnnl::memory;
+
+struct Case {
+  const char* name;
+  std::int64_t m, n, k;
+  DType operands, result;
+  MatmulOptions options;
+};
+
+struct Operands {
+  Tensor a, b, c;
+  Buffer memory_of_a, memory_of_b, memory_of_c;
+
+  explicit Operands(const Case& test)
+      : a{nullptr, test.operands, test.options.transpose_a ? Shape{test.k, test.m} : Shape{test.m, test.k}},
+        b{nullptr, test.operands, test.options.transpose_b ? Shape{test.n, test.k} : Shape{test.k, test.n}},
+        c{nullptr, test.result, {test.m, test.n}},
+        memory_of_a(a.bytes()),
+        memory_of_b(b.bytes()),
+        memory_of_c(c.bytes()) {
+    a.data = memory_of_a.data();
+    b.data = memory_of_b.data();
+    c.data = memory_of_c.data();
+    for (const Tensor* tensor : {&a, &b})
+      for (std::int64_t i = 0; i < tensor->elements(); ++i) {
+        const float value = 0.01F * static_cast<float>(i % 97 - 48);
+        if (tensor->dtype == DType::bf16)
+          tensor->as<BFloat16>()[i] = to_bfloat16(value);
+        else
+          tensor->as<float>()[i] = value;
+      }
+  }
+};
+
+/// oneDNN's matmul with its own threads and its own scratch.
+class Plain {
+ public:
+  Plain(const Case& test, const Operands& operands)
+      : engine_(dnnl::engine::kind::cpu, 0),
+        stream_(engine_),
+        primitive_(make(test)),
+        arguments_{{DNNL_ARG_SRC, {a_, engine_, operands.a.data}},
+                   {DNNL_ARG_WEIGHTS, {b_, engine_, operands.b.data}},
+                   {DNNL_ARG_DST, {c_, engine_, operands.c.data}}} {}
+  void run() { primitive_.execute(stream_, arguments_); }
+
+ private:
+  dnnl::matmul make(const Case& test) {
+    const auto type = [](DType dtype) { return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; };
+    a_ = memory::desc({test.m, test.k}, type(test.operands), test.options.transpose_a ? memory::format_tag::ba : memory::format_tag::ab);
+    b_ = memory::desc({test.k, test.n}, type(test.operands), test.options.transpose_b ? memory::format_tag::ba : memory::format_tag::ab);
+    c_ = memory::desc({test.m, test.n}, type(test.result), memory::format_tag::ab);
+    dnnl::primitive_attr attributes;
+    if (test.options.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0F);
+      attributes.set_post_ops(sum);
+    }
+    return dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_, b_, c_), attributes, engine_));
+  }
+
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  memory::desc a_, b_, c_;
+  dnnl::matmul primitive_;
+  std::unordered_map<int, memory> arguments_;
+};
+
+void set_openmp_threads(int threads) {
+  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(threads);
+}
+
+void measure(const Case& test, ThreadTeam& team) {
+  const Operands operands(test);
+  const Buffer scratch(matmul_scratch_bytes(operands.a.shape, operands.b.shape, test.operands, test.result, test.options, team.size()));
+  const Stream stream(team);
+  const double flops = 2.0 * static_cast<double>(test.m) * static_cast<double>(test.n) * static_cast<double>(test.k);
+  set_openmp_threads(1);
+  const double ours =
+      millrace::benchmarks::seconds_of([&] { matmul(stream, operands.a, operands.b, operands.c, test.options, scratch.bytes()); });
+  set_openmp_threads(team.size());
+  Plain plain(test, operands);
+  const double theirs = millrace::benchmarks::seconds_of([&] { plain.run(); });
+  set_openmp_threads(1);
+  fmt::print("{:<22} {:>5} x {:>5} x {:>5}  {:>4} -> {:<4}  {:>7.1f} GFLOP/s   plain oneDNN {:>7.1f}   ratio {:.2f}\n", test.name, test.m,
+             test.n, test.k, to_string(test.operands), to_string(test.result), flops / ours * 1e-9, flops / theirs * 1e-9, theirs / ours);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int threads = millrace::benchmarks::threads_from(count, arguments);
+  ThreadTeam team(threads);
+  fmt::print("{}, {} threads\n", describe(cpu_features()), threads);
+  const MatmulOptions forward{.transpose_b = true}, input{}, weight{.transpose_a = true, .accumulate = true};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& test : {Case{"forward 2048 tokens", 2048, 1536, 512, dtype, dtype, forward},
+                             {"input gradient", 2048, 512, 1536, dtype, dtype, input},
+                             {"weight gradient", 1536, 512, 2048, dtype, DType::f32, weight},
+                             {"forward 512 tokens", 512, 688, 256, dtype, dtype, forward},
+                             {"input gradient", 512, 256, 688, dtype, dtype, input},
+                             {"weight gradient", 688, 256, 512, dtype, DType::f32, weight},
+                             {"head tile", 2048, 1024, 512, dtype, DType::f32, forward},
+                             {"square", 1024, 1024, 1024, dtype, dtype, input},
+                             {"one token", 1, 1536, 512, dtype, dtype, forward}})
+      measure(test, team);
+}
