@@ -24,8 +24,6 @@ struct RunConfig {
   runtime::RematerializeConfig rematerialize;
   runtime::SampleConfig sample;
   cluster::ClusterConfig cluster;
-
-  bool operator==(const RunConfig&) const = default;
 };
 
 }  // namespace millrace::configs

@@ -1,0 +1,147 @@
+#include "configs/check.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "configs/schema.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::configs {
+namespace {
+
+constexpr const char* who = "configs.check";
+
+class Checker {
+ public:
+  Checker(LoadedRun& run, bool complete) : run_(run), config_(run.config), complete_(complete) {}
+
+  void all() {
+    data();
+    model();
+    training();
+    pipeline();
+    rest();
+    no_effect();
+  }
+
+ private:
+  [[nodiscard]] const std::string& place(const char* key) const { return run_.settings.at(key).origin.place; }
+  [[nodiscard]] std::string text(const char* key) const { return to_text(run_.settings.at(key).value); }
+
+  /// "[configs.check] run.toml:3:1: train.accumulators = 3, which …"
+  template <class... Arguments>
+  void want(bool holds, const char* key, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    if (holds) return;
+    fail(ExitCode::config, who, "{}: {} = {}, {}", place(key), key, text(key), fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+
+  void data() const {
+    const auto& data = config_.data;
+    if (!data.text.empty() && !data.tokens.empty()) {
+      fail(ExitCode::config, who, "{}: data.text and data.tokens (at {}) are both given, wanted one of them", place("data.text"),
+           place("data.tokens"));
+    }
+    MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, who,
+                   "neither data.text nor data.tokens is given, wanted one of them");
+    want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps no file for evaluation");
+    if (config_.model.vocab_size == 0) return;
+    want(data.text.empty() || config_.model.vocab_size >= 257, "model.vocab_size",
+         "wanted 257 or more for data.text (256 bytes and the end of a document)");
+    want(data.separator < config_.model.vocab_size, "data.separator", "wanted a token of the vocabulary of {}", config_.model.vocab_size);
+  }
+
+  void model() const {
+    const auto& model = config_.model;
+    if (!config_.model_preset.empty() && !config_.model_from.empty()) {
+      fail(ExitCode::config, who,
+           "{}: model.preset and model.from (at {}) are both given, wanted one of them (an empty string takes one back)",
+           place("model.preset"), place("model.from"));
+    }
+    for (const char* key : {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.layers", "model.heads"}) {
+      const bool known = std::get<std::int64_t>(run_.settings.at(key).value) > 0;
+      MILLRACE_CHECK(known || !complete_, ExitCode::config, who,
+                     "{} is not given: name a model with model.preset or model.from, or give all its sizes", key);
+      if (!known) return;
+    }
+    want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
+    want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
+         "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
+    want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "wanted an even number (rotary embedding turns pairs)");
+    if (model.rope.kind != layers::RopeKind::llama3) return;
+    want(model.rope.high_freq_factor > model.rope.low_freq_factor, "model.rope_high_freq_factor",
+         "wanted more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);
+    want(model.rope.original_max_position > 0, "model.rope_original_max_position", "wanted 1 or more for model.rope = llama3");
+  }
+
+  void training() const {
+    const auto& train = config_.train;
+    want(train.microbatches % train.accumulators == 0, "train.accumulators", "which does not divide train.microbatches = {}",
+         train.microbatches);
+    want(train.warmup_steps <= train.steps, "train.warmup_steps", "wanted at most train.steps = {}", train.steps);
+    if (train.decay == "wsd") {
+      want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= train.steps, "train.decay_steps",
+           "wanted 1 to {} (train.steps less train.warmup_steps) for train.decay = wsd", train.steps - train.warmup_steps);
+    }
+    // Token indices are 64-bit; a microbatch's are 32-bit in its batch arrays.
+    want(train.batch * train.sequence <= (std::int64_t{1} << 31) - 1, "train.batch",
+         "times train.sequence = {} is more than 2^31 - 1 tokens", train.sequence);
+    const double tokens =
+        static_cast<double>(train.steps) * static_cast<double>(train.microbatches) * static_cast<double>(train.batch * train.sequence);
+    want(tokens < 4e18, "train.steps", "which makes {} tokens, wanted fewer than 4e18", tokens);
+  }
+
+  void pipeline() const {
+    const auto& pipeline = config_.pipeline;
+    const std::int64_t stages = pipeline.ranks * pipeline.chunks;
+    const std::int64_t layers = config_.model.layers;
+    if (layers > 0 && pipeline.layout.empty()) {
+      const char* key = run_.given("pipeline.chunks") && pipeline.ranks <= layers + 2 ? "pipeline.chunks" : "pipeline.ranks";
+      want(stages <= layers + 2, key, "which makes {} stages of {} layers, wanted at most {} (the layers, embedding and head)", stages,
+           layers, layers + 2);
+    }
+    want(pipeline.warmup == -1 || pipeline.schedule == "1f1b", "pipeline.warmup", "which is for pipeline.schedule = 1f1b, not {}",
+         pipeline.schedule);
+  }
+
+  void rest() const {
+    want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
+         "but run.directory, where checkpoints go, is empty");
+    const auto& cluster = config_.cluster;
+    want(cluster.timeout_ms == 0 || cluster.timeout_ms >= 3 * cluster.heartbeat_ms, "cluster.timeout_ms",
+         "wanted three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);
+    const auto& policy = config_.rematerialize.policy;
+    want(!policy.empty(), "rematerialize.policy", "wanted a policy (\"none\" keeps everything) or labels");
+    for (const std::string& name : rematerialization_policies()) {
+      const bool mixed = policy.size() > 1 && std::ranges::find(policy, name) != policy.end();
+      want(!mixed, "rematerialize.policy", "wanted one policy or only labels; {} is a policy", name);
+    }
+  }
+
+  void warn(const char* key, std::string_view reason) {
+    if (!run_.given(key)) return;
+    run_.warnings.push_back(fmt::format("{}: {} = {} has no effect: {}", place(key), key, text(key), reason));
+  }
+
+  void no_effect() {
+    const auto& train = config_.train;
+    if (train.decay != "wsd" && train.decay_steps > 0) warn("train.decay_steps", "train.decay is not wsd");
+    if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
+    if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan says what runs when");
+    if (config_.sample.tokens == 0 && !config_.sample.prompt.empty()) warn("sample.prompt", "sample.tokens is 0");
+    if (!config_.data.text.empty()) warn("data.separator", "data.text ends its documents by itself");
+    if (config_.model.layers > 0 && train.sequence > config_.model.max_position_embeddings) {
+      run_.warnings.push_back(fmt::format("{}: train.sequence = {} is longer than model.max_position_embeddings = {}",
+                                          place("train.sequence"), train.sequence, config_.model.max_position_embeddings));
+    }
+  }
+
+  LoadedRun& run_;
+  const RunConfig& config_;
+  bool complete_;
+};
+
+}  // namespace
+
+void check(LoadedRun& run, bool complete) { Checker(run, complete).all(); }
+
+}  // namespace millrace::configs

@@ -1,0 +1,293 @@
+#include "configs/load.hpp"
+
+// Some malformed files trip assertions of TOML++ 3.3 (a header of a table that opens with a stray byte). They are a user's input: they
+// throw, and with NDEBUG too, where the parser would take them for granted.
+#undef NDEBUG
+namespace millrace::configs {
+struct ParserAssertion {};
+[[noreturn]] static void parser_assertion() { throw ParserAssertion{}; }
+}  // namespace millrace::configs
+#define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : ::millrace::configs::parser_assertion())
+#include <toml++/toml.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "configs/check.hpp"
+#include "configs/nearest.hpp"
+#include "configs/presets.hpp"
+#include "configs/schema.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::configs {
+namespace {
+
+constexpr const char* who = "configs.load";
+constexpr std::uintmax_t largest_file = 16 << 20;
+
+using Settings = std::map<std::string, Setting>;
+
+// -- TOML values ------------------------------------------------------------
+
+std::optional<Value> list_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return std::vector{*text};
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<std::string> list;
+  for (const toml::node& entry : *array) {
+    const auto text = entry.value_exact<std::string>();
+    if (!text) return std::nullopt;
+    list.push_back(*text);
+  }
+  return list;
+}
+
+/// Nothing if the node is of another type than the key's.
+std::optional<Value> value_of(const Key& key, const toml::node& node) {
+  switch (key.kind) {
+    case Kind::boolean:
+      if (const auto value = node.value_exact<bool>()) return *value;
+      break;
+    case Kind::integer:
+      if (const auto value = node.value_exact<std::int64_t>()) return *value;
+      break;
+    case Kind::number:
+      if (const auto value = node.value_exact<double>()) return *value;
+      if (const auto value = node.value_exact<std::int64_t>()) return static_cast<double>(*value);
+      break;
+    case Kind::text:
+      if (const auto value = node.value_exact<std::string>()) return *value;
+      break;
+    case Kind::list:
+      return list_of(node);
+  }
+  return std::nullopt;
+}
+
+/// A value as a person would see it in the file, for messages.
+std::string spelled(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  std::string result = text.str();
+  if (const auto line_end = result.find('\n'); line_end != std::string::npos) result = result.substr(0, line_end) + " …";
+  return result;
+}
+
+std::string place_of(const std::string& file, const toml::source_region& source) {
+  return fmt::format("{}:{}:{}", file, source.begin.line, source.begin.column);
+}
+
+[[noreturn]] void refuse_value(const Key& key, const std::string& place, std::string_view shown) {
+  std::string hint;
+  if (!key.choices.empty())
+    hint = did_you_mean(shown.size() > 2 && (shown.front() == '"' || shown.front() == '\'') ? shown.substr(1, shown.size() - 2) : shown,
+                        key.choices);
+  fail(ExitCode::config, who, "{}: {} = {}, wanted {}{}", place, key.name, shown, wanted(key), hint);
+}
+
+[[noreturn]] void refuse_name(const std::string& name, const std::string& place) {
+  fail(ExitCode::config, who, "{}: unknown key {}{}", place, name, did_you_mean(name, key_names()));
+}
+
+void set(Settings& settings, const Key& key, const toml::node& node, Layer layer, const std::string& place) {
+  const auto value = value_of(key, node);
+  if (!value || !in_range(key, *value)) refuse_value(key, place, spelled(node));
+  settings[key.name] = {*value, {layer, place}};
+}
+
+// -- files ------------------------------------------------------------------
+
+std::string read_text(const std::string& file) {
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(file, error);
+  MILLRACE_CHECK(!error && regular, ExitCode::config, who, "{}: cannot be read: {}", file, error ? error.message() : "not a regular file");
+  const auto size = std::filesystem::file_size(file, error);
+  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, who, "{}: {} bytes, wanted at most {}", file, size, largest_file);
+  std::ifstream stream(file, std::ios::binary);
+  MILLRACE_CHECK(stream.good(), ExitCode::config, who, "{}: cannot be opened", file);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  MILLRACE_CHECK(!stream.bad(), ExitCode::config, who, "{}: cannot be read", file);
+  return text;
+}
+
+toml::table parse_file(const std::string& file) {
+  try {
+    return toml::parse(read_text(file), file);
+  } catch (const toml::parse_error& error) {
+    fail(ExitCode::config, who, "{}: {}", place_of(file, error.source()), error.description());
+  } catch (const ParserAssertion&) {
+    fail(ExitCode::config, who, "{}: not TOML (the parser cannot say where)", file);
+  }
+}
+
+void read_table(const toml::table& table, const std::string& prefix, const std::string& file, Layer layer, Settings& settings) {
+  for (const auto& [toml_key, node] : table) {
+    const std::string name = prefix + std::string(toml_key.str());
+    const std::string place = place_of(file, toml_key.source());
+    if (const Key* key = find_key(name)) {
+      set(settings, *key, node, layer, place);
+    } else if (const toml::table* inner = node.as_table(); inner != nullptr && !inner->empty()) {
+      read_table(*inner, name + ".", file, layer, settings);
+    } else {
+      refuse_name(name, place);
+    }
+  }
+}
+
+void read_preset(const std::string& file, Settings& settings) {
+  read_table(parse_file(file), "", file, Layer::preset, settings);
+  for (const auto& [name, setting] : settings) {
+    const bool size = name.starts_with("model.") && name != "model.preset" && name != "model.from";
+    MILLRACE_CHECK(size, ExitCode::config, who, "{}: {} in a preset, wanted the model's sizes alone (model.*)", setting.origin.place, name);
+  }
+}
+
+// -- environment and command line -------------------------------------------
+
+/// A value in TOML's spelling, or nothing.
+std::optional<Value> parse_toml_value(const Key& key, const std::string& text) {
+  if (text.find('\n') != std::string::npos) return std::nullopt;  // it could bring keys of its own
+  try {
+    const toml::table table = toml::parse("value = " + text);
+    return table.size() == 1 ? value_of(key, *table.get("value")) : std::nullopt;
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  } catch (const ParserAssertion&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Strings need no quotes and lists no brackets here: shells take quotes away.
+std::optional<Value> parse_text(const Key& key, const std::string& text) {
+  const char first = text.empty() ? '\0' : text.front();
+  if (key.kind == Kind::text && first != '"' && first != '\'') return text;
+  if (key.kind == Kind::list && first != '[') return split(text);
+  return parse_toml_value(key, text);
+}
+
+void set_text(Settings& settings, const Key& key, const std::string& text, const Origin& origin) {
+  const auto value = parse_text(key, text);
+  if (!value || !in_range(key, *value)) refuse_value(key, origin.place, text.empty() ? "(empty)" : text);
+  settings[key.name] = {*value, origin};
+}
+
+void read_environment(const std::vector<std::string>& environment, Settings& settings) {
+  std::map<std::string, const Key*> names;
+  std::vector<std::string> name_list;
+  for (const Key& key : schema()) {
+    names.emplace(environment_name(key), &key);
+    name_list.push_back(environment_name(key));
+  }
+  // A variable that opens like a section of ours is ours: a slip in its name must not pass unseen.
+  const auto is_ours = [](const std::string& name) {
+    for (const Key& key : schema()) {
+      const std::string full = environment_name(key);
+      const std::size_t section = section_of(key.name).size();
+      if (section > 0 && name.starts_with(full.substr(0, sizeof("MILLRACE_") + section))) return true;
+    }
+    return false;
+  };
+  for (const std::string& entry : environment) {
+    const std::size_t equals = entry.find('=');
+    if (!entry.starts_with("MILLRACE_") || equals == std::string::npos) continue;
+    const std::string name = entry.substr(0, equals);
+    const auto found = names.find(name);
+    if (found != names.end()) {
+      set_text(settings, *found->second, entry.substr(equals + 1), {Layer::environment, "environment " + name});
+    } else if (is_ours(name)) {
+      fail(ExitCode::config, who, "environment: unknown variable {}{}", name, did_you_mean(name, name_list));
+    }
+  }
+}
+
+void read_overrides(const std::vector<std::string>& overrides, Settings& settings) {
+  for (const std::string& entry : overrides) {
+    const std::size_t equals = entry.find('=');
+    MILLRACE_CHECK(equals != std::string::npos, ExitCode::usage, who, "command line: {}, wanted key=value", entry);
+    const std::string name = entry.substr(0, equals);
+    const Key* key = find_key(name);
+    if (key == nullptr) refuse_name(name, "command line");
+    set_text(settings, *key, entry.substr(equals + 1), {Layer::command_line, "command line"});
+  }
+}
+
+// -- the layers together ----------------------------------------------------
+
+std::string text_setting(const Settings& settings, const char* key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? std::string() : std::get<std::string>(found->second.value);
+}
+
+Settings model_settings(const LoadRequest& request, const Settings& given) {
+  Settings settings;
+  const std::string preset = text_setting(given, "model.preset");
+  const std::string from = text_setting(given, "model.from");
+  if (!preset.empty()) {
+    const std::filesystem::path folder =
+        request.presets.empty() ? find_configs_folder() / "models" : std::filesystem::path(request.presets);
+    read_preset(find_preset(preset, folder, given.at("model.preset").origin.place).string(), settings);
+  } else if (!from.empty() && request.read_model) {
+    RunConfig config;
+    config.model = request.read_model(from);
+    const Origin origin{Layer::preset, (std::filesystem::path(from) / "config.json").string()};
+    for (const Key& key : schema()) {
+      const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
+      if (size) settings[key.name] = {key.fetch(config), origin};
+    }
+  }
+  return settings;
+}
+
+/// Sizes that follow from others.
+void derive(RunConfig& config, Settings& settings) {
+  auto& model = config.model;
+  if (model.kv_heads == 0 && model.heads > 0) {
+    model.kv_heads = model.heads;
+    settings["model.kv_heads"] = {model.kv_heads, {Layer::built_in, "built-in: as model.heads"}};
+  }
+  if (model.head_dim == 0 && model.heads > 0) {
+    model.head_dim = model.hidden_size / model.heads;
+    settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
+  }
+}
+
+}  // namespace
+
+LoadedRun load(const LoadRequest& request) {
+  Settings given;
+  for (const std::string& file : request.files) read_table(parse_file(file), "", file, Layer::file, given);
+  read_environment(request.environment, given);
+  read_overrides(request.overrides, given);
+
+  LoadedRun run;
+  for (const Key& key : schema()) run.settings[key.name] = {key.fetch(run.config), {}};
+  for (const auto& [name, setting] : model_settings(request, given)) run.settings[name] = setting;
+  for (const auto& [name, setting] : given) run.settings[name] = setting;
+  for (const Key& key : schema()) key.store(run.config, run.settings.at(key.name).value);
+  derive(run.config, run.settings);
+  check(run, request.complete);
+  return run;
+}
+
+std::vector<std::string> environment_of_process() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+}  // namespace millrace::configs

@@ -1,0 +1,330 @@
+#include "configs/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <type_traits>
+
+namespace millrace::configs {
+namespace {
+
+constexpr double many = 1e9;   // of steps, rows, milliseconds
+constexpr double huge = 1e15;  // of positions
+constexpr double above_zero = 1e-300;
+
+// -- how a key is bound to its member ---------------------------------------
+
+template <class Member>
+constexpr Kind kind_of() {
+  if constexpr (std::is_same_v<Member, bool>) return Kind::boolean;
+  if constexpr (std::is_same_v<Member, std::int64_t> || std::is_same_v<Member, int>) return Kind::integer;
+  if constexpr (std::is_same_v<Member, double>) return Kind::number;
+  if constexpr (std::is_same_v<Member, std::string>) return Kind::text;
+  if constexpr (std::is_same_v<Member, std::vector<std::string>>) return Kind::list;
+}
+
+/// `member` is a function RunConfig& -> T&, T one of the alternatives of Value.
+template <class Access>
+Key bind(const char* name, Mark mark, const char* doc, Access member) {
+  using Member = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>;
+  Key key;
+  key.name = name;
+  key.kind = kind_of<Member>();
+  key.mark = mark;
+  key.doc = doc;
+  // Value's integers have 64 bits; the key's range keeps a shorter member from overflowing.
+  using Held = std::conditional_t<std::is_same_v<Member, int>, std::int64_t, Member>;
+  key.fetch = [member](const RunConfig& config) { return Value(static_cast<Held>(member(const_cast<RunConfig&>(config)))); };
+  key.store = [member](RunConfig& config, const Value& value) { member(config) = static_cast<Member>(std::get<Held>(value)); };
+  return key;
+}
+
+Key between(Key key, double least, double most, const char* unit = "") {
+  key.least = least;
+  key.most = most;
+  key.unit = unit;
+  return key;
+}
+
+Key among(Key key, std::vector<std::string> choices) {
+  key.choices = std::move(choices);
+  return key;
+}
+
+Key rope_kind(const char* doc) {
+  Key key;
+  key.name = "model.rope";
+  key.mark = Mark::identity;
+  key.doc = doc;
+  key.choices = {"default", "linear", "llama3"};
+  key.fetch = [](const RunConfig& config) { return Value(std::string(to_string(config.model.rope.kind))); };
+  key.store = [](RunConfig& config, const Value& value) {
+    for (const auto kind : {layers::RopeKind::none, layers::RopeKind::linear, layers::RopeKind::llama3}) {
+      if (std::get<std::string>(value) == to_string(kind)) config.model.rope.kind = kind;
+    }
+  };
+  return key;
+}
+
+#define MEMBER(path) \
+  [](RunConfig & config) -> auto& { return config.path; }
+
+// -- the sections -----------------------------------------------------------
+
+constexpr Mark identity = Mark::identity;
+constexpr Mark layout = Mark::layout;
+
+void run_keys(std::vector<Key>& keys) {
+  keys.push_back(among(bind("device", identity, "Where the kernels run.", MEMBER(device)), {"cpu", "cuda"}));
+  keys.push_back(bind("run.directory", layout, "Folder of checkpoints, metrics and traces. Empty: nothing is written.", MEMBER(directory)));
+}
+
+void model_keys(std::vector<Key>& keys) {
+  keys.push_back(bind("model.preset", layout, "A model of configs/models by name, or a TOML file by path. What it resolves to is identity.",
+                      MEMBER(model_preset)));
+  keys.push_back(bind("model.from", layout, "A Hugging Face folder: config.json gives the sizes, model.safetensors the initial weights.",
+                      MEMBER(model_from)));
+  keys.push_back(among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers'.", MEMBER(model.numerics)), {"hf"}));
+  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)), {"llama"}));
+  keys.push_back(
+      between(bind("model.vocab_size", identity, "Rows of the embedding table; 257 or more for data.text.", MEMBER(model.vocab_size)), 1,
+              1 << 26, "tokens"));
+  keys.push_back(between(bind("model.hidden_size", identity, "Width of the residual stream.", MEMBER(model.hidden_size)), 1, 1 << 20));
+  keys.push_back(
+      between(bind("model.intermediate_size", identity, "Width of the gated MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
+  keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
+  keys.push_back(between(bind("model.heads", identity, "Query heads.", MEMBER(model.heads)), 1, 1 << 16));
+  keys.push_back(between(
+      bind("model.kv_heads", identity, "Key and value heads; they divide the query heads. Not given: as many.", MEMBER(model.kv_heads)), 1,
+      1 << 16));
+  keys.push_back(between(bind("model.head_dim", identity, "Width of a head, even. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
+                         2, 1 << 16));
+  keys.push_back(between(bind("model.rms_norm_eps", identity, "Added to the mean square in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
+  keys.push_back(rope_kind("How rotary frequencies are scaled for long contexts."));
+  keys.push_back(between(bind("model.rope_theta", identity, "Base of the rotary frequencies.", MEMBER(model.rope.theta)), 1, huge));
+  keys.push_back(between(
+      bind("model.rope_factor", identity, "linear, llama3: how much longer the context became.", MEMBER(model.rope.factor)), 1, many));
+  keys.push_back(between(bind("model.rope_low_freq_factor", identity, "llama3: waves longer than original / this are scaled wholly.",
+                              MEMBER(model.rope.low_freq_factor)),
+                         above_zero, many));
+  keys.push_back(between(bind("model.rope_high_freq_factor", identity, "llama3: waves shorter than original / this are not scaled.",
+                              MEMBER(model.rope.high_freq_factor)),
+                         above_zero, many));
+  keys.push_back(between(bind("model.rope_original_max_position", identity, "llama3: the context before it was lengthened.",
+                              MEMBER(model.rope.original_max_position)),
+                         0, huge, "tokens"));
+  keys.push_back(between(bind("model.max_position_embeddings", identity, "Longest context the model is meant for; recorded and exported.",
+                              MEMBER(model.max_position_embeddings)),
+                         1, huge, "tokens"));
+  keys.push_back(
+      bind("model.tie_word_embeddings", identity, "The output head uses the embedding table.", MEMBER(model.tie_word_embeddings)));
+  keys.push_back(between(
+      bind("model.initializer_range", identity, "Standard deviation of the initial weights.", MEMBER(model.initializer_range)), 0, 1000));
+}
+
+void data_keys(std::vector<Key>& keys) {
+  // The places of the data are layout: its fingerprint (names, sizes, tokens) is in the identity, so that data can be moved.
+  keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Either this or data.tokens.", MEMBER(data.text)));
+  keys.push_back(bind("data.tokens", layout, "Token files of llm.c or nanoGPT (.bin), or folders of them.", MEMBER(data.tokens)));
+  keys.push_back(bind("data.suffixes", identity, "Of the files taken from folders, e.g. [\".py\", \".md\"]. Empty: all (for tokens: .bin).",
+                      MEMBER(data.suffixes)));
+  keys.push_back(between(
+      bind("data.separator", identity, "The token that ends a document in data.tokens. -1: none.", MEMBER(data.separator)), -1, 1 << 26));
+  keys.push_back(between(bind("data.held_out", identity, "Every n-th file is kept for evaluation. 0: none.", MEMBER(data.held_out)), 0,
+                         many, "files"));
+  keys.push_back(bind("data.packing", identity, "Documents in one row do not see each other.", MEMBER(data.packing)));
+}
+
+void train_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("train.steps", identity, "Length of the run; the learning rate follows it.", MEMBER(train.steps)), 1, many, "steps"));
+  keys.push_back(
+      among(bind("train.dtype", identity, "Compute type; masters and moments are fp32 always.", MEMBER(train.dtype)), {"fp32", "bf16"}));
+  keys.push_back(between(bind("train.batch", identity, "Rows of a microbatch.", MEMBER(train.batch)), 1, 1 << 20, "rows"));
+  keys.push_back(between(bind("train.sequence", identity, "Length of a row.", MEMBER(train.sequence)), 1, 1 << 24, "tokens"));
+  keys.push_back(between(bind("train.microbatches", identity, "Microbatches of a step.", MEMBER(train.microbatches)), 1, 1 << 20));
+  keys.push_back(between(bind("train.seed", identity, "Of initial weights and data order.", MEMBER(train.seed)), 0, 9e18));
+  keys.push_back(between(
+      bind("train.threads", identity, "Compute threads of a rank. 0: cores / ranks of the process, or what the resumed checkpoint had.",
+           MEMBER(train.threads)),
+      0, 4096, "threads"));
+  keys.push_back(
+      between(bind("train.accumulators", identity, "Contiguous parts of the microbatches with a gradient sum each, as replicas have.",
+                   MEMBER(train.accumulators)),
+              1, 1 << 20));
+  keys.push_back(between(bind("train.learning_rate", identity, "After the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
+  keys.push_back(between(bind("train.final_learning_rate", identity, "Where the decay ends.", MEMBER(train.final_learning_rate)), 0, 1000));
+  keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),
+                       {"cosine", "linear", "wsd", "constant"}));
+  keys.push_back(between(bind("train.warmup_steps", identity, "Steps in which the learning rate rises.", MEMBER(train.warmup_steps)), 0,
+                         many, "steps"));
+  keys.push_back(between(bind("train.decay_steps", identity, "wsd: steps in which it falls, at the end.", MEMBER(train.decay_steps)), 0,
+                         many, "steps"));
+  keys.push_back(between(bind("train.beta1", identity, "AdamW: memory of the gradient's mean.", MEMBER(train.beta1)), 0, 0.999999999));
+  keys.push_back(between(bind("train.beta2", identity, "AdamW: memory of the gradient's square.", MEMBER(train.beta2)), 0, 0.999999999));
+  keys.push_back(between(bind("train.epsilon", identity, "AdamW: added to the root.", MEMBER(train.epsilon)), 0, 1));
+  keys.push_back(
+      between(bind("train.weight_decay", identity, "AdamW: of tensors with two dimensions or more.", MEMBER(train.weight_decay)), 0, 1000));
+  keys.push_back(
+      between(bind("train.clip", identity, "Largest global norm of the gradient. 0: no clipping.", MEMBER(train.clip)), 0, 1e30));
+  keys.push_back(
+      between(bind("train.z_loss", identity, "Weight of the squared log of the softmax sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
+}
+
+void evaluate_keys(std::vector<Key>& keys) {
+  keys.push_back(between(bind("evaluate.every", layout, "Evaluate on the held-out files. 0: only at the end.", MEMBER(evaluate.every)), 0,
+                         many, "steps"));
+  keys.push_back(
+      between(bind("evaluate.batches", layout, "Microbatches of an evaluation. 0: the whole held-out set.", MEMBER(evaluate.batches)), 0,
+              many, "microbatches"));
+}
+
+void pipeline_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("pipeline.ranks", layout, "Positions in the pipeline; the number of processes divides it.", MEMBER(pipeline.ranks)), 1,
+              1 << 16));
+  keys.push_back(between(bind("pipeline.chunks", layout, "Stages of a rank.", MEMBER(pipeline.chunks)), 1, 1 << 10));
+  keys.push_back(among(bind("pipeline.schedule", layout, "What runs before what on a rank.", MEMBER(pipeline.schedule)),
+                       {"1f1b", "gpipe", "looped-bfs", "zb-h1"}));
+  keys.push_back(
+      bind("pipeline.layout", layout, "Layers of each stage, e.g. \"E t*2 | t | t*3 H\". Empty: spread evenly.", MEMBER(pipeline.layout)));
+  keys.push_back(
+      bind("pipeline.plan", layout, "A file with the actions of every rank, in place of pipeline.schedule.", MEMBER(pipeline.plan)));
+  keys.push_back(between(
+      bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
+      1 << 20, "microbatches"));
+}
+
+void other_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("checkpoint.every", layout, "Save a checkpoint. 0: only at the end.", MEMBER(checkpoint.every)), 0, many, "steps"));
+  keys.push_back(
+      between(bind("checkpoint.keep", layout, "The newest so many are kept.", MEMBER(checkpoint.keep)), 2, 1 << 20, "checkpoints"));
+
+  std::vector<std::string> policies = rematerialization_policies();
+  for (const char* label : {"decoder_layer_input", "query_proj", "key_proj", "value_proj", "context", "attention_out", "out_proj",
+                            "mlpwi_0", "mlpwi_1", "mlpwo"}) {
+    policies.emplace_back(label);
+  }
+  keys.push_back(among(
+      bind("rematerialize.policy", layout, "One policy, or labels of the values kept from forward to backward; the rest is computed again.",
+           MEMBER(rematerialize.policy)),
+      policies));
+
+  keys.push_back(between(bind("cluster.heartbeat_ms", layout, "Between two signs of life of a process.", MEMBER(cluster.heartbeat_ms)), 1,
+                         many, "ms"));
+  keys.push_back(between(
+      bind("cluster.timeout_ms", layout, "A process silent for so long is lost. 0: never, for a debugger.", MEMBER(cluster.timeout_ms)), 0,
+      many, "ms"));
+  keys.push_back(between(
+      bind("cluster.start_timeout_ms", layout, "For all processes to join and agree at the start.", MEMBER(cluster.start_timeout_ms)), 1,
+      many, "ms"));
+  keys.push_back(bind("cluster.interface", layout, "Where process 0 listens: an interface or an address. Empty: found by itself.",
+                      MEMBER(cluster.interface)));
+
+  keys.push_back(bind("sample.prompt", layout, "What the sample goes on from.", MEMBER(sample.prompt)));
+  keys.push_back(between(bind("sample.tokens", layout, "Tokens the trained model writes at the end. 0: no sample.", MEMBER(sample.tokens)),
+                         0, 1 << 20, "tokens"));
+  keys.push_back(between(bind("sample.temperature", layout, "0: always the most probable token.", MEMBER(sample.temperature)), 0, 100));
+
+  keys.push_back(bind("debug.fault", layout, "A fault to inject, for tests of what happens then. Empty: none.", MEMBER(fault)));
+}
+
+#undef MEMBER
+
+}  // namespace
+
+const std::vector<Key>& schema() {
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> all;
+    run_keys(all);
+    model_keys(all);
+    data_keys(all);
+    train_keys(all);
+    evaluate_keys(all);
+    pipeline_keys(all);
+    other_keys(all);
+    return all;
+  }();
+  return keys;
+}
+
+const std::vector<std::string>& key_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Key& key : schema()) all.push_back(key.name);
+    return all;
+  }();
+  return names;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto found = std::ranges::find(schema(), name, &Key::name);
+  return found == schema().end() ? nullptr : &*found;
+}
+
+std::string_view section_of(std::string_view name) {
+  const auto dot = name.find('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string wanted(const Key& key) {
+  const std::string unit = key.unit.empty() ? "" : " (" + key.unit + ")";
+  switch (key.kind) {
+    case Kind::boolean:
+      return "true or false";
+    case Kind::integer:
+      return fmt::format("an integer from {} to {}{}", static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most), unit);
+    case Kind::number:
+      return fmt::format("a number {} {} to {}{}", key.least == above_zero ? "above" : "from", key.least == above_zero ? 0.0 : key.least,
+                         key.most, unit);
+    case Kind::text:
+      return key.choices.empty() ? "a string" : fmt::format("one of {}", fmt::join(key.choices, ", "));
+    case Kind::list:
+      return key.choices.empty() ? "a string or a list of strings" : fmt::format("some of {}", fmt::join(key.choices, ", "));
+  }
+  return {};
+}
+
+bool in_range(const Key& key, const Value& value) {
+  const auto chosen = [&](const std::string& text) {
+    return key.choices.empty() || std::ranges::find(key.choices, text) != key.choices.end();
+  };
+  switch (key.kind) {
+    case Kind::boolean:
+      return true;
+    case Kind::integer: {
+      const auto integer = std::get<std::int64_t>(value);
+      return integer >= static_cast<std::int64_t>(key.least) && integer <= static_cast<std::int64_t>(key.most);
+    }
+    case Kind::number:
+      return std::get<double>(value) >= key.least && std::get<double>(value) <= key.most;  // false for NaN
+    case Kind::text:
+      return chosen(std::get<std::string>(value));
+    case Kind::list:
+      return std::ranges::all_of(std::get<std::vector<std::string>>(value), chosen);
+  }
+  return false;
+}
+
+std::string environment_name(const Key& key) {
+  std::string name = "MILLRACE_" + key.name;
+  for (char& character : name) character = character == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(character)));
+  return name;
+}
+
+const std::vector<std::string>& rematerialization_policies() {
+  static const std::vector<std::string> policies = {"none",
+                                                    "full",
+                                                    "minimal",
+                                                    "minimal_with_context",
+                                                    "save_dot_with_context_except_mlp",
+                                                    "save_dot_except_mlpwi",
+                                                    "save_dot_except_mlp",
+                                                    "save_qkv_proj",
+                                                    "save_out_proj"};
+  return policies;
+}
+
+}  // namespace millrace::configs

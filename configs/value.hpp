@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace millrace::configs {
+
+/// The value of a key. A list is one of strings.
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+/// The value as TOML writes it, in one spelling only: numbers with the fewest digits that give the same bits, strings quoted.
+[[nodiscard]] std::string to_text(const Value& value);
+
+/// A TOML basic string with its quotes.
+[[nodiscard]] std::string quoted(std::string_view text);
+
+}  // namespace millrace::configs

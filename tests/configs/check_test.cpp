@@ -1,0 +1,93 @@
+#include "configs/check.hpp"
+
+#include "tests/configs/support.hpp"
+
+namespace millrace::configs {
+namespace {
+
+using tests::expect_error;
+
+struct Conflict {
+  const char* name;
+  std::vector<std::string> overrides;
+  std::vector<std::string> says;
+};
+
+TEST(Check, RefusesValuesThatContradictEachOther) {
+  const std::vector<Conflict> table = {
+      {"two kinds of data", {"data.tokens=a.bin"}, {"run.toml:2", "data.text and data.tokens (at command line) are both given"}},
+      {"no data", {"data.text="}, {"neither data.text nor data.tokens is given"}},
+      {"two models", {"model.from=folder"}, {"run.toml:1", "model.preset and model.from (at command line) are both given"}},
+      {"no model", {"model.preset="}, {"model.vocab_size is not given", "model.preset or model.from"}},
+      {"vocabulary below bytes", {"model.vocab_size=256"}, {"command line: model.vocab_size = 256, wanted 257 or more for data.text"}},
+      {"separator beyond vocabulary", {"data.separator=257"}, {"data.separator = 257, wanted a token of the vocabulary of 257"}},
+      {"evaluation without files", {"data.held_out=0", "evaluate.every=5"}, {"evaluate.every = 5, but data.held_out = 0"}},
+      {"heads", {"model.heads=4", "model.kv_heads=3"}, {"model.kv_heads = 3, which does not divide model.heads = 4"}},
+      {"odd heads", {"model.head_dim=9"}, {"model.head_dim = 9, wanted an even number"}},
+      {"width", {"model.hidden_size=30"}, {"model.heads = 4, which does not divide model.hidden_size = 30"}},
+      {"llama3 without length", {"model.rope=llama3"}, {"model.rope_original_max_position = 0, wanted 1 or more"}},
+      {"llama3 factors", {"model.rope=llama3", "model.rope_low_freq_factor=4"}, {"model.rope_high_freq_factor = 4.0, wanted more than"}},
+      {"accumulators",
+       {"train.microbatches=8", "train.accumulators=3"},
+       {"train.accumulators = 3, which does not divide train.microbatches = 8"}},
+      {"warm-up", {"train.steps=5", "train.warmup_steps=6"}, {"train.warmup_steps = 6, wanted at most train.steps = 5"}},
+      {"wsd without decay", {"train.decay=wsd"}, {"train.decay_steps = 0, wanted 1 to 1000"}},
+      {"wsd too long",
+       {"train.decay=wsd", "train.steps=10", "train.warmup_steps=4", "train.decay_steps=7"},
+       {"train.decay_steps = 7, wanted 1 to 6"}},
+      {"microbatch too large", {"train.batch=1000000", "train.sequence=4096"}, {"train.batch = 1000000", "2^31 - 1"}},
+      {"run too long",
+       {"train.steps=1000000000", "train.microbatches=1000000", "train.batch=1000", "train.sequence=1000000"},
+       {"train.steps = 1000000000, which makes"}},
+      {"ranks beyond layers",
+       {"pipeline.ranks=7"},
+       {"command line: pipeline.ranks = 7, which makes 7 stages of 4 layers, wanted at most 6"}},
+      {"chunks beyond layers", {"pipeline.ranks=2", "pipeline.chunks=4"}, {"pipeline.chunks = 4, which makes 8 stages of 4 layers"}},
+      {"warm-up of another schedule",
+       {"pipeline.warmup=2", "pipeline.schedule=gpipe"},
+       {"pipeline.warmup = 2, which is for pipeline.schedule = 1f1b"}},
+      {"checkpoints nowhere", {"checkpoint.every=5"}, {"checkpoint.every = 5, but run.directory"}},
+      {"impatient", {"cluster.timeout_ms=200"}, {"cluster.timeout_ms = 200, wanted three heartbeats or more"}},
+      {"policy and label", {"rematerialize.policy=full,mlpwo"}, {"rematerialize.policy", "full is a policy"}},
+      {"no policy", {"rematerialize.policy="}, {"rematerialize.policy = [], wanted a policy"}},
+      {"unknown preset", {"model.preset=tny"}, {"command line: model.preset = tny, wanted one of", "llama3-8b", "did you mean tiny?"}},
+      {"preset file missing", {"model.preset=mine.toml"}, {"model.preset = mine.toml: no such file"}},
+  };
+  for (const Conflict& conflict : table) {
+    SCOPED_TRACE(conflict.name);
+    expect_error([&] { (void)load_text(small_run, conflict.overrides); }, ExitCode::config, conflict.says);
+  }
+}
+
+TEST(Check, AllowsTheEdges) {
+  EXPECT_EQ(load_text(small_run, {"pipeline.ranks=6"}).config.pipeline.ranks, 6);  // embedding and head by themselves
+  EXPECT_EQ(load_text(small_run, {"pipeline.ranks=8", "pipeline.layout=E | t | t | t | t | | | H"}).config.pipeline.ranks,
+            8);  // empty stages, written out
+  EXPECT_EQ(load_text(small_run, {"train.steps=5", "train.warmup_steps=5"}).config.train.warmup_steps, 5);
+  EXPECT_EQ(load_text(small_run, {"cluster.timeout_ms=0"}).config.cluster.timeout_ms, 0);
+  EXPECT_EQ(load_text(small_run, {"train.decay=wsd", "train.steps=10", "train.decay_steps=10"}).config.train.decay, "wsd");
+}
+
+TEST(Check, WarnsOfValuesWithoutEffect) {
+  const auto warnings = [](std::vector<std::string> overrides) { return load_text(small_run, std::move(overrides)).warnings; };
+  EXPECT_TRUE(warnings({}).empty());
+  const struct {
+    std::vector<std::string> overrides;
+    const char* says;
+  } table[] = {
+      {{"train.decay_steps=5"}, "command line: train.decay_steps = 5 has no effect: train.decay is not wsd"},
+      {{"train.decay=constant", "train.final_learning_rate=0.1"}, "train.final_learning_rate = 0.1 has no effect"},
+      {{"pipeline.plan=p.json", "pipeline.schedule=gpipe"}, "pipeline.schedule = \"gpipe\" has no effect"},
+      {{"sample.prompt=x"}, "sample.prompt = \"x\" has no effect"},
+      {{"data.separator=3"}, "data.separator = 3 has no effect"},
+      {{"train.sequence=300"}, "train.sequence = 300 is longer than model.max_position_embeddings = 256"},
+  };
+  for (const auto& row : table) {
+    const auto found = warnings(row.overrides);
+    ASSERT_EQ(found.size(), 1u) << row.says;
+    EXPECT_NE(found[0].find(row.says), std::string::npos) << found[0];
+  }
+}
+
+}  // namespace
+}  // namespace millrace::configs

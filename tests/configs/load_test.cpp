@@ -1,0 +1,212 @@
+#include "configs/load.hpp"
+
+#include "tests/configs/support.hpp"
+
+namespace millrace::configs {
+namespace {
+
+using tests::expect_error;
+using tests::TemporaryFolder;
+
+TEST(Load, LayersOverruleEachOtherInOrder) {
+  const TemporaryFolder folder;
+  LoadRequest request =
+      request_for(folder.write("a.toml", std::string(small_run) + "[train]\nsteps = 10\nbatch = 2\nseed = 3\nsequence = 32\n"));
+  request.files.push_back(folder.write("b.toml", "train.batch = 4\ntrain.seed = 5\n"));
+  request.environment = {"PATH=/bin", "MILLRACE_TRAIN_SEED=7", "MILLRACE_TRAIN_SEQUENCE=64"};
+  request.overrides = {"train.sequence=16"};
+  const LoadedRun run = load(request);
+
+  EXPECT_EQ(run.config.model.hidden_size, 32);
+  EXPECT_EQ(run.config.train.steps, 10);
+  EXPECT_EQ(run.config.train.batch, 4);
+  EXPECT_EQ(run.config.train.seed, 7);
+  EXPECT_EQ(run.config.train.sequence, 16);
+  EXPECT_EQ(run.config.train.microbatches, runtime::TrainConfig().microbatches);
+
+  const auto place = [&](const char* key) { return run.settings.at(key).origin.place; };
+  EXPECT_EQ(place("train.microbatches"), "built-in");
+  EXPECT_EQ(place("model.hidden_size").substr(presets_folder.size()), "/tiny.toml:6:1");
+  EXPECT_EQ(place("train.steps"), folder / "a.toml:4:1");
+  EXPECT_EQ(place("train.batch"), folder / "b.toml:1:7");
+  EXPECT_EQ(place("train.seed"), "environment MILLRACE_TRAIN_SEED");
+  EXPECT_EQ(place("train.sequence"), "command line");
+  EXPECT_TRUE(run.given("model.hidden_size"));
+  EXPECT_FALSE(run.given("train.microbatches"));
+}
+
+TEST(Load, ReadsEveryKindOfValue) {
+  const LoadedRun run = load_text(
+      "device = \"cpu\"\n[model]\npreset = 'tiny'\ntie_word_embeddings = true\n[data]\ntext = ['a', \"b c\"]\npacking = false\n"
+      "[train]\nlearning_rate = 1\nclip = 0.5\nsteps = 1_000\n");
+  EXPECT_EQ(run.config.data.text, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_FALSE(run.config.data.packing);
+  EXPECT_TRUE(run.config.model.tie_word_embeddings);
+  EXPECT_EQ(run.config.train.learning_rate, 1.0);  // an integer is a number
+  EXPECT_EQ(run.config.train.clip, 0.5);
+  EXPECT_EQ(run.config.train.steps, 1000);
+}
+
+TEST(Load, OverridesNeedNoQuotes) {
+  const LoadedRun run =
+      load_text(small_run, {"data.text=one,two", "pipeline.schedule=zb-h1", "pipeline.ranks=2", "train.learning_rate=2e-3", "train.clip=0",
+                            "data.packing=false", "pipeline.layout=E t*2 | t*2 H", "sample.prompt=\"a\\tb\"", "sample.tokens=5",
+                            "rematerialize.policy=[\"query_proj\", \"mlpwo\"]"});
+  EXPECT_EQ(run.config.data.text, (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(run.config.pipeline.schedule, "zb-h1");
+  EXPECT_EQ(run.config.train.learning_rate, 2e-3);
+  EXPECT_EQ(run.config.train.clip, 0.0);
+  EXPECT_FALSE(run.config.data.packing);
+  EXPECT_EQ(run.config.pipeline.layout, "E t*2 | t*2 H");
+  EXPECT_EQ(run.config.sample.prompt, "a\tb");
+  EXPECT_EQ(run.config.rematerialize.policy, (std::vector<std::string>{"query_proj", "mlpwo"}));
+  // Values may hold equals signs; a list may be taken back.
+  const LoadedRun other = load_text(small_run, {"sample.prompt=x = 1", "sample.tokens=1", "data.text=", "data.tokens=a.bin"});
+  EXPECT_EQ(other.config.sample.prompt, "x = 1");
+  EXPECT_TRUE(other.config.data.text.empty());
+}
+
+TEST(Load, DerivesHeads) {
+  const LoadedRun run =
+      load_text("data.text = 'x'\n[model]\nvocab_size = 300\nhidden_size = 48\nintermediate_size = 64\nlayers = 2\nheads = 6\n");
+  EXPECT_EQ(run.config.model.kv_heads, 6);
+  EXPECT_EQ(run.config.model.head_dim, 8);
+  EXPECT_EQ(std::get<std::int64_t>(run.settings.at("model.head_dim").value), 8);
+}
+
+TEST(Load, TakesTheModelFromAFolder) {
+  const TemporaryFolder folder;
+  LoadRequest request = request_for(folder.write("run.toml", "model.from = 'llama'\nmodel.layers = 3\ndata.text = 'x'\n"));
+  request.read_model = [](const std::string& name) {
+    EXPECT_EQ(name, "llama");
+    layers::ModelConfig model;
+    model.vocab_size = 1000;
+    model.hidden_size = 64;
+    model.intermediate_size = 96;
+    model.layers = 8;
+    model.heads = 4;
+    model.kv_heads = 2;
+    model.head_dim = 32;
+    model.rope.kind = layers::RopeKind::llama3;
+    model.rope.original_max_position = 16;
+    return model;
+  };
+  const LoadedRun run = load(request);
+  EXPECT_EQ(run.config.model.vocab_size, 1000);
+  EXPECT_EQ(run.config.model.head_dim, 32);
+  EXPECT_EQ(run.config.model.rope.kind, layers::RopeKind::llama3);
+  EXPECT_EQ(run.config.model.layers, 3);  // a key beats the folder
+  EXPECT_EQ(run.settings.at("model.hidden_size").origin.place, "llama/config.json");
+}
+
+TEST(Load, AnIncompleteRunCanBeLookedAt) {
+  LoadRequest request;
+  request.complete = false;
+  EXPECT_EQ(load(request).config.train.steps, runtime::TrainConfig().steps);
+  request.complete = true;
+  expect_error([&] { (void)load(request); }, ExitCode::config, {"neither data.text nor data.tokens"});
+}
+
+struct BadFile {
+  const char* name;
+  const char* lines;  // after the two of small_run
+  std::vector<std::string> says;
+};
+
+TEST(Load, RefusesBadFilesWithTheirPlace) {
+  const std::vector<BadFile> table = {
+      {"unknown key", "[train]\nstpes = 3", {"run.toml:4:1", "unknown key train.stpes", "did you mean train.steps?"}},
+      {"unknown section", "[trian]\nsteps = 3", {"run.toml:4:1", "unknown key trian.steps", "did you mean train.steps?"}},
+      {"empty unknown section", "[nothing]", {"run.toml:3:2", "unknown key nothing"}},
+      {"key without its section", "steps = 3", {"run.toml:3:1", "unknown key steps", "did you mean train.steps?"}},
+      {"dotted", "train . seeed = 1", {"run.toml:3:9", "train.seeed", "train.seed"}},
+      {"string for integer",
+       "[train]\n  steps = 'many'",
+       {"run.toml:4:3", "train.steps = 'many', wanted an integer from 1 to 1000000000 (steps)"}},
+      {"float for integer", "train.steps = 3.0", {"run.toml:3", "train.steps = 3.0, wanted an integer"}},
+      {"string for number", "train.clip = '1'", {"run.toml:3", "train.clip = '1', wanted a number from 0"}},
+      {"integer for boolean", "data.packing = 1", {"data.packing = 1, wanted true or false"}},
+      {"integer for string", "run.directory = 7", {"run.directory = 7, wanted a string"}},
+      {"integer in a list", "data.suffixes = ['a', 1]", {"run.toml:3", "data.suffixes", "wanted a string or a list of strings"}},
+      {"table for integer", "[train.steps]\nx = 1", {"run.toml:3", "train.steps", "wanted an integer"}},
+      {"array of tables", "[[train]]\nsteps = 1", {"run.toml:3", "unknown key train"}},
+      {"below", "train.steps = 0", {"run.toml:3", "train.steps = 0, wanted an integer from 1"}},
+      {"above", "train.beta1 = 1.0", {"train.beta1 = 1.0, wanted a number from 0 to 0.999999999"}},
+      {"negative", "train.weight_decay = -0.1", {"train.weight_decay = -0.1"}},
+      {"not a number", "train.learning_rate = nan", {"train.learning_rate = nan, wanted a number"}},
+      {"infinite", "train.clip = inf", {"train.clip = inf, wanted a number"}},
+      {"choice", "pipeline.schedule = '1f1v'", {"pipeline.schedule = '1f1v', wanted one of 1f1b, gpipe", "did you mean 1f1b?"}},
+      {"choice of dtype", "train.dtype = 'fp16'", {"train.dtype = 'fp16', wanted one of fp32, bf16"}},
+      {"choice in a list", "rematerialize.policy = ['qery_proj']", {"rematerialize.policy", "query_proj"}},
+      {"twice", "train.steps = 1\ntrain.steps = 2", {"run.toml:4", "steps"}},
+      {"syntax", "train.steps = ", {"run.toml:3"}},
+      {"unclosed", "[train", {"run.toml:3"}},
+      {"beyond 64 bits", "train.seed = 9223372036854775808", {"run.toml:3"}},
+      {"bad utf-8", "sample.prompt = '\xff'", {"run.toml:3"}},
+  };
+  for (const BadFile& bad : table) {
+    SCOPED_TRACE(bad.name);
+    expect_error([&] { (void)load_text(std::string(small_run) + bad.lines + "\n"); }, ExitCode::config, bad.says);
+  }
+}
+
+TEST(Load, RefusesBadOverrides) {
+  const auto with = [](const char* override_text) { return [=] { (void)load_text(small_run, {override_text}); }; };
+  expect_error(with("train.stpes=3"), ExitCode::config, {"command line", "unknown key train.stpes", "did you mean train.steps?"});
+  expect_error(with("train.steps"), ExitCode::usage, {"train.steps, wanted key=value"});
+  expect_error(with("train.steps=many"), ExitCode::config, {"command line: train.steps = many, wanted an integer"});
+  expect_error(with("train.steps="), ExitCode::config, {"command line: train.steps = (empty), wanted an integer"});
+  expect_error(with("train.steps=0"), ExitCode::config, {"train.steps = 0, wanted an integer from 1"});
+  expect_error(with("train.steps=5\ntrain.seed=6"), ExitCode::config, {"train.steps"});
+  expect_error(with("train.steps=5 # five\n"), ExitCode::config, {"train.steps"});
+  expect_error(with("data.packing=yes"), ExitCode::config, {"data.packing = yes, wanted true or false"});
+  expect_error(with("pipeline.schedule=pipe"), ExitCode::config, {"wanted one of", "did you mean gpipe?"});
+  expect_error(with("data.text=['a'"), ExitCode::config, {"data.text"});
+}
+
+TEST(Load, RefusesBadEnvironment) {
+  const TemporaryFolder folder;
+  LoadRequest request = request_for(folder.write("run.toml", small_run));
+  request.environment = {"MILLRACE_TRAIN_STPES=3"};
+  expect_error([&] { (void)load(request); }, ExitCode::config,
+               {"unknown variable MILLRACE_TRAIN_STPES", "did you mean MILLRACE_TRAIN_STEPS?"});
+  request.environment = {"MILLRACE_TRAIN_STEPS=x"};
+  expect_error([&] { (void)load(request); }, ExitCode::config, {"environment MILLRACE_TRAIN_STEPS: train.steps = x"});
+  // Variables of other purposes are none of our keys.
+  request.environment = {"MILLRACE_VERBOSE=1", "MILLRACES=2", "MILLRACE"};
+  EXPECT_EQ(load(request).config.train.steps, runtime::TrainConfig().steps);
+}
+
+TEST(Load, RefusesFilesThatCannotBeRead) {
+  const TemporaryFolder folder;
+  expect_error([&] { (void)load(request_for(folder / "nothing.toml")); }, ExitCode::config, {"nothing.toml", "cannot be read"});
+  expect_error([&] { (void)load(request_for(folder.path().string())); }, ExitCode::config, {"cannot be read: not a regular file"});
+}
+
+TEST(Load, SurvivesAnyBytes) {
+  // Every prefix of a real file, and every file with one byte changed: a run or a clear error, nothing else.
+  const std::string text = std::string(small_run) + "[train]\nsteps = 10\nlearning_rate = 1e-3\n[pipeline]\nlayout = \"E t*4 H\"\n";
+  int loaded = 0, refused = 0;
+  const auto attempt = [&](const std::string& bytes) {
+    try {
+      (void)load_text(bytes);
+      ++loaded;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::config) << error.what();
+      ++refused;
+    }
+  };
+  for (std::size_t size = 0; size <= text.size(); ++size) attempt(text.substr(0, size));
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (const char byte : {'\0', '[', '\n', '\xff'}) {
+      std::string changed = text;
+      changed[at] = byte;
+      attempt(changed);
+    }
+  }
+  EXPECT_GT(loaded, 20);
+  EXPECT_GT(refused, 200);
+}
+
+}  // namespace
+}  // namespace millrace::configs

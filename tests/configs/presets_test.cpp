@@ -1,0 +1,61 @@
+#include "configs/presets.hpp"
+
+#include "tests/configs/support.hpp"
+
+namespace millrace::configs {
+namespace {
+
+using tests::expect_error;
+using tests::TemporaryFolder;
+
+/// Parameters of a Llama.
+std::int64_t parameters(const layers::ModelConfig& model) {
+  const std::int64_t attention = model.hidden_size * model.head_dim * (2 * model.heads + 2 * model.kv_heads);
+  const std::int64_t layer = attention + 3 * model.hidden_size * model.intermediate_size + 2 * model.hidden_size;
+  return model.layers * layer + model.hidden_size + model.vocab_size * model.hidden_size * (model.tie_word_embeddings ? 1 : 2);
+}
+
+TEST(Presets, AreTheSizesTheyAreNamedAfter) {
+  const auto size = [](const std::string& preset) {
+    return parameters(load_text("data.tokens = 'x.bin'\n", {"model.preset=" + preset}).config.model);
+  };
+  EXPECT_EQ(size("llama3-8b"), 8030261248);
+  EXPECT_NEAR(static_cast<double>(size("llama-125m")), 125e6, 5e6);
+  EXPECT_NEAR(static_cast<double>(size("bench-32m")), 32e6, 1e6);
+  EXPECT_NEAR(static_cast<double>(size("quickstart-1m")), 0.9e6, 0.05e6);
+  EXPECT_LT(size("tiny"), 70000);
+}
+
+TEST(Presets, AndRunsAllLoad) {
+  const std::filesystem::path configs = std::filesystem::path(MILLRACE_SOURCE_DIR) / "configs";
+  EXPECT_GE(preset_names(configs / "models").size(), 5u);
+  for (const std::string& name : preset_names(configs / "models")) {
+    EXPECT_GT(load_text("data.tokens = 'x.bin'\n", {"model.preset=" + name}).config.model.layers, 0) << name;
+  }
+  EXPECT_EQ(preset_names(configs / "runs"), (std::vector<std::string>{"quickstart", "tiny"}));
+  for (const std::string& name : preset_names(configs / "runs")) {
+    const LoadedRun run = load(request_for((configs / "runs" / (name + ".toml")).string()));
+    EXPECT_TRUE(run.warnings.empty()) << name << ": " << run.warnings[0];
+  }
+}
+
+TEST(Presets, AreFoundFromTheExecutable) { EXPECT_TRUE(std::filesystem::exists(find_configs_folder() / "models" / "tiny.toml")); }
+
+TEST(Presets, MayBeFilesOfTheUser) {
+  const TemporaryFolder folder;
+  const auto file =
+      folder.write("mine.toml", "[model]\nvocab_size = 300\nhidden_size = 16\nintermediate_size = 32\nlayers = 1\nheads = 2\n");
+  EXPECT_EQ(load_text("data.text = 'x'\n", {"model.preset=" + file}).config.model.hidden_size, 16);
+}
+
+TEST(Presets, HoldSizesAlone) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("mine.toml", "model.layers = 1\ntrain.steps = 5\n");
+  expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + file}); }, ExitCode::config,
+               {"mine.toml:2:7", "train.steps in a preset, wanted the model's sizes alone"});
+  const auto nested = folder.write("nested.toml", "model.preset = 'tiny'\n");
+  expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + nested}); }, ExitCode::config, {"model.preset in a preset"});
+}
+
+}  // namespace
+}  // namespace millrace::configs

@@ -1,0 +1,123 @@
+#include "configs/schema.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+
+namespace millrace::configs {
+namespace {
+
+TEST(Schema, HasTheKeysThatScriptsRelyOn) {
+  for (const char* name : {"run.directory",
+                           "model.preset",
+                           "model.from",
+                           "model.numerics",
+                           "data.text",
+                           "data.tokens",
+                           "train.steps",
+                           "train.dtype",
+                           "train.batch",
+                           "train.sequence",
+                           "train.microbatches",
+                           "train.seed",
+                           "train.threads",
+                           "train.accumulators",
+                           "train.learning_rate",
+                           "train.clip",
+                           "train.weight_decay",
+                           "pipeline.ranks",
+                           "pipeline.chunks",
+                           "pipeline.schedule",
+                           "pipeline.layout",
+                           "pipeline.plan",
+                           "checkpoint.every",
+                           "checkpoint.keep",
+                           "rematerialize.policy",
+                           "device"}) {
+    EXPECT_NE(find_key(name), nullptr) << name;
+  }
+  EXPECT_EQ(find_key("train"), nullptr);
+  EXPECT_LE(schema().size(), 80u);
+}
+
+TEST(Schema, NamesAreUniqueInFilesAndEnvironment) {
+  std::set<std::string> names, variables;
+  for (const Key& key : schema()) {
+    EXPECT_TRUE(names.insert(key.name).second) << key.name;
+    EXPECT_TRUE(variables.insert(environment_name(key)).second) << key.name;
+  }
+  EXPECT_EQ(environment_name(*find_key("train.learning_rate")), "MILLRACE_TRAIN_LEARNING_RATE");
+}
+
+TEST(Schema, SectionsStandTogether) {
+  // config show opens a table once, and what has no table stands first.
+  std::set<std::string_view> closed;
+  std::string_view open;
+  for (const Key& key : schema()) {
+    const auto section = section_of(key.name);
+    if (section == open) continue;
+    EXPECT_TRUE(closed.insert(section).second) << key.name;
+    EXPECT_FALSE(section.empty()) << key.name;
+    open = section;
+  }
+}
+
+TEST(Schema, EveryKeyIsDocumentedAndInRange) {
+  const std::set<std::string> not_given = {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.layers",
+                                           "model.heads",      "model.kv_heads",    "model.head_dim"};
+  const RunConfig built_in;
+  for (const Key& key : schema()) {
+    EXPECT_GE(key.doc.size(), 10u) << key.name;
+    EXPECT_EQ(key.doc.back(), '.') << key.name;
+    EXPECT_FALSE(wanted(key).empty()) << key.name;
+    EXPECT_EQ(in_range(key, key.fetch(built_in)), !not_given.contains(key.name)) << key.name;
+  }
+}
+
+TEST(Schema, StoresWhatItFetches) {
+  for (const Key& key : schema()) {
+    RunConfig config;
+    Value other;
+    switch (key.kind) {
+      case Kind::boolean:
+        other = !std::get<bool>(key.fetch(config));
+        break;
+      case Kind::integer:
+        other = std::get<std::int64_t>(key.fetch(config)) + 1;
+        break;
+      case Kind::number:
+        other = std::get<double>(key.fetch(config)) + 0.5;
+        break;
+      case Kind::text:
+        other = key.choices.empty() ? std::string("other") : key.choices.back();
+        break;
+      case Kind::list:
+        other = std::vector<std::string>{"one", "two"};
+        break;
+    }
+    key.store(config, other);
+    EXPECT_EQ(key.fetch(config), other) << key.name;
+    // No other key is bound to the same member.
+    const RunConfig built_in;
+    for (const Key& neighbour : schema()) {
+      if (neighbour.name == key.name) continue;
+      EXPECT_EQ(neighbour.fetch(config), neighbour.fetch(built_in)) << key.name << " changes " << neighbour.name;
+    }
+  }
+}
+
+TEST(Schema, RangesHoldAtTheirEnds) {
+  const Key& steps = *find_key("train.steps");
+  EXPECT_TRUE(in_range(steps, std::int64_t{1}));
+  EXPECT_FALSE(in_range(steps, std::int64_t{0}));
+  EXPECT_TRUE(in_range(steps, std::int64_t{1000000000}));
+  EXPECT_FALSE(in_range(steps, std::int64_t{1000000001}));
+  const Key& rate = *find_key("train.learning_rate");
+  EXPECT_FALSE(in_range(rate, std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_FALSE(in_range(rate, std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(in_range(rate, -1e-9));
+}
+
+}  // namespace
+}  // namespace millrace::configs

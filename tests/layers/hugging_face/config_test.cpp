@@ -1,0 +1,214 @@
+#include "layers/hugging_face/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/expect_error.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace millrace::layers {
+namespace {
+
+using nlohmann::json;
+using tests::expect_error;
+using tests::TemporaryFolder;
+
+/// As transformers 5 writes a Llama 3 with a lengthened context.
+json version_5() {
+  return json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32",
+    "eos_token_id": null, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.2, "intermediate_size": 64,
+    "max_position_embeddings": 64, "mlp_bias": false, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 3,
+    "num_key_value_heads": 2, "pad_token_id": null, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+    "rope_parameters": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 16,
+                        "rope_theta": 500000.0, "rope_type": "llama3"},
+    "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_cache": false, "vocab_size": 128})");
+}
+
+/// The same as transformers 4 writes it.
+json version_4() {
+  json config = version_5();
+  config.erase("rope_parameters");
+  config.erase("dtype");
+  config["torch_dtype"] = "bfloat16";
+  config["rope_theta"] = 500000.0;
+  config["rope_scaling"] = {{"factor", 8.0},
+                            {"high_freq_factor", 4.0},
+                            {"low_freq_factor", 1.0},
+                            {"original_max_position_embeddings", 16},
+                            {"rope_type", "llama3"}};
+  return config;
+}
+
+HuggingFaceConfig parse(const json& config) { return parse_hugging_face_config(config.dump(), "config.json"); }
+
+TEST(HuggingFaceConfig, ReadsBothSpellings) {
+  const HuggingFaceConfig read = parse(version_5());
+  EXPECT_TRUE(read.warnings.empty()) << read.warnings[0];
+  const ModelConfig& model = read.model;
+  EXPECT_EQ(model.family, "llama");
+  EXPECT_EQ(model.numerics, "hf");
+  EXPECT_EQ(model.vocab_size, 128);
+  EXPECT_EQ(model.hidden_size, 32);
+  EXPECT_EQ(model.intermediate_size, 64);
+  EXPECT_EQ(model.layers, 3);
+  EXPECT_EQ(model.heads, 4);
+  EXPECT_EQ(model.kv_heads, 2);
+  EXPECT_EQ(model.head_dim, 8);
+  EXPECT_EQ(model.rms_norm_eps, 1e-5);
+  EXPECT_EQ(model.max_position_embeddings, 64);
+  EXPECT_TRUE(model.tie_word_embeddings);
+  EXPECT_EQ(model.initializer_range, 0.2);
+  EXPECT_EQ(model.rope, (RopeConfig{RopeKind::llama3, 500000.0, 8.0, 1.0, 4.0, 16}));
+  EXPECT_EQ(parse(version_4()).model, model);
+  EXPECT_TRUE(parse(version_4()).warnings.empty());
+}
+
+TEST(HuggingFaceConfig, MissingKeysHaveTheDefaultsOfTheClass) {
+  const json least = {
+      {"model_type", "llama"}, {"vocab_size", 1000}, {"hidden_size", 256}, {"intermediate_size", 512}, {"num_hidden_layers", 2}};
+  const ModelConfig model = parse(least).model;
+  EXPECT_EQ(model.heads, 32);
+  EXPECT_EQ(model.kv_heads, 32);
+  EXPECT_EQ(model.head_dim, 8);
+  EXPECT_EQ(model.rms_norm_eps, 1e-6);
+  EXPECT_EQ(model.max_position_embeddings, 2048);
+  EXPECT_FALSE(model.tie_word_embeddings);
+  EXPECT_EQ(model.initializer_range, 0.02);
+  EXPECT_EQ(model.rope, RopeConfig());
+
+  json nulls = least;
+  for (const char* key : {"num_key_value_heads", "head_dim", "rope_scaling", "hidden_activation"}) nulls[key] = nullptr;
+  EXPECT_EQ(parse(nulls).model, model);
+
+  json named_by_class = least;
+  named_by_class.erase("model_type");
+  named_by_class["architectures"] = {"LlamaForCausalLM"};
+  EXPECT_EQ(parse(named_by_class).model, model);
+}
+
+TEST(HuggingFaceConfig, ReadsLinearScaling) {
+  json config = version_4();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4}};  // the spelling before rope_type
+  const RopeConfig rope = parse(config).model.rope;
+  EXPECT_EQ(rope.kind, RopeKind::linear);
+  EXPECT_EQ(rope.factor, 4.0);
+  EXPECT_EQ(rope.theta, 500000.0);
+}
+
+TEST(HuggingFaceConfig, Llama3ScalingWithoutOriginalLength) {
+  json config = version_5();
+  config["rope_parameters"].erase("original_max_position_embeddings");
+  EXPECT_EQ(parse(config).model.rope.original_max_position, 64);
+}
+
+TEST(HuggingFaceConfig, WarnsOfWhatItDoesNotKnow) {
+  json config = version_4();
+  config["new_switch"] = 3;
+  config["attention_dropout"] = 0.1;
+  config["rope_scaling"]["strange"] = true;
+  const auto warnings = parse(config).warnings;
+  ASSERT_EQ(warnings.size(), 3u);
+  EXPECT_NE(warnings[0].find("attention_dropout is not applied"), std::string::npos);
+  EXPECT_NE(warnings[1].find("rope_scaling.strange is not known"), std::string::npos);
+  EXPECT_NE(warnings[2].find("new_switch is not known"), std::string::npos);
+}
+
+struct Rejection {
+  const char* name;
+  json::json_pointer key;
+  json value;
+  std::vector<std::string> says;
+};
+
+TEST(HuggingFaceConfig, RejectsWhatItDoesNotCompute) {
+  const auto at = [](const char* pointer) { return json::json_pointer(pointer); };
+  const std::vector<Rejection> table = {
+      {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported is \"llama\""}},
+      {"family of another type", at("/model_type"), 3, {"model_type = 3", "wanted a string"}},
+      {"attention bias", at("/attention_bias"), true, {"attention_bias = true", "supported is false"}},
+      {"mlp bias", at("/mlp_bias"), true, {"mlp_bias = true", "supported is false"}},
+      {"activation", at("/hidden_act"), "gelu", {"hidden_act = \"gelu\"", "supported is \"silu\""}},
+      {"Gemma's activation", at("/hidden_activation"), "gelu_pytorch_tanh", {"hidden_activation"}},
+      {"yarn", at("/rope_parameters/rope_type"), "yarn", {"rope_parameters.rope_type = \"yarn\"", "\"linear\" and \"llama3\""}},
+      {"partial rotary", at("/rope_parameters/partial_rotary_factor"), 0.5, {"rope_parameters.partial_rotary_factor = 0.5"}},
+      {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
+      {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "wanted a number"}},
+      {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "above low_freq_factor"}},
+      {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "wanted an object"}},
+      {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "wanted an integer from 1"}},
+      {"zero layers", at("/num_hidden_layers"), 0, {"num_hidden_layers = 0"}},
+      {"absurd size", at("/intermediate_size"), 1e12, {"intermediate_size"}},
+      {"beyond 63 bits", at("/vocab_size"), 18446744073709551615U, {"vocab_size = 18446744073709551615", "wanted an integer"}},
+      {"a size as text", at("/vocab_size"), "128", {"vocab_size = \"128\"", "wanted an integer"}},
+      {"a size as float", at("/vocab_size"), 128.0, {"vocab_size = 128.0", "wanted an integer"}},
+      {"size missing", at("/vocab_size"), nullptr, {"vocab_size = null", "wanted an integer"}},
+      {"heads", at("/num_key_value_heads"), 3, {"num_key_value_heads = 3", "does not divide num_attention_heads = 4"}},
+      {"no heads", at("/num_key_value_heads"), 0, {"num_key_value_heads = 0"}},
+      {"odd heads", at("/head_dim"), 7, {"head_dim = 7", "even"}},
+      {"epsilon", at("/rms_norm_eps"), -1.0, {"rms_norm_eps = -1.0", "wanted a number from 0"}},
+      {"tied as a number", at("/tie_word_embeddings"), 1, {"tie_word_embeddings = 1", "wanted true or false"}},
+  };
+  for (const Rejection& rejection : table) {
+    SCOPED_TRACE(rejection.name);
+    json config = version_5();
+    config[rejection.key] = rejection.value;
+    auto says = rejection.says;
+    says.emplace_back("config.json");
+    expect_error([&] { (void)parse(config); }, ExitCode::model, says);
+  }
+  json missing = version_5();
+  missing.erase("hidden_size");
+  expect_error([&] { (void)parse(missing); }, ExitCode::model, {"hidden_size = (missing)"});
+  json indivisible = version_5();
+  indivisible.erase("head_dim");
+  indivisible["hidden_size"] = 30;
+  expect_error([&] { (void)parse(indivisible); }, ExitCode::model, {"num_attention_heads = 4", "does not divide hidden_size = 30"});
+  json nameless = version_5();
+  nameless.erase("model_type");
+  nameless["architectures"] = {"MambaForCausalLM"};
+  expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported is \"llama\""});
+}
+
+TEST(HuggingFaceConfig, RejectsWhatIsNoConfig) {
+  expect_error([] { (void)parse_hugging_face_config("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
+  expect_error([] { (void)parse_hugging_face_config("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
+  expect_error([] { (void)parse_hugging_face_config("", "x.json"); }, ExitCode::model, {"not JSON"});
+  expect_error([] { (void)parse_hugging_face_config(std::string(100000, '['), "x.json"); }, ExitCode::model, {"not JSON"});
+  const TemporaryFolder folder;
+  expect_error([&] { (void)read_hugging_face_config(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
+}
+
+TEST(HuggingFaceConfig, IsReadFromFoldersAndFiles) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("config.json", version_5().dump());
+  EXPECT_EQ(read_hugging_face_config(folder.path()).model, parse(version_5()).model);
+  EXPECT_EQ(read_hugging_face_config(file).model, parse(version_5()).model);
+}
+
+TEST(HuggingFaceConfig, ExportIsReadBack) {
+  json linear = version_4();
+  linear["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3.0}};
+  json plain = version_5();
+  plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
+  for (const json& config : {version_5(), linear, plain}) {
+    const ModelConfig model = parse(config).model;
+    const std::string text = hugging_face_config_text(model, "bfloat16");
+    const HuggingFaceConfig again = parse_hugging_face_config(text, "export");
+    EXPECT_EQ(again.model, model);
+    EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
+    EXPECT_EQ(hugging_face_config_text(again.model, "bfloat16"), text);
+    // Each version of transformers finds its own spelling.
+    json version_4_only = json::parse(text);
+    version_4_only.erase("rope_parameters");
+    EXPECT_EQ(parse(version_4_only).model, model);
+    json version_5_only = json::parse(text);
+    version_5_only.erase("rope_theta");
+    version_5_only.erase("rope_scaling");
+    EXPECT_EQ(parse(version_5_only).model, model);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::layers
