@@ -46,15 +46,15 @@ MILLRACE_INLINE void score_gradients(const ScoreTile& tile, const Workspace& wor
     const float log_sum = work.log_sums[t];
     const float delta = work.deltas[t];
     for (std::int64_t i = 0; i < tile.vectors(t); ++i) {
-      f32x16 p = power_of_two(load(p_row + 16 * i) - log_sum);
-      f32x16 ds = p * (load(d_row + 16 * i) - delta);
+      Wide p = power_of_two(load_wide(p_row + kWide * i) - log_sum);
+      Wide ds = p * (load_wide(d_row + kWide * i) - delta);
       if (masked) {
-        const i32x16 visible = tile.visible(t, i);
-        p = visible ? p : f32x16{};
-        ds = visible ? ds : f32x16{};
+        const WideMask visible = tile.visible(t, i);
+        p = visible ? p : Wide{};
+        ds = visible ? ds : Wide{};
       }
-      store(p_row + 16 * i, p);
-      store(d_row + 16 * i, ds);
+      store_wide(p_row + kWide * i, p);
+      store_wide(d_row + kWide * i, ds);
     }
   }
 }

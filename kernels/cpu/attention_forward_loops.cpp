@@ -9,7 +9,7 @@ struct Workspace {
   float* q;        // [64, padded], times scale·log2 e: scores come out as exponents of two
   float* o;        // [64, padded], not yet divided by the sums
   float* scores;   // [64, 64], then the probabilities
-  float* sums;     // [64, 16] by lanes
+  float* sums;     // [64, 16] by lanes of one register
   float* maximum;  // [64]
 };
 
@@ -23,8 +23,8 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
   return work;
 }
 
-MILLRACE_INLINE void scale_row(float* row, std::int64_t width, f32x16 factor) {
-  for (std::int64_t d = 0; d < width; d += 16) store(row + d, load(row + d) * factor);
+MILLRACE_INLINE void scale_row(float* row, std::int64_t width, Wide factor) {
+  for (std::int64_t d = 0; d < width; d += kWide) store_wide(row + d, load_wide(row + d) * factor);
 }
 
 // Scores to probabilities relative to the largest score so far; sums and outputs follow when that grows.
@@ -33,29 +33,29 @@ MILLRACE_INLINE void softmax_tile(const AttentionSizes& sizes, const ScoreTile& 
   for (std::int64_t t = 0; t < tile.queries; ++t) {
     float* row = work.scores + t * kTile;
     const std::int64_t vectors = tile.vectors(t);
-    f32x16 score[kTile / 16];
-    f32x16 largest = splat(work.maximum[t]);
+    Wide score[kTile / kWide];
+    Wide largest = wide(work.maximum[t]);
     for (std::int64_t i = 0; i < vectors; ++i) {
-      score[i] = load(row + 16 * i);
-      if (masked) score[i] = tile.visible(t, i) ? score[i] : splat(kMinusInfinity);
-      largest = maximum(largest, score[i]);
+      score[i] = load_wide(row + kWide * i);
+      if (masked) score[i] = tile.visible(t, i) ? score[i] : wide(kMinusInfinity);
+      largest = largest > score[i] ? largest : score[i];
     }
     const float before = work.maximum[t];
     const float now = largest_lane(largest);
-    const f32x16 base = splat(now == kMinusInfinity ? 0.0F : now);  // nothing seen yet: keep −∞ − base at −∞
-    f32x16 sum = load(work.sums + 16 * t);
+    const Wide base = wide(now == kMinusInfinity ? 0.0F : now);  // nothing seen yet: keep −∞ − base at −∞
+    Wide sum = load_wide(work.sums + 16 * t);
     if (now != before) {
-      const f32x16 shrink = power_of_two(before - base);
+      const Wide shrink = power_of_two(before - base);
       sum *= shrink;
       if (!first) scale_row(work.o + t * sizes.padded, sizes.padded, shrink);
       work.maximum[t] = now;
     }
     for (std::int64_t i = 0; i < vectors; ++i) {
-      const f32x16 p = power_of_two(score[i] - base);
-      store(row + 16 * i, p);
+      const Wide p = power_of_two(score[i] - base);
+      store_wide(row + kWide * i, p);
       sum += p;
     }
-    store(work.sums + 16 * t, sum);
+    store_wide(work.sums + 16 * t, sum);
   }
 }
 
@@ -64,7 +64,7 @@ MILLRACE_INLINE void finish(const AttentionForward<T>& at, std::int64_t first_to
                             const Workspace& work) {
   const AttentionSizes& sizes = at.sizes;
   for (std::int64_t t = 0; t < queries; ++t) {
-    const float sum = sum_lanes(load(work.sums + 16 * t));
+    const float sum = sum_of_lanes(load_wide(work.sums + 16 * t));
     const std::int64_t vector = (first_token + t) * sizes.heads + head;
     const float inverse = 1.0F / sum;
     for (std::int64_t d = 0; d < sizes.width; d += 16)

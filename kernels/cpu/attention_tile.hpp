@@ -17,45 +17,63 @@ constexpr float kMinusInfinity = -__builtin_inff();
 MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15) / 16; }
 
-MILLRACE_INLINE f32x16 multiply_add16(f32x16 a, f32x16 b, f32x16 c) {
-#if defined(__AVX512F__)
-  return (f32x16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#else
-  return a * b + c;
-#endif
+// Scores are handled in vectors of one register (tile_product.hpp's Wide): comparisons of wider ones would be taken apart, lane by lane.
+using WideMask = std::int32_t __attribute__((vector_size(sizeof(Wide))));
+
+MILLRACE_INLINE Wide wide(float value) { return value - Wide{}; }
+MILLRACE_INLINE Wide load_wide(const float* p) {
+  Wide v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
 }
+MILLRACE_INLINE void store_wide(float* p, Wide v) { __builtin_memcpy(p, &v, sizeof v); }
 
 /// 2ˣ for x <= 127 within 1 ulp: x = n + r with |r| <= ½, a polynomial in r (interpolated at Chebyshev's points), n added to the exponent.
 /// Exactly 1 at 0; below −125 exactly 0; NaN stays NaN.
-MILLRACE_INLINE f32x16 power_of_two(f32x16 x) {
-  const f32x16 magic = splat(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
-  const f32x16 shifted = x + magic;
-  const f32x16 r = x - (shifted - magic);
-  f32x16 p = splat(1.545316336e-04F);
-  p = multiply_add16(p, r, splat(1.339086331e-03F));
-  p = multiply_add16(p, r, splat(9.618083015e-03F));
-  p = multiply_add16(p, r, splat(5.550356954e-02F));
-  p = multiply_add16(p, r, splat(2.402265072e-01F));
-  p = multiply_add16(p, r, splat(6.931471825e-01F));
-  p = multiply_add16(p, r, splat(1.0F));
-  const f32x16 scaled = (f32x16)((i32x16)p + ((i32x16)shifted << 23));
-  return x < -125.0F ? f32x16{} : scaled;
+MILLRACE_INLINE Wide power_of_two(Wide x) {
+  const Wide magic = wide(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
+  const Wide shifted = x + magic;
+  const Wide r = x - (shifted - magic);
+  Wide p = wide(1.545316336e-04F);
+  p = multiply_add(p, r, wide(1.339086331e-03F));
+  p = multiply_add(p, r, wide(9.618083015e-03F));
+  p = multiply_add(p, r, wide(5.550356954e-02F));
+  p = multiply_add(p, r, wide(2.402265072e-01F));
+  p = multiply_add(p, r, wide(6.931471825e-01F));
+  p = multiply_add(p, r, wide(1.0F));
+  const Wide scaled = (Wide)((WideMask)p + ((WideMask)shifted << 23));
+  return x < -125.0F ? Wide{} : scaled;
 }
 
-/// The same value as maximum_lane, in four steps instead of fifteen.
-MILLRACE_INLINE float largest_lane(f32x16 v) {
-  using f32x8 = float __attribute__((vector_size(32)));
-  using f32x4 = float __attribute__((vector_size(16)));
-  const f32x8 low8 = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  const f32x8 high8 = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const f32x8 eight = low8 > high8 ? low8 : high8;
-  const f32x4 low4 = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
-  const f32x4 high4 = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const f32x4 four = low4 > high4 ? low4 : high4;
-  const f32x4 crossed = __builtin_shufflevector(four, four, 2, 3, 0, 1);
-  const f32x4 two = four > crossed ? four : crossed;
+/// The largest lane and the lanes' sum, as trees over halves.
+using f32x4 = float __attribute__((vector_size(16)));
+MILLRACE_INLINE float largest_lane(f32x4 v) {
+  const f32x4 crossed = __builtin_shufflevector(v, v, 2, 3, 0, 1);
+  const f32x4 two = v > crossed ? v : crossed;
   return two[0] > two[1] ? two[0] : two[1];
 }
+MILLRACE_INLINE float sum_of_lanes(f32x4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+#if defined(__FMA__) || defined(__AVX512F__)
+using f32x8 = float __attribute__((vector_size(32)));
+MILLRACE_INLINE float largest_lane(f32x8 v) {
+  const f32x4 low = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+  const f32x4 high = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  return largest_lane(low > high ? low : high);
+}
+MILLRACE_INLINE float sum_of_lanes(f32x8 v) {
+  return sum_of_lanes(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+#endif
+#if defined(__AVX512F__)
+MILLRACE_INLINE float largest_lane(f32x16 v) {
+  const f32x8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+  const f32x8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  return largest_lane(low > high ? low : high);
+}
+MILLRACE_INLINE float sum_of_lanes(f32x16 v) {
+  return sum_of_lanes(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+#endif
 
 /// `count` head vectors, `step` elements apart, times `factor`, one after the other with zeros up to `padded`.
 template <class T>
@@ -88,15 +106,18 @@ struct ScoreTile {
 
   /// Vectors of a query's row that a product will read: on the diagonal up to the end of its block of rows.
   [[nodiscard, gnu::always_inline]] std::int64_t vectors(std::int64_t t) const {
-    return diagonal ? smaller(vectors_of(keys), vectors_of(t + kBlockRows)) : vectors_of(keys);
+    const std::int64_t wanted = diagonal ? smaller(keys, t + kBlockRows) : keys;
+    return (wanted + kWide - 1) / kWide;
   }
   /// All ones where query t sees the keys of this vector.
-  [[nodiscard, gnu::always_inline]] i32x16 visible(std::int64_t t, std::int64_t vector) const {
-    const i32x16 key = i32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + static_cast<std::int32_t>(16 * vector);
-    i32x16 seen = key <= static_cast<std::int32_t>(diagonal ? t : kTile);
+  [[nodiscard, gnu::always_inline]] WideMask visible(std::int64_t t, std::int64_t vector) const {
+    static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    WideMask key;
+    __builtin_memcpy(&key, lanes, sizeof key);
+    WideMask seen = key + static_cast<std::int32_t>(kWide * vector) <= static_cast<std::int32_t>(diagonal ? t : kTile);
     if (!same_segment) {
-      i32x16 segment;
-      __builtin_memcpy(&segment, key_segments + 16 * vector, sizeof segment);
+      WideMask segment;
+      __builtin_memcpy(&segment, key_segments + kWide * vector, sizeof segment);
       seen &= segment == query_segments[t];
     }
     return seen;
