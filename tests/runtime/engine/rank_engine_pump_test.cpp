@@ -121,7 +121,8 @@ TEST(Engines, StandStillExactlyWhereTheReplaySaysDead) {
   std::mt19937 random(17);
   int dead = 0;
   for (int trial = 0; trial < 300; ++trial) {
-    const Schedule schedule = trial % 3 == 0 ? zb_h1(3, 5) : trial % 3 == 1 ? looped_bfs(2, 2, 3) : one_f_one_b(4, 5);
+    const Schedule schedules[] = {zb_h1(3, 5), looped_bfs(2, 2, 3), one_f_one_b(4, 5), looped_bfs(1, 2, 4)};  // the last with local edges
+    const Schedule& schedule = schedules[trial % 4];
     const Ledger ledger = make_ledger(schedule);
     std::vector<int> depths = ledger.depths;
     for (int& depth : depths) depth = 1 + static_cast<int>(random() % static_cast<unsigned>(depth));

@@ -45,8 +45,8 @@ TEST(TraceRing, RefusesAnOddCapacity) {
 }
 
 TEST(TraceRing, ASnapshotBesideTheWriterHasWholeRecordsOnly) {
-  TraceRing ring(64);
-  constexpr std::int64_t total = 200'000;
+  TraceRing ring(16);
+  constexpr std::int64_t total = 1'000'000;
   std::jthread writer([&] {
     for (std::int64_t number = 0; number < total; ++number) ring.add(record(number));
   });
