@@ -62,7 +62,8 @@ ValueId ProgramBuilder::batch(std::string_view field) {
   value.type = {kernels::DType::i32, {tokens_dimension()}};
   value.role = Role::batch;
   value.name = field;
-  return add_named("batch " + value.name, std::move(value));
+  const auto key = "batch " + value.name;
+  return add_named(key, std::move(value));
 }
 
 ValueId ProgramBuilder::token_in(std::int64_t width) {
