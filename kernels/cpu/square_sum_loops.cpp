@@ -3,16 +3,20 @@
 #include "kernels/cpu/vector.hpp"
 
 namespace millrace::kernels::cpu::MILLRACE_ISA {
+namespace {
+
+using f32x8 = float __attribute__((vector_size(32)));
+
+}  // namespace
 
 double square_sum_chunk(const float* x, std::int64_t count) {
   f64x8 low{}, high{};
   const auto add = [&](f32x16 v) __attribute__((always_inline)) {
-    f64x8 half[2];
-    float lane[16];
-    __builtin_memcpy(lane, &v, sizeof v);
-    for (int i = 0; i < 8; ++i) half[0][i] = lane[i], half[1][i] = lane[i + 8];
-    low += half[0] * half[0];
-    high += half[1] * half[1];
+    f32x8 half[2];
+    __builtin_memcpy(half, &v, sizeof v);
+    const f64x8 first = __builtin_convertvector(half[0], f64x8), second = __builtin_convertvector(half[1], f64x8);
+    low += first * first;
+    high += second * second;
   };
   std::int64_t i = 0;
   for (; i + 16 <= count; i += 16) add(load(x + i));

@@ -5,6 +5,15 @@
 namespace millrace::kernels::cpu {
 namespace {
 
+template <class To>
+MILLRACE_INLINE To from_bits(To value) {
+  return value;
+}
+template <class To>
+requires(sizeof(To) == sizeof(float)) MILLRACE_INLINE To from_bits(BFloat16 value) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
+}
+
 /// One stage of a butterfly: of rows i and i + Step, exchange the blocks of Step lanes off the diagonal.
 template <int Step>
 MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
@@ -22,27 +31,45 @@ MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
   }
 }
 
+MILLRACE_INLINE void turn(f32x16 (&row)[16]) {
+  exchange<1>(row);
+  exchange<2>(row);
+  exchange<4>(row);
+  exchange<8>(row);
+}
+
+template <class From, class To>
+MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, std::int64_t rows) {
+  f32x16 row[16];
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);
+  turn(row);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) store(out + i * rows, row[i]);
+}
+
+template <class From, class To>
+MILLRACE_INLINE void edge_block(const From* in, std::int64_t columns, To* out, std::int64_t rows, std::int64_t tall, std::int64_t wide) {
+  for (std::int64_t i = 0; i < tall; ++i)
+    for (std::int64_t j = 0; j < wide; ++j) out[j * rows + i] = from_bits<To>(in[i * columns + j]);
+}
+
+/// Blocks of 16 x 16 in registers, taken in strips of 64 columns: whole cache lines come and go, four neighbours of a row at a time.
 template <class From, class To>
 MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t columns, To* out, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t column = begin; column < end; column += 16) {
-    const std::int64_t wide = end - column < 16 ? end - column : 16;
+  constexpr std::int64_t strip = 64;
+  for (std::int64_t left = begin; left < end; left += strip) {
+    const std::int64_t right = left + strip < end ? left + strip : end;
     for (std::int64_t first = 0; first < rows; first += 16) {
       const std::int64_t tall = rows - first < 16 ? rows - first : 16;
-      f32x16 row[16];
-      for (std::int64_t i = 0; i < 16; ++i) {
-        const From* from = in + (first + i) * columns + column;
-        row[i] = i >= tall ? f32x16{} : wide == 16 ? load(from) : load(from, wide);
-      }
-      exchange<1>(row);
-      exchange<2>(row);
-      exchange<4>(row);
-      exchange<8>(row);
-      for (std::int64_t i = 0; i < wide; ++i) {
-        To* to = out + (column + i) * rows + first;
-        if (tall == 16)
-          store(to, row[i]);
+      for (std::int64_t column = left; column < right; column += 16) {
+        const std::int64_t wide = right - column < 16 ? right - column : 16;
+        const From* from = in + first * columns + column;
+        To* to = out + column * rows + first;
+        if (tall == 16 && wide == 16)
+          whole_block(from, columns, to, rows);
         else
-          store(to, row[i], tall);
+          edge_block(from, columns, to, rows, tall, wide);
       }
     }
   }
