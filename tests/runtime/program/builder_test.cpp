@@ -1,0 +1,106 @@
+#include "runtime/program/builder.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kernels/base/check.hpp"
+#include "runtime/program/operations.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using kernels::DType;
+
+ProgramBuilder small_builder() { return ProgramBuilder({DType::f32, 2, 4}); }
+
+template <class Body>
+std::string message_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    return error.what();
+  }
+  return "no error";
+}
+
+void expect_words(const std::string& message, std::initializer_list<const char*> words) {
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' is not in: " << message;
+}
+
+TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
+  auto builder = small_builder();
+  const auto x = builder.token_in(16);
+  builder.enter(3, "layers.3");
+  expect_words(message_of([&] {
+                 (void)linear(builder, x, builder.parameter("w", {5, 17}), "mlp.up");
+               }),
+               {"layers.3.mlp.up", "linear", "[8, 16]", "[5, 17]"});
+  expect_words(message_of([&] { (void)rms_norm(builder, x, builder.parameter("n", {15}), 1e-5F, "norm"); }),
+               {"layers.3.norm", "rms_norm", "[8, 16]", "[15]"});
+  expect_words(message_of([&] {
+                 (void)add(builder, x, linear(builder, x, builder.parameter("v", {4, 16}), "v"), "sum");
+               }),
+               {"layers.3.sum", "[8, 16]", "[8, 4]"});
+  expect_words(message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), 3, 1.0F, "attention"); }),
+               {"layers.3.attention", "[8, 16]", "H * 3"});
+  expect_words(message_of([&] {
+                 (void)rope(builder, x, builder.batch("positions"), builder.constant("f", {1, 2, 3}), "rope");
+               }),
+               {"layers.3.rope", "[8, 16]", "[3]"});
+  expect_words(message_of([&] {
+                 (void)linear_cross_entropy(builder, x, builder.parameter("h", {9, 8}), builder.batch("targets"), 0.0F, "loss");
+               }),
+               {"layers.3.loss", "[8, 16]", "[9, 8]"});
+  expect_words(message_of([&] { (void)embedding(builder, x, x, "embedding"); }), {"layers.3.embedding", "f32 [8, 16]", "tokens"});
+}
+
+TEST(Builder, InputsAreTheSameValueEachTime) {
+  auto builder = small_builder();
+  EXPECT_EQ(builder.batch("tokens"), builder.batch("tokens"));
+  EXPECT_FALSE(builder.batch("tokens") == builder.batch("targets"));
+  EXPECT_EQ(builder.parameter("w", {2, 3}), builder.parameter("w", {2, 3}));
+  EXPECT_FALSE(builder.parameter("w", {2, 3}, 1) == builder.parameter("w", {2, 3}));
+  expect_words(message_of([&] { (void)builder.parameter("w", {2, 4}); }), {"'w'", "[2, 4]", "[2, 3]"});
+  expect_words(message_of([&] { (void)builder.batch("token"); }), {"'token'"});
+}
+
+TEST(Builder, MatricesTakeTheComputeDtypeAndVectorsStayFp32) {
+  ProgramBuilder builder({DType::bf16, 2, 4});
+  const auto x = builder.token_in(16);
+  EXPECT_EQ(builder.type(x).dtype, DType::bf16);
+  EXPECT_EQ(builder.type(builder.parameter("w", {3, 16})).dtype, DType::bf16);
+  EXPECT_EQ(builder.type(builder.parameter("n", {16})).dtype, DType::f32);
+  EXPECT_EQ(builder.type(linear(builder, x, builder.parameter("w", {3, 16}), "y")), (ValueType{DType::bf16, {8, 3}}));
+  EXPECT_EQ(builder.type(logits(builder, x, builder.parameter("w", {3, 16}), "z")), (ValueType{DType::f32, {8, 3}}));
+}
+
+TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
+  auto builder = small_builder();
+  const auto x = builder.token_in(16);
+  builder.label(attention(builder, x, x, x, builder.batch("segments"), 4, 1.0F, "attention"), "context");
+  builder.set_token_out(x);
+  const auto program = builder.finish();
+  ASSERT_EQ(program.operations.size(), 1U);
+  ASSERT_EQ(program.operations[0].outputs.size(), 2U);
+  for (const auto output : program.operations[0].outputs) EXPECT_EQ(program.value(output).labels, std::vector<std::string>{"context"});
+  EXPECT_EQ(program.value(program.operations[0].outputs[1]).name, "attention.log_sum_exp");
+}
+
+TEST(Builder, TwoOperationsOfOneNameAreAMistake) {
+  auto builder = small_builder();
+  const auto x = builder.token_in(16);
+  (void)copy(builder, x, "same");
+  expect_words(message_of([&] { (void)copy(builder, x, "same"); }), {"'same'"});
+}
+
+TEST(Builder, AProgramHasOneEnd) {
+  auto builder = small_builder();
+  const auto x = builder.token_in(16);
+  expect_words(message_of([&] { (void)builder.finish(); }), {"0 ends"});
+  builder.set_token_out(x);
+  EXPECT_EQ(builder.finish().token_out, x);
+  expect_words(message_of([&] { builder.set_token_out(x); }), {"token_out"});
+}
+
+}  // namespace
+}  // namespace millrace::runtime

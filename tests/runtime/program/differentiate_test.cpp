@@ -1,0 +1,223 @@
+#include "runtime/program/differentiate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tests/runtime/program/rig.hpp"
+
+namespace millrace::runtime::testing {
+namespace {
+
+using kernels::DType;
+using kernels::Implementation;
+
+void expect_same_bits(const std::map<std::pair<std::string, int>, std::vector<float>>& a,
+                      const std::map<std::pair<std::string, int>, std::vector<float>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [key, values] : a) {
+    ASSERT_TRUE(b.contains(key)) << key.first;
+    const auto& others = b.at(key);
+    ASSERT_EQ(values.size(), others.size());
+    EXPECT_EQ(std::memcmp(values.data(), others.data(), values.size() * sizeof(float)), 0) << key.first << " use " << key.second;
+  }
+}
+
+double largest(const std::vector<float>& values) {
+  double most = 0;
+  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+/// Sum over the uses of a tied parameter.
+std::map<std::string, std::vector<float>> gradients(Rig& rig) {
+  std::map<std::string, std::vector<float>> result;
+  for (const auto& [key, values] : rig.accumulators()) {
+    auto& sum = result[key.first];
+    sum.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+  }
+  return result;
+}
+
+TEST(Differentiate, GradientsEqualFiniteDifferences) {
+  Rig rig(SmallNet{}, {});
+  rig.run(ProgramKind::forward);
+  rig.run_backward();
+  const auto analytic = gradients(rig);
+  EXPECT_EQ(analytic.size(), 20U);  // table, final norm, nine in each layer
+  for (const auto& [name, gradient] : analytic) {
+    const auto values = rig.master(name);
+    const double tolerance = 1e-2 * largest(gradient) + 1e-4;
+    ASSERT_GT(largest(gradient), 1e-4) << name;
+    for (std::size_t i = 0; i < values.size(); i += 1 + values.size() / 6) {
+      const float before = values[i];
+      constexpr float step = 4e-3F;
+      values[i] = before + step;
+      rig.run(ProgramKind::forward);
+      const double above = rig.loss();
+      values[i] = before - step;
+      rig.run(ProgramKind::forward);
+      const double below = rig.loss();
+      values[i] = before;
+      EXPECT_NEAR(gradient[i], Rig::loss_scale * (above - below) / (2.0 * step), tolerance) << name << " element " << i;
+    }
+  }
+}
+
+class Both : public ::testing::TestWithParam<std::pair<DType, Implementation>> {};
+
+TEST_P(Both, BackwardHasTheBitsOfInputThenWeightGradients) {
+  SmallNet net;
+  net.compute = GetParam().first;
+  Rig split(net, {BackwardMode::split, "none", GetParam().second});
+  Rig fused(net, {BackwardMode::fused, "none", GetParam().second});
+  for (int microbatch = 0; microbatch < 2; ++microbatch)
+    for (auto* rig : {&split, &fused}) {
+      rig->run(ProgramKind::forward);
+      rig->run_backward();
+    }
+  EXPECT_EQ(split.loss(), fused.loss());
+  EXPECT_TRUE(std::isfinite(split.loss()));
+  EXPECT_GT(largest(split.accumulators().at({"table", 0})), 0);
+  expect_same_bits(split.accumulators(), fused.accumulators());
+}
+
+TEST_P(Both, TwoStagesHaveTheBitsOfOne) {
+  SmallNet whole;
+  whole.compute = GetParam().first;
+  auto head = whole, tail = whole;
+  head.end_layer = 1;
+  head.last = false;
+  tail.first_layer = 1;
+  tail.first = false;
+  const Rig::Options options{BackwardMode::split, "none", GetParam().second};
+  Rig one(whole, options), first(head, options), second(tail, {BackwardMode::fused, "full", GetParam().second});
+  one.run(ProgramKind::forward);
+  one.run_backward();
+  first.run(ProgramKind::forward);
+  second.bindings[Region::token_in] = first.bindings[Region::token_out];
+  second.run(ProgramKind::forward);
+  second.run_backward();
+  first.bindings[Region::gradient_in] = second.bindings[Region::gradient_out];
+  first.run_backward();
+  EXPECT_EQ(one.loss(), second.loss());
+  auto parts = first.accumulators();
+  for (const auto& [key, values] : second.accumulators()) EXPECT_TRUE(parts.emplace(key, values).second) << key.first;
+  expect_same_bits(one.accumulators(), parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Differentiate, Both,
+                         ::testing::Values(std::pair{DType::f32, Implementation::reference}, std::pair{DType::f32, Implementation::fast},
+                                           std::pair{DType::bf16, Implementation::reference},
+                                           std::pair{DType::bf16, Implementation::fast}));
+
+TEST(Differentiate, InputGradientLeavesAccumulatorsAloneAndWeightGradientWritesNothingElse) {
+  SmallNet net;
+  net.first = false;
+  Rig rig(net, {});
+  const auto floats = [&](Region region) { return reinterpret_cast<float*>(rig.bindings[region]); };
+  for (std::int64_t i = 0; i < net.tokens() * net.width; ++i) floats(Region::token_in)[i] = static_cast<float>(i * 37 % 19) / 8.0F - 1.0F;
+  rig.run(ProgramKind::forward);
+  rig.fill(Region::accumulator, std::byte{0x3f});
+  const auto before = rig.accumulators();
+  rig.run(ProgramKind::input_gradient);
+  expect_same_bits(before, rig.accumulators());
+
+  std::map<int, std::vector<std::byte>> kept;
+  for (std::size_t i = 0; i < kRegions; ++i) {
+    const auto bytes = rig.region(static_cast<Region>(i));
+    kept[static_cast<int>(i)].assign(bytes.begin(), bytes.end());
+  }
+  rig.run(ProgramKind::weight_gradient);
+  for (std::size_t i = 0; i < kRegions; ++i) {
+    const auto region = static_cast<Region>(i);
+    const auto bytes = rig.region(region);
+    const auto& old = kept.at(static_cast<int>(i));
+    const bool same = std::equal(bytes.begin(), bytes.end(), old.begin(), old.end());
+    if (region == Region::accumulator) {
+      EXPECT_FALSE(same);
+    } else if (region != Region::workspace) {  // scratch
+      EXPECT_TRUE(same) << to_string(region);
+    }
+  }
+  for (const auto& [key, values] : rig.accumulators()) EXPECT_TRUE(values != before.at(key)) << key.first;
+}
+
+TEST(Differentiate, NoOperationOfISharesAResultWithW) {
+  const auto set = differentiate(build(SmallNet{}), {});
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    for (const auto output : operation.outputs) EXPECT_EQ(set.value(output).role, Role::intermediate) << operation.name;
+  for (const auto& operation : set.program(ProgramKind::weight_gradient))
+    for (const auto output : operation.outputs) EXPECT_EQ(set.value(output).role, Role::accumulator) << operation.name;
+}
+
+TEST(Differentiate, AnEmptyStageCopiesBothWays) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  builder.set_token_out(builder.token_in(8));
+  const auto set = differentiate(builder.finish(), {});
+  ASSERT_EQ(set.program(ProgramKind::forward).size(), 1U);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].outputs[0], set.token_out);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].inputs[0], set.token_in);
+  ASSERT_EQ(set.program(ProgramKind::input_gradient).size(), 1U);
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].outputs[0], set.gradient_out);
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[0], set.gradient_in);
+  EXPECT_TRUE(set.program(ProgramKind::weight_gradient).empty());
+}
+
+TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto gate = linear(builder, builder.token_in(8), builder.parameter("w", {8, 8}), "gate");
+  const auto y = swiglu(builder, gate, gate, "swiglu");
+  builder.set_token_out(gate);
+  (void)y;
+  const auto plain = differentiate(builder.finish(), {});
+  EXPECT_EQ(plain.program(ProgramKind::forward).size(), 2U);  // nothing flows into the swiglu: its residual is not kept
+
+  ProgramBuilder kept({DType::f32, 2, 4});
+  const auto x = kept.token_in(8);
+  const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}), 1e-5F, "norm");
+  const auto out = add(kept, h, linear(kept, h, kept.parameter("v", {8, 8}), "v"), "sum");
+  (void)out;
+  kept.set_token_out(h);
+  EXPECT_EQ(differentiate(kept.finish(), {}).program(ProgramKind::forward).back().rule->name(), "add");
+
+  ProgramBuilder read({DType::f32, 2, 4});
+  const auto t = read.token_in(8);
+  const auto a = attention(read, t, t, t, read.batch("segments"), 4, 1.0F, "attention");  // its gradient reads o
+  read.set_token_out(a);
+  const auto set = differentiate(read.finish(), {});
+  EXPECT_EQ(set.program(ProgramKind::forward).back().rule->name(), "copy");
+  EXPECT_EQ(set.program(ProgramKind::forward).back().inputs[0], a);
+  EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.token_out);
+}
+
+TEST(Differentiate, GradientsOfAValueAreAddedLastReaderFirst) {
+  ProgramBuilder builder({DType::f32, 1, 4});
+  const auto x = builder.token_in(8);
+  const auto a = linear(builder, x, builder.parameter("a", {8, 8}), "a");
+  const auto b = linear(builder, x, builder.parameter("b", {8, 8}), "b");
+  builder.set_token_out(add(builder, a, b, "sum"));
+  const auto set = differentiate(builder.finish(), {});
+  std::vector<std::string> names;
+  for (const auto& operation : set.program(ProgramKind::input_gradient)) names.push_back(operation.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"b.dx", "a.dx", "a.dx_sum"}));
+  const auto& sum = set.program(ProgramKind::input_gradient).back();
+  EXPECT_EQ(set.value(sum.inputs[0]).name, "b.dx");
+  EXPECT_EQ(set.value(sum.inputs[1]).name, "a.dx");
+  EXPECT_EQ(sum.outputs[0], set.gradient_out);
+}
+
+TEST(Differentiate, LogitsHaveNoBackward) {
+  SmallNet net;
+  net.logits = true;
+  const auto set = differentiate(build(net), {});
+  EXPECT_FALSE(set.program(ProgramKind::forward).empty());
+  for (const auto kind : {ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward})
+    EXPECT_TRUE(set.program(kind).empty());
+}
+
+}  // namespace
+}  // namespace millrace::runtime::testing

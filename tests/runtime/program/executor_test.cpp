@@ -1,0 +1,126 @@
+#include "runtime/program/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "kernels/base/check.hpp"
+#include "tests/runtime/program/rig.hpp"
+
+namespace millrace::runtime::testing {
+namespace {
+
+class Recorder final : public OperationHook {
+ public:
+  void before(const Call& call) override { begun.push_back(call.operation.name); }
+  void after(const Call& call) override {
+    ended.push_back(call.operation.name);
+    EXPECT_EQ(&call.programs.program(call.kind)[call.index], &call.operation);
+    EXPECT_EQ(call.inputs.size(), call.operation.inputs.size());
+    EXPECT_EQ(call.outputs.size(), call.operation.outputs.size());
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+      EXPECT_EQ(call.outputs[i].dtype, call.programs.value(call.operation.outputs[i]).type.dtype);
+      EXPECT_NE(call.outputs[i].data, nullptr);
+    }
+  }
+  std::vector<std::string> begun, ended;
+};
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Executor, TheHookSeesEveryOperationInOrder) {
+  Rig rig(SmallNet{}, {BackwardMode::split, "full"});
+  for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient}) {
+    Recorder recorder;
+    rig.run(kind, &recorder);
+    std::vector<std::string> names;
+    for (const auto& operation : rig.set.program(kind)) names.push_back(operation.name);
+    EXPECT_FALSE(names.empty());
+    EXPECT_EQ(recorder.begun, names);
+    EXPECT_EQ(recorder.ended, names);
+  }
+}
+
+TEST(Executor, AKernelsErrorNamesTheOperation) {
+  SmallNet net;
+  Rig rig(net, {});
+  reinterpret_cast<std::int32_t*>(rig.bindings[Region::batch])[3] = 99;
+  try {
+    rig.run(ProgramKind::forward);
+    FAIL() << "token 99 is beyond the vocabulary";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_EQ(std::string(error.what()).find("embedding: "), 0U) << error.what();
+  }
+}
+
+TEST(Executor, ProgramsOfAnotherModeAndMissingBasesAreRefused) {
+  Rig rig(SmallNet{}, {BackwardMode::fused});
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::weight_gradient); }).find("weight_gradient"), std::string::npos);
+  rig.bindings[Region::batch] = nullptr;
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward); }).find("batch"), std::string::npos);
+}
+
+TEST(Executor, TensorIsWhereTheHookSawIt) {
+  Rig rig(SmallNet{}, {});
+  const Executor executor(rig.set, rig.plan);
+  class Check final : public OperationHook {
+   public:
+    Check(const Executor& executor, const Bindings& bindings) : executor_(executor), bindings_(bindings) {}
+    void after(const Call& call) override {
+      for (std::size_t i = 0; i < call.outputs.size(); ++i)
+        EXPECT_EQ(executor_.tensor(call.operation.outputs[i], bindings_).data, call.outputs[i].data);
+    }
+
+   private:
+    const Executor& executor_;
+    const Bindings& bindings_;
+  } check(executor, rig.bindings);
+  rig.run(ProgramKind::forward, &check);
+  rig.run_backward(&check);
+}
+
+/// A program for up to four rows, run with two of them, computes what a program for two rows does.
+TEST(Executor, ABoundedProgramRunsAsTheExactOne) {
+  for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast}) {
+    SmallNet exact, bounded;
+    bounded.rows = 4;
+    bounded.tokens_bound = 1;
+    Rig a(exact, {BackwardMode::fused, "minimal", implementation}), b(bounded, {BackwardMode::fused, "minimal", implementation});
+    for (const char* field : {"tokens", "positions", "segments", "targets"})
+      std::memcpy(b.bindings[Region::batch] + batch_offset(field, bounded.tokens()),
+                  a.bindings[Region::batch] + batch_offset(field, exact.tokens()),
+                  static_cast<std::size_t>(exact.tokens()) * sizeof(std::int32_t));
+    const std::array<std::int64_t, 2> counts = {-7, exact.tokens()};  // the first bounds nothing here
+    a.run(ProgramKind::forward);
+    a.run_backward();
+    b.run(ProgramKind::forward, nullptr, counts);
+    b.run_backward(nullptr, counts);
+    EXPECT_EQ(a.loss(), b.loss());
+    EXPECT_EQ(a.accumulators(), b.accumulators());
+  }
+}
+
+TEST(Executor, RuntimeCountsAreChecked) {
+  SmallNet net;
+  net.tokens_bound = 0;
+  Rig rig(net, {});
+  const std::array<std::int64_t, 1> many = {net.tokens() + 1}, negative = {-1}, none = {0};
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward); }).find("runtime count 0"), std::string::npos);
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, many); }).find("wanted 0 to 8"), std::string::npos);
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, negative); }).find("is -1"), std::string::npos);
+  rig.run(ProgramKind::forward, nullptr, none);
+  EXPECT_EQ(rig.loss(), 0.0);
+}
+
+}  // namespace
+}  // namespace millrace::runtime::testing

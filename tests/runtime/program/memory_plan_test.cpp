@@ -1,0 +1,220 @@
+#include "runtime/program/memory_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/runtime/program/rig.hpp"
+
+namespace millrace::runtime::testing {
+namespace {
+
+using kernels::DType;
+
+constexpr std::array kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward};
+
+std::size_t at(Region region) { return static_cast<std::size_t>(region); }
+std::size_t at(ProgramKind kind) { return static_cast<std::size_t>(kind); }
+
+struct Run {
+  BackwardMode mode;
+  const char* policy;
+  kernels::Implementation implementation;
+};
+
+const std::vector<Run>& every_run() {
+  static const std::vector<Run> list = [] {
+    std::vector<Run> runs;
+    for (const auto mode : {BackwardMode::fused, BackwardMode::split})
+      for (const char* policy : {"none", "minimal", "full"})
+        for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast})
+          runs.push_back({mode, policy, implementation});
+    return runs;
+  }();
+  return list;
+}
+
+/// The programs of a mode as one list: what is in memory at each of its operations.
+std::vector<std::pair<ProgramKind, const Operation*>> timeline(const ProgramSet& set, BackwardMode mode) {
+  std::vector<std::pair<ProgramKind, const Operation*>> list;
+  for (const auto kind : kinds)
+    if (runs(mode, kind))
+      for (const auto& operation : set.program(kind)) list.emplace_back(kind, &operation);
+  return list;
+}
+
+TEST(MemoryPlan, NoTwoLiveValuesOverlap) {
+  for (const auto& run : every_run()) {
+    const Rig rig(SmallNet{}, {run.mode, run.policy});
+    const auto list = timeline(rig.set, run.mode);
+    std::map<int, std::pair<std::size_t, std::size_t>> lives;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      for (const auto* ids : {&list[i].second->inputs, &list[i].second->outputs})
+        for (const auto id : *ids) {
+          const auto role = rig.set.value(id).role;
+          if (role == Role::parameter || role == Role::accumulator) continue;
+          // What comes from outside is there from the start.
+          const auto& life = lives.try_emplace(id.index, role == Role::intermediate ? i : 0, i).first->second;
+          lives[id.index] = {life.first, i};
+        }
+    int compared = 0;
+    for (auto a = lives.begin(); a != lives.end(); ++a) {
+      const auto place_a = rig.plan.placements[static_cast<std::size_t>(a->first)];
+      const auto bytes_a = bytes_of(rig.set.values[static_cast<std::size_t>(a->first)].type);
+      EXPECT_EQ(place_a.offset % kernels::kAlignment, 0U);
+      EXPECT_LE(place_a.offset + bytes_a, rig.plan.region_bytes[at(place_a.region)]);
+      for (auto b = std::next(a); b != lives.end(); ++b) {
+        const auto place_b = rig.plan.placements[static_cast<std::size_t>(b->first)];
+        const auto bytes_b = bytes_of(rig.set.values[static_cast<std::size_t>(b->first)].type);
+        const bool together = a->second.first <= b->second.second && b->second.first <= a->second.second;
+        if (place_a.region != place_b.region || !together) continue;
+        ++compared;
+        EXPECT_TRUE(place_a.offset + bytes_a <= place_b.offset || place_b.offset + bytes_b <= place_a.offset)
+            << rig.set.values[static_cast<std::size_t>(a->first)].name << " and "
+            << rig.set.values[static_cast<std::size_t>(b->first)].name;
+      }
+    }
+    EXPECT_GT(compared, 20);
+  }
+}
+
+/// Bytes of a region that a run changed, found by running on two patterns.
+std::vector<bool> touched(Rig& rig, Region region, const std::function<void()>& run) {
+  std::vector<std::vector<std::byte>> after;
+  for (const auto pattern : {std::byte{0xa5}, std::byte{0x5a}}) {
+    rig.fill(region, pattern);
+    run();
+    const auto bytes = rig.region(region);
+    after.emplace_back(bytes.begin(), bytes.end());
+  }
+  std::vector<bool> result(after[0].size());
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = after[0][i] != std::byte{0xa5} || after[1][i] != std::byte{0x5a};
+  return result;
+}
+
+std::size_t end_of_touched(const std::vector<bool>& bytes, std::size_t limit) {
+  while (limit > 0 && !bytes[limit - 1]) --limit;
+  return limit;
+}
+
+/// End of the last value that one of the programs writes into a region.
+std::size_t end_of_values(const Rig& rig, Region region, std::initializer_list<ProgramKind> programs) {
+  std::size_t end = 0;
+  for (const auto kind : programs) {
+    if (!runs(rig.plan.mode, kind)) continue;
+    for (const auto& operation : rig.set.program(kind))
+      for (const auto id : operation.outputs) {
+        const auto place = rig.plan.placements[static_cast<std::size_t>(id.index)];
+        if (place.region == region) end = std::max(end, place.offset + bytes_of(rig.set.value(id).type));
+      }
+  }
+  return end;
+}
+
+TEST(MemoryPlan, TheHighestByteTouchedIsThePlans) {
+  for (const auto& run : every_run()) {
+    Rig rig(SmallNet{}, {run.mode, run.policy, run.implementation});
+    rig.run(ProgramKind::forward);
+    rig.run_backward();  // every input is sound from here on
+    for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff}) {
+      const auto bytes = touched(rig, region, [&] {
+        rig.run(ProgramKind::forward);
+        rig.run_backward();
+      });
+      const auto end = end_of_touched(bytes, bytes.size());
+      EXPECT_EQ(end, end_of_values(rig, region, {ProgramKind::forward, ProgramKind::input_gradient}))
+          << to_string(region) << " " << run.policy;
+      EXPECT_EQ(kernels::align_up(end), rig.plan.region_bytes[at(region)]) << to_string(region) << " " << run.policy;
+    }
+    for (const auto kind : kinds) {
+      if (!runs(run.mode, kind)) continue;
+      const auto bytes = touched(rig, Region::workspace, [&] { rig.run(kind); });
+      const auto scratch = rig.plan.scratch_offset[at(kind)];
+      EXPECT_EQ(end_of_touched(bytes, scratch), end_of_values(rig, Region::workspace, {kind})) << to_string(kind) << " " << run.policy;
+      EXPECT_LE(end_of_touched(bytes, bytes.size()), rig.plan.workspace_bytes[at(kind)]) << to_string(kind) << " " << run.policy;
+      EXPECT_EQ(rig.plan.workspace_bytes[at(kind)], scratch + rig.plan.scratch_bytes[at(kind)]);
+    }
+  }
+}
+
+TEST(MemoryPlan, BatchFieldsAlwaysLieInTheSamePlaces) {
+  EXPECT_EQ(batch_offset("tokens", 40), 0U);
+  EXPECT_EQ(batch_offset("positions", 40), 256U);
+  EXPECT_EQ(batch_offset("segments", 40), 512U);
+  EXPECT_EQ(batch_offset("targets", 40), 768U);
+  SmallNet middle;
+  middle.first = middle.last = false;
+  const Rig rig(middle, {});
+  EXPECT_EQ(rig.plan.region_bytes[at(Region::batch)], batch_offset("end", middle.tokens()));
+  for (std::size_t i = 0; i < rig.set.values.size(); ++i) {
+    if (rig.set.values[i].role != Role::batch) continue;
+    EXPECT_EQ(rig.plan.placements[i].offset, batch_offset(rig.set.values[i].name, middle.tokens())) << rig.set.values[i].name;
+  }
+}
+
+TEST(MemoryPlan, ResultsGoStraightToTheirRings) {
+  SmallNet middle;
+  middle.first = middle.last = false;
+  const Rig rig(middle, {});
+  const auto region = [&](ValueId id) { return rig.plan.placements[static_cast<std::size_t>(id.index)].region; };
+  EXPECT_EQ(region(rig.set.token_in), Region::token_in);
+  EXPECT_EQ(region(rig.set.token_out), Region::token_out);
+  EXPECT_EQ(region(rig.set.gradient_in), Region::gradient_in);
+  EXPECT_EQ(region(rig.set.gradient_out), Region::gradient_out);
+  EXPECT_EQ(rig.set.program(ProgramKind::forward).back().rule->name(), "add");  // no copy
+  EXPECT_EQ(rig.set.program(ProgramKind::input_gradient).back().rule->name(), "add");
+}
+
+TEST(MemoryPlan, ForwardAloneKeepsNothing) {
+  const Rig rig(SmallNet{}, {BackwardMode::forward_only});
+  for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff, Region::gradient_in, Region::gradient_out})
+    EXPECT_EQ(rig.plan.region_bytes[at(region)], 0U) << to_string(region);
+  EXPECT_GT(rig.plan.region_bytes[at(Region::workspace)], 0U);
+}
+
+std::size_t planned_bytes(const SmallNet& net, BackwardMode mode) {
+  const auto set = differentiate(build(net), {});
+  const auto nowhere = [](const Value&) { return Place{Region::master, 0}; };
+  const auto plan = plan_memory(set, mode, {nowhere, nowhere}, 2);
+  std::size_t sum = 0;
+  for (const auto bytes : plan.region_bytes) sum += bytes;
+  return sum;
+}
+
+SmallNet large_net() {
+  SmallNet net;
+  net.compute = DType::bf16;
+  net.rows = 2;
+  net.sequence = 1024;
+  net.width = 512;
+  net.heads = 8;
+  net.key_heads = 4;
+  net.head_dim = 64;
+  net.hidden = 1408;
+  net.vocabulary = 1024;
+  return net;
+}
+
+TEST(MemoryPlan, MemoryGrowsWithTheSequenceAsItselfAndNotAsItsSquare) {
+  for (const auto mode : {BackwardMode::fused, BackwardMode::split}) {
+    auto net = large_net();
+    const auto once = planned_bytes(net, mode);
+    net.sequence *= 2;
+    EXPECT_LE(static_cast<double>(planned_bytes(net, mode)), 2.2 * static_cast<double>(once));
+  }
+}
+
+TEST(MemoryPlan, ALargeVocabularyAddsLessThanItsLogits) {
+  for (const auto mode : {BackwardMode::fused, BackwardMode::split, BackwardMode::forward_only}) {
+    auto net = large_net();
+    const auto small = planned_bytes(net, mode);
+    net.vocabulary = 131072;
+    const auto large = planned_bytes(net, mode);
+    const auto tile = static_cast<std::size_t>(net.tokens()) * 4096 * sizeof(float);  // a 32nd of all logits
+    EXPECT_LE(large, small + tile);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::runtime::testing

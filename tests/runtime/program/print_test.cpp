@@ -1,0 +1,71 @@
+#include "runtime/program/print.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/runtime/program/rig.hpp"
+
+namespace millrace::runtime::testing {
+namespace {
+
+TEST(Print, EveryOperationHasItsLine) {
+  const Rig rig(SmallNet{}, {BackwardMode::fused, "minimal"});
+  for (const auto kind : {ProgramKind::forward, ProgramKind::backward}) {
+    const auto text = print(rig.set, kind, rig.plan);
+    for (const auto& operation : rig.set.program(kind))
+      EXPECT_NE(text.find(" " + operation.name + " "), std::string::npos) << operation.name;
+    std::size_t outputs = 0;
+    for (const auto& operation : rig.set.program(kind)) outputs += operation.outputs.size();
+    EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), outputs + 12);  // a head of two, totals of ten
+  }
+  const auto text = print(rig.set, ProgramKind::forward, rig.plan);
+  for (const char* words : {"f32 [8, 12]", "query_proj", "stash_input+", "epsilon=1e-05", "head_dim=4", "workspace"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
+TEST(Cost, FlopsOfTheProgramsAddUp) {
+  SmallNet net;
+  net.sequence = 8;
+  const auto set = differentiate(build(net), {});
+  for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward}) {
+    Cost sum;
+    for (const auto& operation : set.program(kind)) {
+      const auto one = cost(set, operation);
+      sum.flops += one.flops;
+      sum.bytes += one.bytes;
+      EXPECT_GT(one.bytes, 0) << operation.name;
+    }
+    EXPECT_EQ(sum.flops, set.cost(kind).flops);
+    EXPECT_EQ(sum.bytes, set.cost(kind).bytes);
+  }
+}
+
+double flops_of(const ProgramSet& set, ProgramKind kind, std::string_view name) {
+  for (const auto& operation : set.program(kind))
+    if (operation.name == name) return cost(set, operation).flops;
+  ADD_FAILURE() << "no operation " << name;
+  return 0;
+}
+
+TEST(Cost, CountsWhatTheKernelsDo) {
+  const SmallNet net;  // T = 8, D = 8, F = 12, V = 11, H·D = 8, S = 4
+  const auto set = differentiate(build(net), {});
+  const double product = 2.0 * 8 * 8 * 12;
+  EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.gate"), product);
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.gate.dx"), product);
+  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "layers.0.gate.dw"), product);
+  const double head = 2.0 * 8 * 8 * 11;
+  EXPECT_EQ(flops_of(set, ProgramKind::forward, "loss"), head);
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "loss.dx"), 2 * head);
+  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "loss.dw"), 2 * head);  // its logits are computed again
+  EXPECT_EQ(flops_of(set, ProgramKind::backward, "loss.dx+dw"), 3 * head);
+  const double pairs = 2.0 * 2 * (4 * 5 / 2);  // rows, heads, causal pairs
+  EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.attention"), 2 * 2 * 4 * pairs);
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.attention.dx"), 5 * 2 * 4 * pairs);
+  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "embedding.dw"), 8.0 * 8);
+  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "layers.0.norm_1.dw"), 3.0 * 8 * 8);
+}
+
+}  // namespace
+}  // namespace millrace::runtime::testing

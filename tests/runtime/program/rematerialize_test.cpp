@@ -1,0 +1,138 @@
+#include "runtime/program/rematerialize.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/base/check.hpp"
+#include "tests/runtime/program/rig.hpp"
+
+namespace millrace::runtime::testing {
+namespace {
+
+constexpr std::size_t stash_input = static_cast<std::size_t>(Region::stash_input);
+constexpr std::size_t stash_weight = static_cast<std::size_t>(Region::stash_weight);
+constexpr std::size_t handoff = static_cast<std::size_t>(Region::handoff);
+
+class CountRecomputed final : public OperationHook {
+ public:
+  void after(const Call& call) override {
+    if (call.operation.recomputed) names.push_back(call.operation.name);
+  }
+  std::vector<std::string> names;
+};
+
+TEST(Rematerialization, PoliciesByName) {
+  EXPECT_TRUE(RematerializationPolicy::parse("none", {}).keep_everything);
+  EXPECT_FALSE(RematerializationPolicy::parse("full", {}).keep_everything);
+  EXPECT_TRUE(RematerializationPolicy::parse("full", {}).keep.empty());
+  EXPECT_EQ(RematerializationPolicy::parse("save_out_proj", {}).keep, std::set<std::string>{"out_proj"});
+  EXPECT_TRUE(RematerializationPolicy::parse("minimal_with_context", {}).keep.contains("context"));
+  EXPECT_FALSE(RematerializationPolicy::parse("minimal", {}).keep.contains("context"));
+  EXPECT_TRUE(RematerializationPolicy::parse("save_dot_except_mlpwi", {}).keep.contains("mlpwo"));
+  EXPECT_FALSE(RematerializationPolicy::parse("save_dot_except_mlp", {}).keep.contains("mlpwo"));
+  EXPECT_EQ(RematerializationPolicy::parse("context, mlpwo", labels()).keep, (std::set<std::string>{"context", "mlpwo"}));
+}
+
+TEST(Rematerialization, AnUnknownWordNamesTheNearest) {
+  const auto message = [](const char* text) -> std::string {
+    try {
+      (void)RematerializationPolicy::parse(text, labels());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::config);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message("minimall").find("'minimal'"), std::string::npos) << message("minimall");
+  EXPECT_NE(message("context,mlpw0").find("'mlpwo'"), std::string::npos) << message("context,mlpw0");
+  EXPECT_NE(message("").find("no policy"), std::string::npos);
+}
+
+struct Case {
+  const char* policy;
+  std::vector<std::string> recomputed;  // of one layer, after "layers.N."
+};
+
+/// What the layer's gradients read and the policy does not keep, and what that needs.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"none", {}},
+      {"full", {"norm_1", "q", "k", "v", "q_rope", "k_rope", "attention", "o", "residual_1", "norm_2", "gate", "up", "swiglu"}},
+      {"minimal", {"norm_1", "attention", "residual_1", "norm_2", "swiglu"}},
+      {"minimal_with_context", {"norm_1", "residual_1", "norm_2", "swiglu"}},
+      {"save_out_proj", {"norm_1", "q", "k", "v", "q_rope", "k_rope", "attention", "residual_1", "norm_2", "gate", "up", "swiglu"}},
+  };
+  return list;
+}
+
+TEST(Rematerialization, GradientsKeepTheirBitsAndOnlyWhatIsNeededRunsAgain) {
+  for (const auto mode : {BackwardMode::split, BackwardMode::fused}) {
+    Rig everything(SmallNet{}, {mode});
+    everything.run(ProgramKind::forward);
+    everything.run_backward();
+    for (const auto& one : cases()) {
+      Rig rig(SmallNet{}, {mode, one.policy});
+      CountRecomputed hook;
+      rig.run(ProgramKind::forward, &hook);
+      EXPECT_TRUE(hook.names.empty());
+      rig.run_backward(&hook);
+      std::vector<std::string> expected;
+      for (const char* layer : {"layers.1.", "layers.0."})
+        for (const auto& name : one.recomputed) expected.push_back(layer + name + ".recomputed");
+      EXPECT_EQ(hook.names, expected) << one.policy;
+      EXPECT_EQ(rig.accumulators(), everything.accumulators()) << one.policy;
+      EXPECT_EQ(rig.loss(), everything.loss());
+    }
+  }
+}
+
+TEST(Rematerialization, TheStashShrinksWithThePolicy) {
+  const auto bytes = [](const char* policy) {
+    const Rig rig(SmallNet{}, {BackwardMode::fused, policy});
+    return rig.plan.region_bytes[stash_input];
+  };
+  EXPECT_LT(bytes("full"), bytes("save_out_proj"));
+  EXPECT_LT(bytes("save_out_proj"), bytes("minimal"));
+  EXPECT_LT(bytes("minimal"), bytes("minimal_with_context"));
+  EXPECT_LT(bytes("minimal_with_context"), bytes("none"));
+}
+
+TEST(Rematerialization, FullKeepsTheLayersInputsAlone) {
+  const auto set = differentiate(build(SmallNet{}), RematerializationPolicy::parse("full", {}));
+  std::set<std::string> kept;
+  std::set<int> of_forward;
+  for (const auto& operation : set.program(ProgramKind::forward))
+    for (const auto output : operation.outputs) of_forward.insert(output.index);
+  for (const auto kind : {ProgramKind::input_gradient, ProgramKind::weight_gradient})
+    for (const auto& operation : set.program(kind))
+      for (const auto input : operation.inputs)
+        if (of_forward.contains(input.index)) kept.insert(set.value(input).name);
+  EXPECT_EQ(kept, (std::set<std::string>{"embedding", "layers.0.residual_2", "layers.1.residual_2", "norm", "norm.r", "loss.log_sum_exp"}));
+}
+
+TEST(Rematerialization, RecomputedOperandsOfWAreHandedOver) {
+  const Rig none(SmallNet{}, {BackwardMode::split, "none"});
+  const Rig full(SmallNet{}, {BackwardMode::split, "full"});
+  EXPECT_LT(full.plan.region_bytes[stash_weight], none.plan.region_bytes[stash_weight]);
+  EXPECT_GT(full.plan.region_bytes[handoff], none.plan.region_bytes[handoff]);
+}
+
+TEST(Rematerialization, RecomputationStandsRightBeforeItsLayersBackward) {
+  const auto set = differentiate(build(SmallNet{}), RematerializationPolicy::parse("full", {}));
+  const auto& program = set.program(ProgramKind::input_gradient);
+  int layer = -1;
+  bool gradients_began = false;
+  for (const auto& operation : program) {
+    if (operation.layer != layer) gradients_began = false;
+    layer = operation.layer;
+    if (operation.recomputed)
+      EXPECT_FALSE(gradients_began) << operation.name;
+    else
+      gradients_began = true;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::runtime::testing

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/thread_team.hpp"
+#include "runtime/program/differentiate.hpp"
+#include "runtime/program/executor.hpp"
+#include "tests/runtime/program/small_net.hpp"
+
+namespace millrace::runtime::testing {
+
+/// One stage with memory of its own: parameters from their names, a batch from its positions, one slot of everything.
+class Rig {
+ public:
+  struct Options {
+    BackwardMode mode = BackwardMode::split;
+    std::string policy = "none";
+    kernels::Implementation implementation = kernels::Implementation::reference;
+    int threads = 1;
+  };
+  Rig(const SmallNet& net, Options options);
+
+  void run(ProgramKind kind, OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
+  /// I then W, or B, whichever the mode has.
+  void run_backward(OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
+
+  [[nodiscard]] std::span<std::byte> region(Region region) { return buffers_[static_cast<std::size_t>(region)].bytes(); }
+  [[nodiscard]] double loss();
+  /// A master in memory, to be changed; refresh() carries it to the bf16 copies.
+  [[nodiscard]] std::span<float> master(const std::string& name);
+  void refresh();
+  /// By (name, use): the fp32 sums.
+  [[nodiscard]] std::map<std::pair<std::string, int>, std::vector<float>> accumulators();
+  void fill(Region region, std::byte pattern);
+
+  static constexpr float loss_scale = 0.125F;
+  static constexpr std::size_t guard = 4096;  // bytes past each region that nobody may touch
+
+  ProgramSet set;
+  MemoryPlan plan;
+  Bindings bindings;
+
+ private:
+  struct Parameter {
+    std::size_t offset = 0;  // in fp32 bytes; the copies lie at half of it
+    std::int64_t elements = 0;
+    bool vector = false;
+  };
+  void lay_out_parameters();
+  void allocate();
+  void fill_batch(const SmallNet& net);
+
+  std::map<std::string, Parameter> parameters_;
+  std::map<std::pair<std::string, int>, Parameter> accumulators_;
+  std::size_t parameter_bytes_ = 0, accumulator_bytes_ = 0;
+  std::array<kernels::Buffer, kRegions> buffers_;
+  kernels::ThreadTeam team_;
+  kernels::Stream stream_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace millrace::runtime::testing

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/program/operations.hpp"
+
+namespace millrace::runtime::testing {
+
+/// A decoder of the usual kind, written directly with the operations: norm, grouped attention with rope, norm, SwiGLU, residuals, head and
+/// loss.
+struct SmallNet {
+  kernels::DType compute = kernels::DType::f32;
+  std::int64_t rows = 2, sequence = 4;
+  std::int64_t width = 8, heads = 2, key_heads = 1, head_dim = 4, hidden = 12, vocabulary = 11;
+  int first_layer = 0, end_layer = 2;  // the layers of this stage
+  bool first = true, last = true;      // has the embedding, has the head
+  float z_loss = 0.01F;
+  std::int16_t tokens_bound = -1;
+  bool logits = false;  // ends in logits instead of the loss
+
+  [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
+};
+
+[[nodiscard]] ForwardProgram build(const SmallNet& net);
+
+/// The labels that it writes.
+[[nodiscard]] const std::vector<std::string>& labels();
+
+}  // namespace millrace::runtime::testing
