@@ -176,6 +176,24 @@ TEST(CheckpointCrash, AKillAtAnyCallOfARestartThatHasToCleanUpIsHarmless) {
   EXPECT_GT(k, 8U);
 }
 
+TEST(CheckpointCrash, AKillJustAfterTheRenameStillCountsAsCommitted) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  const auto child = fork();
+  if (child == 0) {
+    set_faults("point=checkpoint.after_rename:kill", 0);
+    CheckpointStore store(run, keep_two);
+    save(store, State(10));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(WEXITSTATUS(status), 137);
+  std::filesystem::remove_all(run + "/checkpoints");  // somebody lost it: the run must not begin again from its seed
+  CheckpointStore store(run, keep_two);
+  EXPECT_NE(testing::error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "");
+}
+
 /// What a kernel may reorder is held by the order of the calls: everything in the folder is synced before the rename, and the rename before
 /// anything goes.
 TEST(CheckpointCrash, NothingIsRenamedBeforeItIsSyncedAndNothingGoesBeforeTheRenameIs) {
