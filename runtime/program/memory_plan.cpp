@@ -111,6 +111,9 @@ class Planner {
   MemoryPlan plan() {
     for (std::size_t i = 0; i < programs_.values.size(); ++i)
       if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
+    // A stage that reads no field (an empty one) still gets the microbatch: the region is the same for all.
+    if (programs_.token_in.valid())
+      plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.token_in).type.shape[0]);
     for (const auto kind : kinds)
       if (runs(plan_.mode, kind)) place_workspace(kind);
     return std::move(plan_);

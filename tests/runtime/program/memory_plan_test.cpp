@@ -153,6 +153,13 @@ TEST(MemoryPlan, BatchFieldsAlwaysLieInTheSamePlaces) {
   }
 }
 
+TEST(MemoryPlan, AnEmptyStageHasRoomForTheBatchToo) {
+  ProgramBuilder builder({DType::f32, 5, 8});
+  builder.set_token_out(builder.token_in(16));
+  const auto set = differentiate(builder.finish(), {});
+  EXPECT_EQ(plan_memory(set, BackwardMode::split, {}, 1).region_bytes[at(Region::batch)], batch_offset("end", 40));
+}
+
 TEST(MemoryPlan, ResultsGoStraightToTheirRings) {
   SmallNet middle;
   middle.first = middle.last = false;
