@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::microseconds;
 
 constexpr int host_bytes = 64;
-constexpr auto yield_span = Microseconds(50);  // between spinning and napping
+constexpr auto transfer_spin = Microseconds(200);  // in the middle of a message; yields would double the time of 256 KiB
+constexpr auto yield_span = Microseconds(50);      // between spinning and napping
 constexpr auto first_nap = Microseconds(20);
 constexpr auto idle_nap = Microseconds(1000);  // nothing is posted: only wake() matters
 
@@ -39,7 +40,7 @@ void pause_briefly() {
 /// A processor of its own may spin; where the host's processes fill the cores with compute, a long spin would take half of one from it.
 Microseconds automatic_spin() {
   const int cores = static_cast<int>(available_cores().size());
-  return Microseconds(cores >= 2 * launch_from_environment().local_processes + 1 ? 100 : 10);
+  return Microseconds(cores >= 2 * launch_from_environment().local_processes + 1 ? 100 : 30);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ void Transport::State::serve() {
     }
     if (stop) break;
     const auto quiet = Clock::now() - last_activity;
-    if (quiet < spin) {
+    if (quiet < (activity == Activity::transferring ? std::max(spin, transfer_spin) : spin)) {
       pause_briefly();
     } else if (activity == Activity::transferring || quiet < spin + yield_span) {
       sched_yield();
