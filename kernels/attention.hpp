@@ -15,7 +15,8 @@ struct AttentionOptions {
 
 /// Causal grouped-query attention, tiled: no score matrix stands in memory. Query t attends to key u of its row when u <= t and segments[u] == segments[t];
 /// query head h reads key/value head h / (H / K). q, o [T, H, D]; k, v [T, K, D]; segments i32 [T]; log_sum_exp f32 [T, H] (natural log of the scaled scores' sum).
-/// Softmax and sums in fp32. What a query may not see does not touch its bits. (Dao et al., FlashAttention-2, arXiv 2307.08691.)
+/// Softmax and sums in fp32. What a query may not see does not touch its bits, as long as it is finite. The bits do not depend on the thread count.
+/// H not a multiple of K throws Error(config). (Dao et al., FlashAttention-2, arXiv 2307.08691.)
 void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options,
                        const Tensor& o, const Tensor& log_sum_exp, Scratch scratch);
 
