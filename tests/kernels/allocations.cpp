@@ -11,7 +11,7 @@ namespace {
 
 std::atomic<std::int64_t> large{0};
 
-void count(std::size_t bytes) {
+[[maybe_unused]] void count(std::size_t bytes) {
   if (bytes >= 4096) large.fetch_add(1, std::memory_order_relaxed);
 }
 
