@@ -4,6 +4,7 @@ target_sources(millrace_layers PRIVATE
   decoders/registry.cpp
   embedding.cpp
   initial_values.cpp
+  hugging_face/weights.cpp
   losses/cross_entropy.cpp
   mlp.cpp
   model.cpp

@@ -15,7 +15,7 @@ OPEN = ["tools", "tests", "benchmarks", "examples"]
 ARROWS = {
     "kernels": [],
     "runtime": ["kernels/"],
-    "layers": ["runtime/program/", "runtime/io/safetensors.hpp", "kernels/base/"],
+    "layers": ["runtime/program/", "runtime/io/", "kernels/base/"],
     "cluster": ["kernels/base/"],
     "actors": ["layers/", "runtime/", "cluster/", "kernels/"],
     "configs": [],  # only *_config.hpp of other rooms, and the ground

@@ -1,0 +1,69 @@
+#include "layers/hugging_face/weights.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+#include "layers/hugging_face/config.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::layers {
+namespace {
+
+std::vector<std::int64_t> sizes(const kernels::Shape& shape) {
+  std::vector<std::int64_t> result;
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) result.push_back(shape[axis]);
+  return result;
+}
+
+/// Names that a checkpoint may carry without being parameters of the model.
+std::vector<std::string> ignored_names(const runtime::TensorSource& source, const ModelConfig& config) {
+  std::vector<std::string> names;
+  if (config.tie_word_embeddings) names.emplace_back("lm_head.weight");
+  for (const std::string& name : source.names()) {
+    if (name.ends_with(".rotary_emb.inv_freq")) names.push_back(name);
+  }
+  return names;
+}
+
+/// Elements of a tensor in pieces that fit a cache, in the file's type.
+void write_elements(std::span<const float> elements, runtime::FileDType dtype, const runtime::ByteSink& sink) {
+  constexpr std::size_t piece = 1 << 16;
+  std::vector<std::byte> bytes;
+  for (std::size_t begin = 0; begin < elements.size(); begin += piece) {
+    const auto part = elements.subspan(begin, std::min(piece, elements.size() - begin));
+    bytes.resize(part.size() * runtime::bits_of(dtype) / 8);
+    runtime::convert(part, dtype, bytes);
+    sink(bytes);
+  }
+}
+
+}  // namespace
+
+HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, const ModelConfig& config) : source_(folder, ExitCode::model) {
+  std::vector<runtime::ExpectedTensor> expected;
+  for (const ParameterSpec& spec : model_parameters(config)) expected.push_back({spec.name, sizes(spec.shape)});
+  source_.check(expected, ignored_names(source_, config));
+}
+
+void HuggingFaceWeights::read(const ParameterSpec& spec, std::span<float> destination) const { source_.read(spec.name, destination); }
+
+void export_hugging_face(const std::string& folder, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader,
+                         std::uint64_t most_shard_bytes) {
+  const runtime::FileDType file_dtype = runtime::file_dtype(dtype);
+  std::map<std::string, ParameterSpec, std::less<>> specs;
+  std::vector<runtime::FileTensor> tensors;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    tensors.push_back({spec.name, file_dtype, sizes(spec.shape), 0, 0});
+    specs.emplace(spec.name, spec);
+  }
+  const auto produce = [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {
+    write_elements(reader(specs.find(tensor.name)->second), file_dtype, sink);
+  };
+  runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, most_shard_bytes);
+  runtime::write_text_file(folder + "/config.json",
+                           hugging_face_config_text(config, dtype == kernels::DType::bf16 ? "bfloat16" : "float32"));
+}
+
+}  // namespace millrace::layers

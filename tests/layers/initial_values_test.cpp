@@ -1,0 +1,82 @@
+#include "layers/initial_values.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace millrace::layers {
+namespace {
+
+TEST(Philox, GivesThePublishedWords) {
+  // Known answers of the Random123 library.
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(StandardNormal, IsTheQuantileFunction) {
+  // Quantiles at (word + 1/2) / 2^32 from an independent implementation.
+  const std::array<std::pair<std::uint32_t, double>, 9> table = {{{0x0, -6.337957754553789},
+                                                                  {0x1, -6.166429517819749},
+                                                                  {0x3039, -4.535422762090429},
+                                                                  {0x6666666, -1.9599639841416792},
+                                                                  {0x12345678, -1.4675657314922321},
+                                                                  {0x80000000, 2.9180993729166234e-10},
+                                                                  {0xc0000000, 0.6744897505624251},
+                                                                  {0xf0000000, 1.5341205452991358},
+                                                                  {0xffffffff, 6.337957754553789}}};
+  for (const auto& [word, value] : table) EXPECT_NEAR(standard_normal(word), value, 1e-14 * (1 + std::abs(value))) << word;
+  for (std::uint32_t word : {3U, 77777U, 0x12345678U, 0x7fffffffU}) EXPECT_EQ(standard_normal(word), -standard_normal(~word));
+}
+
+ParameterSpec spec(const char* name, kernels::Shape shape, InitialKind kind = InitialKind::normal) { return {name, shape, -1, 0, kind, 0}; }
+
+TEST(InitialValues, AreNormalWithTheDeviation) {
+  const auto matrix = spec("model.layers.0.mlp.up_proj.weight", {512, 512});
+  std::vector<float> values(512 * 512);
+  initial_values(matrix, 0.02, 1, 0, values);
+  double mean = 0, square = 0, fourth = 0;
+  for (const double value : values) {
+    mean += value;
+    square += value * value;
+    fourth += value * value * value * value;
+  }
+  const auto n = static_cast<double>(values.size());
+  EXPECT_NEAR(mean / n, 0, 5 * 0.02 / std::sqrt(n));
+  EXPECT_NEAR(std::sqrt(square / n), 0.02, 5 * 0.02 / std::sqrt(2 * n));
+  EXPECT_NEAR(fourth / n / std::pow(square / n, 2), 3.0, 5 * std::sqrt(96 / n));  // kurtosis of a normal: 3 ± √(24/n)·2
+}
+
+TEST(InitialValues, DependOnSeedNameAndElementAlone) {
+  const auto matrix = spec("a", {64, 33});
+  std::vector<float> whole(64 * 33), part(100), other(64 * 33);
+  initial_values(matrix, 0.5, 42, 0, whole);
+  for (const std::int64_t first : {0, 1, 2, 3, 37, 2000}) {
+    initial_values(matrix, 0.5, 42, first, part);
+    for (std::size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], whole[static_cast<std::size_t>(first) + i]) << first << " " << i;
+  }
+  const auto equal = [&] {
+    std::size_t same = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) same += whole[i] == other[i] ? 1 : 0;
+    return same;
+  };
+  initial_values(matrix, 0.5, 43, 0, other);
+  EXPECT_LT(equal(), 5U);
+  initial_values(spec("b", {64, 33}), 0.5, 42, 0, other);
+  EXPECT_LT(equal(), 5U);
+}
+
+TEST(InitialValues, NormsAreOnes) {
+  std::vector<float> values(7, 5.0F);
+  initial_values(spec("norm", {7}, InitialKind::ones), 0.5, 1, 0, values);
+  EXPECT_EQ(values, std::vector<float>(7, 1.0F));
+  initial_values(spec("bias", {7}, InitialKind::zeros), 0.5, 1, 0, values);
+  EXPECT_EQ(values, std::vector<float>(7, 0.0F));
+}
+
+}  // namespace
+}  // namespace millrace::layers

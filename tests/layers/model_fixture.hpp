@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/base/thread_team.hpp"
+#include "layers/model.hpp"
+#include "runtime/engine/straight_loop.hpp"
+#include "runtime/io/safetensors.hpp"
+
+/// What the tests of models share: a model in a straight loop, batches from token ids, and the golden vectors.
+namespace millrace::layers::testing {
+
+struct LoopOptions {
+  std::string layout = "";  // empty: one stage
+  kernels::DType compute = kernels::DType::f32;
+  std::int64_t rows = 1, sequence = 1;
+  double z_loss = 0;
+  std::string rematerialize = "none";
+  runtime::BackwardMode mode = runtime::BackwardMode::fused;
+  int accumulators = 1;
+  int threads = 1;
+  kernels::Implementation implementation = kernels::Implementation::fast;
+};
+
+/// A model with its memory, team and stream.
+class Model {
+ public:
+  Model(const ModelConfig& config, const LoopOptions& options);
+
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const kernels::Stream& stream() const { return stream_; }
+  [[nodiscard]] runtime::StraightLoop& loop() { return loop_; }
+  [[nodiscard]] const runtime::ParameterStore& store() const { return loop_.rank().store(); }
+  void load(const std::string& folder);
+  void initialise(std::uint64_t seed);
+  /// The complete gradient of a tensor after accumulate.
+  [[nodiscard]] std::vector<float> gradient(const std::string& name) const;
+  [[nodiscard]] std::vector<float> parameter(const std::string& name) const;
+  /// Every gradient and every parameter as bits, in model order: equal exactly when all are.
+  [[nodiscard]] std::vector<std::uint32_t> gradient_bits() const;
+  [[nodiscard]] std::vector<std::uint32_t> parameter_bits() const;
+  [[nodiscard]] std::vector<float> logits(const runtime::FillBatch& fill, runtime::OperationHook* hook = nullptr);
+
+ private:
+  ModelConfig config_;
+  kernels::ThreadTeam team_;
+  kernels::Stream stream_;
+  runtime::StraightLoop loop_;
+};
+
+/// Microbatches of `rows` rows out of one list of rows; the target of a row's last token is masked; one document a row.
+[[nodiscard]] runtime::FillBatch rows_of(std::vector<std::int32_t> ids, std::int64_t rows, std::int64_t sequence);
+
+/// A small model that no golden file knows.
+[[nodiscard]] ModelConfig tiny_model(bool tied);
+/// Token ids from a seed.
+[[nodiscard]] std::vector<std::int32_t> random_ids(std::size_t count, std::int64_t vocabulary, std::uint32_t seed);
+
+/// tests/golden/<name>.
+[[nodiscard]] std::string golden_folder(const std::string& name);
+[[nodiscard]] std::vector<std::int32_t> read_ids(const runtime::SafetensorsFile& file, const std::string& name);
+[[nodiscard]] std::vector<float> read_floats(const runtime::SafetensorsFile& file, const std::string& name);
+
+[[nodiscard]] double largest(const std::vector<float>& values);
+/// Largest absolute difference; infinite where sizes differ or a value is no number.
+[[nodiscard]] double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace millrace::layers::testing

@@ -1,0 +1,75 @@
+#include "layers/partition.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::layers {
+namespace {
+
+TEST(Layout, ReadsWhatItPrints) {
+  const std::vector<StageLayout> wanted = {
+      {true, 0, 3, false}, {false, 3, 4, false}, {false, 7, 0, false}, {false, 7, 1, false}, {false, 8, 2, true}};
+  const auto stages = parse_layout("E t*3 | t*4 | | t | t*2 H", 10, 5);
+  EXPECT_EQ(stages, wanted);
+  EXPECT_EQ(print_layout(stages), "E t*3 | t*4 | | t | t*2 H");
+  EXPECT_EQ(parse_layout("E t t*2|t\tt H", 5, 2), (std::vector<StageLayout>{{true, 0, 3, false}, {false, 3, 2, true}}));
+  EXPECT_EQ(parse_layout("E t*2 H", 2, 1), (std::vector<StageLayout>{{true, 0, 2, true}}));
+  EXPECT_TRUE(stages[2].empty());
+}
+
+TEST(Layout, RefusesWithAClearWord) {
+  struct Bad {
+    const char* text;
+    std::int64_t layers, stages;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Bad> table = {
+      {"E t*3 | t*2 H", 6, 2, {"5 decoder layers", "the model has 6"}},
+      {"E t*4 | t*3 H", 6, 2, {"7 decoder layers", "the model has 6"}},
+      {"E t*3 | t*3 H", 6, 3, {"2 stages", "wanted 3"}},
+      {"t*3 | t*3 H", 6, 2, {"stage 0 has no E"}},
+      {"E t*3 | E t*3 H", 6, 2, {"stage 1 has an E", "first stage only"}},
+      {"t E t*2 | t*3 H", 6, 2, {"found E after other layers"}},
+      {"E E t*3 | t*3 H", 6, 2, {"found E after other layers"}},
+      {"E t*3 | t*3", 6, 2, {"stage 1 has no H"}},
+      {"E t*3 H | t*3 H", 6, 2, {"stage 0 has an H"}},
+      {"E t*3 | t*2 H t", 6, 2, {"found \"t\" after H"}},
+      {"E t*0 | t*6 H", 6, 2, {"found \"t*0\""}},
+      {"E t*-1 | t*7 H", 6, 2, {"found \"t*-1\""}},
+      {"E t* | t*6 H", 6, 2, {"found \"t*\""}},
+      {"E t*3x | t*3 H", 6, 2, {"found \"t*3x\""}},
+      {"E t*99999999999999999999 | H", 6, 2, {"found \"t*9999"}},
+      {"E x | t*6 H", 6, 2, {"found \"x\"", "wanted E, t, t*N"}},
+      {"", 6, 1, {"no E"}},
+      {"|||", 6, 2, {"4 stages"}},
+  };
+  for (const Bad& bad : table) {
+    SCOPED_TRACE(bad.text);
+    tests::expect_error([&] { (void)parse_layout(bad.text, bad.layers, bad.stages); }, ExitCode::config, bad.parts);
+  }
+}
+
+TEST(UniformLayout, SpreadsEvenly) {
+  EXPECT_EQ(print_layout(uniform_layout(8, 1)), "E t*8 H");
+  EXPECT_EQ(print_layout(uniform_layout(8, 4)), "E t*2 | t*2 | t*2 | t*2 H");
+  EXPECT_EQ(print_layout(uniform_layout(7, 3)), "E t*3 | t*2 | t*2 H");
+  EXPECT_EQ(print_layout(uniform_layout(3, 3)), "E t | t | t H");
+  EXPECT_EQ(print_layout(uniform_layout(3, 4)), "E t | t | t | H");
+  EXPECT_EQ(print_layout(uniform_layout(3, 5)), "E | t | t | t | H");
+}
+
+TEST(UniformLayout, IsLegalForEveryCount) {
+  for (std::int64_t layers = 1; layers <= 9; ++layers) {
+    for (std::int64_t stages = 1; stages <= layers + 2; ++stages) {
+      const auto layout = uniform_layout(layers, stages);
+      EXPECT_EQ(parse_layout(print_layout(layout), layers, stages), layout) << layers << " layers, " << stages << " stages";
+      for (const auto& stage : layout) EXPECT_FALSE(stage.empty());
+    }
+    tests::expect_error([&] { (void)uniform_layout(layers, layers + 3); }, ExitCode::config, {"layers + 2"});
+    tests::expect_error([&] { (void)uniform_layout(layers, 0); }, ExitCode::config, {"found 0 stages"});
+  }
+}
+
+}  // namespace
+}  // namespace millrace::layers

@@ -1,0 +1,65 @@
+#include "layers/rotary.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::layers {
+namespace {
+
+RopeConfig llama31() { return {RopeKind::llama3, 500000.0, 8.0, 1.0, 4.0, 8192}; }
+
+TEST(Rotary, DefaultIsThePowerOfTheBase) {
+  const auto found = inverse_frequencies({RopeKind::none, 10000.0, 1, 1, 4, 0}, 8);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0], 1.0F);
+  EXPECT_EQ(found[1], 0.1F);
+  EXPECT_EQ(found[2], 0.01F);
+  EXPECT_EQ(found[3], 0.001F);
+}
+
+TEST(Rotary, LinearDividesByTheFactor) {
+  const auto plain = inverse_frequencies({RopeKind::none, 10000.0, 1, 1, 4, 0}, 64);
+  const auto scaled = inverse_frequencies({RopeKind::linear, 10000.0, 4.0, 1, 4, 0}, 64);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(scaled[i], plain[i] / 4.0F);
+}
+
+TEST(Rotary, Llama3KeepsShortScalesLongAndRampsBetween) {
+  auto rope = llama31();
+  const auto scaled = inverse_frequencies(rope, 128);
+  rope.kind = RopeKind::none;
+  const auto plain = inverse_frequencies(rope, 128);
+  int kept = 0, divided = 0, between = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double wavelength = 2 * std::numbers::pi / plain[i];
+    if (wavelength < 8192.0 / 4) {
+      EXPECT_EQ(scaled[i], plain[i]);
+      ++kept;
+    } else if (wavelength > 8192.0) {
+      EXPECT_EQ(scaled[i], plain[i] / 8.0F);
+      ++divided;
+    } else {
+      const double smooth = (8192.0 / wavelength - 1.0) / 3.0;
+      EXPECT_NEAR(scaled[i], ((1 - smooth) / 8 + smooth) * plain[i], 1e-6 * plain[i]);
+      ++between;
+    }
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(divided, 0);
+  EXPECT_GT(between, 0);
+}
+
+TEST(Rotary, RefusesWhatMakesNoTable) {
+  tests::expect_error([] { (void)inverse_frequencies(llama31(), 7); }, ExitCode::model, {"head_dim = 7", "even"});
+  auto rope = llama31();
+  rope.high_freq_factor = 1.0;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"high_freq_factor = 1"});
+  rope.factor = 0;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"factor = 0"});
+}
+
+}  // namespace
+}  // namespace millrace::layers

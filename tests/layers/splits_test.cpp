@@ -1,0 +1,156 @@
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/layers/model_fixture.hpp"
+
+// The numbers do not depend on the layout: splits, rematerialisation, split backward and thread teams of one size give identical bits.
+namespace millrace::layers::testing {
+namespace {
+
+struct Outcome {
+  std::vector<std::uint64_t> losses, norms;
+  std::vector<std::uint32_t> gradients, parameters;
+  bool operator==(const Outcome&) const = default;
+};
+
+/// Two steps of three microbatches of two rows; gradients are those of a third step's accumulation.
+Outcome train(bool tied, LoopOptions options, std::int64_t microbatches = 3) {
+  options.rows = 2;
+  options.sequence = 12;
+  Model model(tiny_model(tied), options);
+  model.initialise(7);
+  const std::int64_t targets = microbatches * 2 * 11;
+  Outcome outcome;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    kernels::AdamwScalars scalars;
+    scalars.learning_rate = 1e-2;
+    scalars.weight_decay = 0.1;
+    scalars.update = s + 1;
+    const auto fill = rows_of(random_ids(static_cast<std::size_t>(microbatches * 24), 61, static_cast<std::uint32_t>(s + 1)), 2, 12);
+    const auto step = model.loop().step(model.stream(), microbatches, targets, fill, scalars, 1.0);
+    outcome.losses.push_back(std::bit_cast<std::uint64_t>(step.loss));
+    outcome.norms.push_back(std::bit_cast<std::uint64_t>(step.norm));
+  }
+  outcome.parameters = model.parameter_bits();
+  const auto fill = rows_of(random_ids(static_cast<std::size_t>(microbatches * 24), 61, 9), 2, 12);
+  (void)model.loop().accumulate(model.stream(), microbatches, targets, fill);
+  outcome.gradients = model.gradient_bits();
+  return outcome;
+}
+
+LoopOptions in_dtype(kernels::DType compute) {
+  LoopOptions options;
+  options.compute = compute;
+  return options;
+}
+
+class Splits : public ::testing::TestWithParam<std::tuple<bool, kernels::DType>> {
+ protected:
+  [[nodiscard]] bool tied() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] LoopOptions options() const { return in_dtype(std::get<1>(GetParam())); }
+};
+
+TEST_P(Splits, StagesKeepTheBits) {
+  const Outcome whole = train(tied(), options());
+  for (const char* layout : {"E t*2 | t*2 H", "E t | t*2 | t H", "E | t | t*3 | H", "E t*4 | | H"}) {
+    LoopOptions cut = options();
+    cut.layout = layout;
+    EXPECT_TRUE(train(tied(), cut) == whole) << layout;
+  }
+}
+
+TEST_P(Splits, SplitBackwardKeepsTheBits) {
+  const Outcome whole = train(tied(), options());
+  LoopOptions split = options();
+  split.mode = runtime::BackwardMode::split;
+  EXPECT_TRUE(train(tied(), split) == whole);
+  split.layout = "E t | t*2 | t H";
+  split.rematerialize = "full";
+  EXPECT_TRUE(train(tied(), split) == whole);
+}
+
+TEST_P(Splits, RematerialisationKeepsTheBits) {
+  const Outcome whole = train(tied(), options());
+  for (const char* policy : {"full", "minimal", "save_qkv_proj", "save_out_proj", "minimal_with_context", "mlpwo,query_proj"}) {
+    LoopOptions again = options();
+    again.rematerialize = policy;
+    EXPECT_TRUE(train(tied(), again) == whole) << policy;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Splits,
+                         ::testing::Combine(::testing::Bool(), ::testing::Values(kernels::DType::f32, kernels::DType::bf16)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) ? "tied_" : "untied_") +
+                                  std::string(kernels::to_string(std::get<1>(info.param)));
+                         });
+
+TEST(Rematerialisation, FullKeepsLessThanNone) {
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 12;
+  Model keeps(tiny_model(false), options);
+  options.rematerialize = "full";
+  Model recomputes(tiny_model(false), options);
+  const auto stash = [](Model& model) { return model.loop().rank().memory().plan().bytes(runtime::MemoryKind::stash_input); };
+  EXPECT_LT(stash(recomputes), stash(keeps) / 2);
+}
+
+TEST(Accumulators, TwoContiguousPartsAreAddedInOrder) {
+  LoopOptions two;
+  two.accumulators = 2;
+  LoopOptions two_cut = two;
+  two_cut.layout = "E t*2 | t*2 H";
+  EXPECT_TRUE(train(false, two, 4) == train(false, two_cut, 4));
+  // The sum of two parts is near the sum of one, though not its bits.
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 12;
+  Model one_set(tiny_model(false), options);
+  options.accumulators = 2;
+  Model two_sets(tiny_model(false), options);
+  const auto fill = rows_of(random_ids(96, 61, 3), 2, 12);
+  for (Model* model : {&one_set, &two_sets}) {
+    model->initialise(7);
+    (void)model->loop().accumulate(model->stream(), 4, 88, fill);
+  }
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  const auto wanted = one_set.gradient(name);
+  EXPECT_LE(largest_difference(two_sets.gradient(name), wanted), 1e-5 * largest(wanted));
+  EXPECT_GT(largest(wanted), 0);
+}
+
+TEST(TiedTable, SumsBothUsesAndCountsOnce) {
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 12;
+  options.layout = "E t*2 | t*2 H";
+  Model tied(tiny_model(true), options);
+  Model untied(tiny_model(false), options);
+  tied.initialise(7);
+  untied.initialise(7);
+  // The untied model with the same table in both places: its two gradients are the two uses.
+  const auto table = untied.store().master("model.embed_tokens.weight");
+  const auto head = untied.store().master("lm_head.weight");
+  std::copy(table.begin(), table.end(), head.begin());
+  const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
+  for (Model* model : {&tied, &untied}) (void)model->loop().accumulate(model->stream(), 1, 22, fill);
+  auto sum = untied.gradient("model.embed_tokens.weight");
+  const auto second = untied.gradient("lm_head.weight");
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+  EXPECT_EQ(tied.gradient("model.embed_tokens.weight"), sum);
+  const auto sums = runtime::square_sums(tied.stream(), tied.store());
+  EXPECT_EQ(sums.size(), model_parameters(tied.config()).size());
+}
+
+TEST(Threads, TeamsOfTwoAgreeAmongThemselves) {
+  LoopOptions two;
+  two.threads = 2;
+  LoopOptions two_cut = two;
+  two_cut.layout = "E t*3 | t H";
+  EXPECT_TRUE(train(true, two) == train(true, two_cut));
+}
+
+}  // namespace
+}  // namespace millrace::layers::testing
