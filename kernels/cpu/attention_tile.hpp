@@ -19,6 +19,7 @@ MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15
 
 // Scores are handled in vectors of one register (tile_product.hpp's Wide): comparisons of wider ones would be taken apart, lane by lane.
 using WideMask = std::int32_t __attribute__((vector_size(sizeof(Wide))));
+using WideBits = std::uint32_t __attribute__((vector_size(sizeof(Wide))));
 
 MILLRACE_INLINE Wide wide(float value) { return value - Wide{}; }
 MILLRACE_INLINE Wide load_wide(const float* p) {
@@ -41,7 +42,7 @@ MILLRACE_INLINE Wide power_of_two(Wide x) {
   p = multiply_add(p, r, wide(2.402265072e-01F));
   p = multiply_add(p, r, wide(6.931471825e-01F));
   p = multiply_add(p, r, wide(1.0F));
-  const Wide scaled = (Wide)((WideMask)p + ((WideMask)shifted << 23));
+  const Wide scaled = (Wide)((WideBits)p + ((WideBits)shifted << 23));
   return x < -125.0F ? Wide{} : scaled;
 }
 
