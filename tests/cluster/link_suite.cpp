@@ -14,14 +14,14 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }
 
-// Counts what any thread of the process takes from the heap through C++.
-void* operator new(std::size_t bytes) {
+// Counts what any thread of the process takes from the heap through C++. Not inlined: the compiler would see free() meet new.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace millrace::cluster {
 namespace {
