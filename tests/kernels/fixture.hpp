@@ -27,7 +27,7 @@ class Data {
     }
   }
   Data(const Data& other) : Data(other.tensor_.dtype, other.tensor_.shape) {
-    std::memcpy(tensor_.data, other.tensor_.data, tensor_.bytes());
+    if (tensor_.bytes() > 0) std::memcpy(tensor_.data, other.tensor_.data, tensor_.bytes());
   }
 
   [[nodiscard]] const Tensor& operator*() const { return tensor_; }
