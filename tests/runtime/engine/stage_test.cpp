@@ -1,0 +1,101 @@
+#include "runtime/engine/stage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/engine/optimizer_step.hpp"
+#include "tests/layers/model_fixture.hpp"
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using layers::testing::LoopOptions;
+using layers::testing::Model;
+using layers::testing::random_ids;
+using layers::testing::rows_of;
+using layers::testing::tiny_model;
+
+LoopOptions small(const char* layout = "E t*2 | t*2 H") {
+  LoopOptions options;
+  options.layout = layout;
+  options.rows = 2;
+  options.sequence = 12;
+  return options;
+}
+
+TEST(Stage, EvaluationGivesTheTrainingLoss) {
+  Model model(tiny_model(false), small());
+  model.initialise(1);
+  const auto fill = rows_of(random_ids(48, 61, 3), 2, 12);
+  const auto evaluated = model.loop().evaluate(model.stream(), 2, fill);
+  const auto trained = model.loop().accumulate(model.stream(), 2, 44, fill);
+  EXPECT_EQ(evaluated.loss, trained.loss);
+  EXPECT_EQ(evaluated.targets, 44);
+}
+
+TEST(Stage, AccumulatorsAreZeroAfterTheUpdate) {
+  Model model(tiny_model(true), small());
+  model.initialise(1);
+  kernels::AdamwScalars scalars;
+  scalars.learning_rate = 1e-3;
+  (void)model.loop().step(model.stream(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0);
+  for (const auto& tensor : model.store().layout().tensors()) {
+    for (const auto& use : tensor.uses) {
+      const auto slot = model.store().accumulator(tensor, use.use);
+      for (std::int64_t i = 0; i < slot.elements(); ++i) ASSERT_EQ(slot.as<float>()[i], 0.0F) << tensor.name << " use " << use.use;
+    }
+  }
+}
+
+TEST(Stage, ABadStepChangesNothing) {
+  Model model(tiny_model(false), small());
+  model.initialise(1);
+  model.store().master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto before = model.parameter_bits();
+  kernels::AdamwScalars scalars;
+  scalars.learning_rate = 1e-3;
+  tests::expect_error([&] { (void)model.loop().step(model.stream(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0); },
+                      ExitCode::numerics, {"finite"});
+  EXPECT_EQ(model.parameter_bits(), before);
+}
+
+TEST(Stage, DecayMovesMatricesOnly) {
+  Model model(tiny_model(false), small());
+  model.initialise(1);
+  const auto norm = model.parameter("model.norm.weight"), matrix = model.parameter("model.layers.0.mlp.up_proj.weight");
+  model.store().zero_accumulators(model.stream());
+  kernels::AdamwScalars scalars;
+  scalars.learning_rate = 0.5;
+  scalars.weight_decay = 0.5;
+  apply_adamw(model.stream(), scalars, model.store());  // gradients are zero: only decay moves anything
+  EXPECT_EQ(model.parameter("model.norm.weight"), norm);
+  const auto decayed = model.parameter("model.layers.0.mlp.up_proj.weight");
+  for (std::size_t i = 0; i < matrix.size(); ++i) ASSERT_FLOAT_EQ(decayed[i], matrix[i] * 0.75F);
+}
+
+TEST(Stage, LogitsNeedAProgram) {
+  Model model(tiny_model(false), small());
+  EXPECT_FALSE(model.loop().rank().stage(StageId{0}).has_logits());
+  EXPECT_TRUE(model.loop().rank().stage(StageId{1}).has_logits());
+  tests::expect_error([&] { (void)model.loop().rank().stage(StageId{0}).plan(Pass::logits); }, ExitCode::internal, {"stage 0", "logits"});
+  tests::expect_error([&] { (void)model.loop().rank().stage(StageId{2}); }, ExitCode::internal, {"stage 2"});
+}
+
+TEST(Norm, AddsInModelOrderAndEachTensorOnce) {
+  const std::vector<TensorSquareSum> sums = {{2, 1.0}, {0, 1e16}, {1, 1.0}};
+  EXPECT_EQ(global_norm(sums), std::sqrt((1e16 + 1.0) + 1.0));
+  const std::vector<TensorSquareSum> twice = {{1, 1.0}, {1, 1.0}};
+  tests::expect_error([&] { (void)global_norm(twice); }, ExitCode::internal, {"tensor 1"});
+}
+
+TEST(Clip, ScalesDownOnly) {
+  EXPECT_EQ(clip_scale(0.5, 1.0), 1.0F);
+  EXPECT_FLOAT_EQ(clip_scale(4.0, 1.0), 0.25F);
+  EXPECT_EQ(clip_scale(4.0, 0.0), 1.0F);
+}
+
+}  // namespace
+}  // namespace millrace::runtime
