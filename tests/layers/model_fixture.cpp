@@ -46,7 +46,8 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
     : config_(config),
       team_(options.threads),
       stream_(team_, options.implementation),
-      loop_(build_stages(config, options), {options.compute, options.mode, options.accumulators, 1, true, false, options.threads, {}}) {}
+      loop_(build_stages(config, options),
+            {options.compute, options.mode, options.accumulators, 1, true, options.staging, options.threads, {}}) {}
 
 void Model::load(const std::string& folder) {
   const HuggingFaceWeights weights(folder, config_);

@@ -22,6 +22,7 @@ struct LoopOptions {
   std::string rematerialize = "none";
   runtime::BackwardMode mode = runtime::BackwardMode::fused;
   int accumulators = 1;
+  bool staging = false;
   int threads = 1;
   kernels::Implementation implementation = kernels::Implementation::fast;
 };

@@ -84,6 +84,38 @@ TEST(Stage, LogitsNeedAProgram) {
   tests::expect_error([&] { (void)model.loop().rank().stage(StageId{2}); }, ExitCode::internal, {"stage 2"});
 }
 
+TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
+  auto options = small();
+  options.staging = true;
+  Model model(tiny_model(true), options);
+  model.initialise(1);
+  kernels::AdamwScalars scalars;
+  scalars.learning_rate = 1e-3;
+  const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
+  (void)model.loop().step(model.stream(), 1, 22, fill, scalars, 1.0);
+  const auto& store = model.store();
+  const auto bytes = [](std::span<const float> values) {
+    const auto raw = std::as_bytes(values);
+    return std::vector<std::byte>(raw.begin(), raw.end());
+  };
+  std::vector<std::vector<std::byte>> wanted;
+  for (const auto& tensor : store.layout().tensors()) {
+    wanted.push_back(bytes(store.master(tensor.name)));
+    wanted.push_back(bytes(store.first_moment(tensor.name)));
+    wanted.push_back(bytes(store.second_moment(tensor.name)));
+  }
+  store.take_snapshot();
+  scalars.update = 2;
+  (void)model.loop().step(model.stream(), 1, 22, fill, scalars, 1.0);
+  std::size_t next = 0;
+  for (const auto& tensor : store.layout().tensors()) {
+    for (const auto kept : {store.snapshot_master(tensor), store.snapshot_first_moment(tensor), store.snapshot_second_moment(tensor)}) {
+      EXPECT_EQ(std::vector<std::byte>(kept.begin(), kept.end()), wanted.at(next++)) << tensor.name;
+    }
+    EXPECT_NE(bytes(store.master(tensor.name)), wanted.at(next - 3)) << tensor.name << ": the next step moved nothing";
+  }
+}
+
 TEST(Norm, AddsInModelOrderAndEachTensorOnce) {
   const std::vector<TensorSquareSum> sums = {{2, 1.0}, {0, 1e16}, {1, 1.0}};
   EXPECT_EQ(global_norm(sums), std::sqrt((1e16 + 1.0) + 1.0));
