@@ -2,32 +2,47 @@
 
 #include <array>
 #include <condition_variable>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace millrace::actors {
 
 /// The one thread on which a rank computes. Tasks run in the order in which they were posted; nothing else of the rank touches its memory meanwhile.
-/// post() may be called from any thread and never blocks; the ring of tasks is allocated once.
+/// post() may be called from any thread, never blocks and never allocates: a task is a trivially copyable closure in a ring that is allocated once.
 class ComputeWorker {
  public:
-  using Task = std::function<void()>;
-
-  /// `start` runs on the new thread first (pinning, the thread team).
-  ComputeWorker(std::size_t capacity, Task start);
+  /// `start` runs on the new thread first (pinning, the thread team), `stop` last.
+  ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop);
   /// Runs what is queued, then joins.
   ~ComputeWorker();
   ComputeWorker(const ComputeWorker&) = delete;
   ComputeWorker& operator=(const ComputeWorker&) = delete;
 
   /// Throws Error(internal) when `capacity` tasks wait already: the engine's issue-ahead bound keeps them far below.
-  void post(Task task);
+  template <class Body>
+  void post(Body body) {
+    static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Task::capacity, "capture pointers and small structs");
+    Task task;
+    new (task.storage.data()) Body(body);
+    task.call = [](std::byte* storage) { (*std::launder(reinterpret_cast<Body*>(storage)))(); };
+    enqueue(task);
+  }
+  /// post(), and wait until it has run; rethrows what it threw. Not from the worker itself.
+  void run(const std::function<void()>& body);
 
  private:
-  void loop(const Task& start);
+  struct Task {
+    static constexpr std::size_t capacity = 192;
+    alignas(std::max_align_t) std::array<std::byte, capacity> storage;
+    void (*call)(std::byte*) = nullptr;
+  };
+  void enqueue(const Task& task);
+  void loop();
   std::vector<Task> ring_;
   std::size_t head_ = 0, size_ = 0;
   bool stopping_ = false;

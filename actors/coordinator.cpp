@@ -31,11 +31,10 @@ std::string Coordinator::describe() const {
 
 void Coordinator::handle(const RankReady&) {
   if (!all_answered()) return;
-  if (step_ >= setup_.train.steps) {
-    begin_evaluation();  // nothing left to train: a finished run that was started again tells its result
-  } else {
-    begin_step();
-  }
+  if (step_ < setup_.train.steps) return begin_step();
+  last_ = true;  // a finished run that was started again tells its result
+  if (setup_.evaluation_microbatches > 0) return begin_evaluation();
+  begin_sample();
 }
 
 void Coordinator::begin_step() {
@@ -115,28 +114,28 @@ StepRecord Coordinator::record(double loss, double norm) const {
   return record;
 }
 
-/// What follows a step: a checkpoint where due, an evaluation where due, the next step or the end.
+/// What follows a step: an evaluation where due, then a checkpoint where due (so that a committed step has its evaluation on record), then the next step
+/// or the end.
 void Coordinator::after_step() {
   stopping_ = stopping_ || port_.stop_requested();
-  const bool last = last_step();
+  last_ = stopping_ || step_ + 1 >= setup_.train.steps;
   ++step_;
-  const bool save = setup_.writes_checkpoints && (last || (setup_.checkpoint.every > 0 && step_ % setup_.checkpoint.every == 0));
-  const bool evaluate = setup_.evaluation_microbatches > 0 && ((last && !port_.stop_requested()) || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0));
-  auto onward = [this, last, evaluate] {
-    if (evaluate) return begin_evaluation();
-    if (last) return begin_sample();
-    begin_step();
-  };
-  if (!save) return onward();
-  if (saving_) {  // the previous one is still being written: staging is in use
-    after_save_ = [this, onward] {
-      snapshot();
-      onward();
-    };
-    return;
+  save_due_ = setup_.writes_checkpoints && (last_ || (setup_.checkpoint.every > 0 && step_ % setup_.checkpoint.every == 0));
+  const bool evaluate = (last_ && !stopping_) || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0);
+  if (evaluate && setup_.evaluation_microbatches > 0) return begin_evaluation();
+  save_and_go_on();
+}
+
+void Coordinator::save_and_go_on() {
+  if (std::exchange(save_due_, false)) {
+    if (saving_) {  // the previous one is still being written: staging is in use
+      waits_for_staging_ = true;
+      return;
+    }
+    snapshot();
   }
-  snapshot();
-  onward();
+  if (last_) return begin_sample();
+  begin_step();
 }
 
 // -- checkpoints --------------------------------------------------------------------------------------------------------------------------
@@ -184,14 +183,16 @@ void Coordinator::committed(std::int64_t step, const std::string& error) {
   if (failed_saves_ >= 3) {
     return fail_run(ExitCode::storage, fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
   }
-  if (auto next = std::exchange(after_save_, nullptr)) return next();
+  if (std::exchange(waits_for_staging_, false)) {
+    save_due_ = true;
+    return save_and_go_on();
+  }
   if (phase_ == Phase::draining) drain();
 }
 
 // -- evaluation and sample ----------------------------------------------------------------------------------------------------------------
 
 void Coordinator::begin_evaluation() {
-  if (setup_.evaluation_microbatches == 0) return begin_sample();
   phase_ = Phase::evaluating;
   answers_ = 0;
   port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
@@ -203,8 +204,7 @@ void Coordinator::handle(const EvaluationReport& message) {
   double sum = 0;
   for (const double loss : evaluation_losses_) sum += loss;
   port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0, setup_.evaluation_targets);
-  if (stopping_ || step_ >= setup_.train.steps) return begin_sample();
-  begin_step();
+  save_and_go_on();
 }
 
 void Coordinator::begin_sample() {

@@ -94,13 +94,13 @@ class Coordinator {
   void begin_step();
   void update();
   void after_step();
+  void save_and_go_on();
   void begin_evaluation();
   void begin_sample();
   void next_sample_token();
   void drain();
   void snapshot();
   void fail_run(ExitCode code, const std::string& message);
-  [[nodiscard]] bool last_step() const { return stopping_ || step_ + 1 >= setup_.train.steps; }
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
   [[nodiscard]] StepRecord record(double loss, double norm) const;
 
@@ -109,20 +109,19 @@ class Coordinator {
   Phase phase_ = Phase::starting;
   int answers_ = 0;
   std::int64_t step_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, last_ = false, save_due_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;
   std::vector<StepReport> reports_;   // by rank
   std::vector<double> evaluation_losses_;
   std::vector<std::int32_t> sample_;
   // the checkpoint in flight
-  bool saving_ = false, wants_step_ = false;
+  bool saving_ = false, waits_for_staging_ = false;
   std::int64_t saving_step_ = 0;
   int shards_ = 0, failed_saves_ = 0;
   bool save_failed_ = false;
   std::vector<std::string> shard_reports_;
   std::vector<TiedHash> tied_;
-  std::function<void()> after_save_;
 };
 
 }  // namespace millrace::actors

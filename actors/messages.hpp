@@ -8,7 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "cluster/link.hpp"
 #include "runtime/engine/ids.hpp"
+#include "runtime/engine/stage.hpp"
 #include "runtime/schedule/action.hpp"
 
 /// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of microbatches; they cross
@@ -144,10 +146,12 @@ struct CapturedTensor {
   auto tie() { return std::tie(name, shape, values); }
 };
 
+/// Answer to Collect: one message a tensor, and one with `last` behind them.
 struct Collected {
   std::int32_t rank = 0;
-  std::vector<CapturedTensor> tensors;
-  auto tie() { return std::tie(rank, tensors); }
+  bool last = false;
+  CapturedTensor tensor;
+  auto tie() { return std::tie(rank, last, tensor); }
 };
 
 /// A rank cannot go on. The first one wins and ends the job.
@@ -165,29 +169,31 @@ using ToCoordinator =
 
 // -- inside a process ---------------------------------------------------------------------------------------------------------------------
 
-/// What a stage leaves for the coordinator when a whole phase is done on it.
-enum class StagePhase : std::uint8_t { gradients, optimize, snapshot, collect };
+/// To a rank actor once all actors of the process stand: report RankReady.
+struct Begin {};
 
-/// Rank actor → stage actor: run one action with these slots (indices into rings; -1: none).
+/// Rank actor → stage actor: run one pass with these slots.
 struct Execute {
   runtime::Action action;
-  std::int32_t batch_slot = 0, stash_input_slot = 0, stash_weight_slot = 0, handoff_slot = 0;
-  std::int32_t token_in_slot = -1, token_out_slot = -1, gradient_in_slot = -1, gradient_out_slot = -1;
+  runtime::Pass pass = runtime::Pass::forward;
+  runtime::ExecutionSlots slots;
 };
 
-/// Stage actor → rank actor, sent by the compute worker when the action is done. times: steady clock, nanoseconds.
+/// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
 struct ActionDone {
   runtime::Action action;
   std::int64_t begin = 0, end = 0;
 };
 
-/// Link → rank actor: token `sequence` lies in slot sequence % depth of an edge's ring.
+/// Rank actor → embedding and head actor of a tied table on two ranks: exchange accumulators with the other. Answered by Exchanged.
+struct ExchangeTied {
+  std::int64_t step = 0;
+};
+struct Exchanged {};
+
+/// Link → rank actor: message `sequence` of a channel lies in its slot.
 struct TokenArrived {
-  std::int32_t channel = 0;
-  std::int64_t sequence = 0;
-  std::byte* data = nullptr;
-  std::uint64_t bytes = 0;
-  std::int64_t producer_finish = 0;  // 0: another host's clock
+  cluster::Arrival arrival;
 };
 
 /// Link → rank actor: the slot of `sequence` may be written again.
@@ -196,26 +202,25 @@ struct SlotWritable {
   std::int64_t sequence = 0;
 };
 
-/// Rank actor → loader: fill the batches of a step (or of an evaluation) into their slots.
-struct LoadBatches {
-  std::int64_t step = 0;
-  std::int32_t microbatches = 0;
+/// Rank actor → loader: fill a batch slot. For training the microbatch of a step, for evaluation the held-out one.
+struct LoadBatch {
+  std::int64_t step = 0, microbatch = 0;
+  std::int32_t slot = 0;
   bool held_out = false;
 };
 
 /// Loader → rank actor.
 struct BatchReady {
-  std::int64_t step = 0;
-  std::int32_t microbatch = 0;
-  bool held_out = false;
+  LoadBatch request;
 };
 
-/// Something that the compute worker was asked to do besides actions is done; `ticket` tells what.
+/// Something rank-wide that the compute worker was asked to do is done.
+enum class RankWork : std::uint8_t { sums, tied_added, squares, optimizer, snapshot };
 struct WorkDone {
-  std::int32_t ticket = 0;
+  RankWork work = RankWork::sums;
 };
 
-/// The worker could not finish: what Error said.
+/// The worker or the loader could not finish: what Error said.
 struct WorkFailed {
   runtime::Action action;
   bool in_action = false;
@@ -223,15 +228,39 @@ struct WorkFailed {
   std::string cause;
 };
 
+/// Rank actor → checkpoint actor: write the rank's staged state into `folder`.
+struct WriteShard {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::string folder;
+};
+
+/// Coordinator actor → checkpoint actor of process 0.
+struct CommitCheckpoint {
+  std::int64_t step = 0;
+  std::vector<std::string> reports;
+};
+struct CheckpointCommitted {
+  std::int64_t step = 0;
+  std::string error;
+};
+
 }  // namespace millrace::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToRank)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToCoordinator)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Execute)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ExchangeTied)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Exchanged)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TokenArrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatches)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BatchReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WriteShard)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ShardWritten)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CommitCheckpoint)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CheckpointCommitted)

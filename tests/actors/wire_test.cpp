@@ -20,13 +20,13 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.times.data, 5);
   EXPECT_EQ(back.resident_bytes, 99U);
 
-  Collected collected{1, {{"grad.x", {2, 1}, {1.0F, 2.0F}}}};
+  Collected collected{1, true, {"grad.x", {2, 1}, {1.0F, 2.0F}}};
   const auto more = encode(ToCoordinator{collected});
-  const auto tensors = std::get<Collected>(decode<ToCoordinator>(more.data(), more.size())).tensors;
-  ASSERT_EQ(tensors.size(), 1U);
-  EXPECT_EQ(tensors[0].name, "grad.x");
-  EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t>{2, 1}));
-  EXPECT_EQ(tensors[0].values, (std::vector<float>{1.0F, 2.0F}));
+  const auto other = std::get<Collected>(decode<ToCoordinator>(more.data(), more.size()));
+  EXPECT_TRUE(other.last);
+  EXPECT_EQ(other.tensor.name, "grad.x");
+  EXPECT_EQ(other.tensor.shape, (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(other.tensor.values, (std::vector<float>{1.0F, 2.0F}));
 }
 
 TEST(Wire, RefusesWhatIsCutOrTooLong) {

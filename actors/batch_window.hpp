@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace millrace::actors {
+
+/// Which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, given back in order. Plain bookkeeping.
+class BatchWindow {
+ public:
+  BatchWindow(int slots, std::int64_t first) : slots_(slots), requested_(first), loaded_(first), released_(first) {}
+
+  [[nodiscard]] int slot(std::int64_t number) const noexcept { return static_cast<int>(number % slots_); }
+  [[nodiscard]] bool room() const noexcept { return requested_ < released_ + slots_; }
+  [[nodiscard]] std::int64_t requested() const noexcept { return requested_; }
+  [[nodiscard]] std::int64_t loaded() const noexcept { return loaded_; }
+  /// The next one to ask the loader for.
+  std::int64_t request() noexcept { return requested_++; }
+  void loaded_one() noexcept { ++loaded_; }
+  void release_one() noexcept { ++released_; }
+
+  /// Begins a list of `microbatches` whose actions on each are counted in `uses`.
+  void begin(std::vector<int> uses) { uses_ = std::move(uses), next_ = 0; }
+  /// An action on microbatch m of the list is done: gives back what no action of the list will read.
+  void used(std::size_t microbatch) {
+    --uses_[microbatch];
+    while (next_ < uses_.size() && uses_[next_] == 0) {
+      ++next_;
+      release_one();
+    }
+  }
+
+ private:
+  int slots_;
+  std::int64_t requested_, loaded_, released_;
+  std::vector<int> uses_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace millrace::actors

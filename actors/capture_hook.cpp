@@ -1,0 +1,49 @@
+#include "actors/capture_hook.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace millrace::actors {
+namespace {
+
+bool labelled(const runtime::Value& value, std::string_view label) { return std::find(value.labels.begin(), value.labels.end(), label) != value.labels.end(); }
+
+}  // namespace
+
+void CaptureHook::keep(const std::string& name, const kernels::Tensor& tensor) {
+  auto [place, fresh] = kept_.try_emplace(name);
+  if (!fresh) return;
+  auto& captured = place->second;
+  captured.name = name;
+  for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) captured.shape.push_back(tensor.shape[axis]);
+  captured.values.resize(static_cast<std::size_t>(tensor.elements()));
+  for (std::size_t i = 0; i < captured.values.size(); ++i)
+    captured.values[i] = tensor.dtype == kernels::DType::bf16 ? kernels::to_float(tensor.as<kernels::BFloat16>()[i]) : tensor.as<float>()[i];
+}
+
+void CaptureHook::before(const Call& call) {
+  if (rank_.running_pass != runtime::Pass::forward || call.kind != runtime::ProgramKind::forward || call.operation.layer < 0) return;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (labelled(call.programs.value(call.operation.inputs[i]), "decoder_layer_input"))
+      keep(fmt::format("hidden.{}/{}", call.operation.layer, rank_.running_action.microbatch), call.inputs[i]);
+  }
+}
+
+void CaptureHook::after(const Call& call) {
+  if (call.kind != runtime::ProgramKind::forward) return;
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const auto id = call.operation.outputs[i];
+    if (rank_.running_pass == runtime::Pass::forward && labelled(call.programs.value(id), "final_norm"))
+      keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running_action.microbatch), call.outputs[i]);
+    if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits) keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
+  }
+}
+
+std::vector<CapturedTensor> CaptureHook::take() {
+  std::vector<CapturedTensor> tensors;
+  for (auto& [name, tensor] : kept_) tensors.push_back(std::move(tensor));
+  kept_.clear();
+  return tensors;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/rank.hpp"
+
+namespace millrace::actors {
+
+/// Keeps, for each microbatch, the residual stream before each layer ("hidden.<layer>"), the final norm's output ("hidden.<layers>") and the logits as
+/// they pass. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
+class CaptureHook : public runtime::OperationHook {
+ public:
+  explicit CaptureHook(const Rank& rank) : rank_(rank) {}
+  void before(const Call& call) override;
+  void after(const Call& call) override;
+
+  [[nodiscard]] std::vector<CapturedTensor> take();
+
+ private:
+  void keep(const std::string& name, const kernels::Tensor& tensor);
+  const Rank& rank_;
+  std::int64_t logits_microbatch_ = 0;
+  std::map<std::string, CapturedTensor> kept_;
+};
+
+}  // namespace millrace::actors

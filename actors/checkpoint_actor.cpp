@@ -1,0 +1,72 @@
+#include "actors/checkpoint_actor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace millrace::actors {
+namespace {
+
+std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : caf::event_based_actor(config), setup_(std::move(setup)) {}
+
+caf::behavior CheckpointActor::make_behavior() {
+  return {
+      [this](const WriteShard& request) { return write(request); },
+      [this](const CommitCheckpoint& request) { return commit(request); },
+  };
+}
+
+ShardWritten CheckpointActor::write(const WriteShard& request) {
+  ShardWritten result{request.rank, request.step, "", ""};
+  folder_ = request.folder;
+  runtime::TraceRecord record;
+  record.begin = steady_now();
+  try {
+    const auto found = std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
+    const Rank& rank = **found;
+    const auto& store = rank.compute().store();
+    const bool speaks_for_table = !rank.plan().replicated_table() || rank.owns(runtime::StageId(0));
+    std::vector<runtime::CheckpointTensor> tensors;
+    for (const auto& tensor : rank.compute().parameters().tensors()) {
+      if (!speaks_for_table && tensor.has_use(1) && !tensor.has_use(0)) continue;
+      std::vector<std::int64_t> shape;
+      for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
+      tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});
+      tensors.push_back({"adamw.m/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_first_moment(tensor), {}});
+      tensors.push_back({"adamw.v/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_second_moment(tensor), {}});
+    }
+    result.report = runtime::write_shard(request.folder, request.rank, rank.plan().ranks(), tensors).text();
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  record.end = steady_now();
+  record.step = runtime::StepId(request.step);
+  record.kind = runtime::SpanKind::checkpoint_write;
+  setup_.trace->add(record);
+  return result;
+}
+
+CheckpointCommitted CheckpointActor::commit(const CommitCheckpoint& request) {
+  CheckpointCommitted result{request.step, ""};
+  try {
+    setup_.metrics->sync();
+    std::vector<runtime::ShardReport> reports;
+    for (const auto& text : request.reports) reports.push_back(runtime::ShardReport::from_text(text));
+    runtime::CheckpointMeta meta;
+    meta.step = static_cast<std::uint64_t>(request.step);
+    meta.consumed_samples = static_cast<std::uint64_t>(request.step * setup_.samples_per_step);
+    meta.identity = setup_.identity;
+    meta.notes = setup_.notes;
+    setup_.store->commit(folder_, reports, meta);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+    setup_.store->discard(folder_);
+  }
+  return result;
+}
+
+}  // namespace millrace::actors

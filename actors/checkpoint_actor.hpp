@@ -1,0 +1,42 @@
+#pragma once
+
+#include <caf/event_based_actor.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/rank.hpp"
+#include "runtime/engine/trace.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/io/metrics_file.hpp"
+
+namespace millrace::actors {
+
+/// What the checkpoint actor of a process writes with.
+struct CheckpointActorSetup {
+  std::vector<Rank*> ranks;                 // of this process; outlive the actor
+  runtime::CheckpointStore* store = nullptr;  // in process 0
+  runtime::MetricsFile* metrics = nullptr;    // in process 0: synced before a commit, so that no committed step lacks its line
+  runtime::TraceRing* trace = nullptr;        // the checkpoint lane
+  std::map<std::string, std::string> identity, notes;
+  std::int64_t samples_per_step = 0;
+};
+
+/// Writes the staged state of its process's ranks while they compute, and in process 0 commits. Spawned detached: it is the one actor that blocks, on the
+/// disk, on a thread of its own.
+class CheckpointActor : public caf::event_based_actor {
+ public:
+  CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup);
+  caf::behavior make_behavior() override;
+  [[nodiscard]] const char* name() const override { return "checkpoint"; }
+
+ private:
+  [[nodiscard]] ShardWritten write(const WriteShard& request);
+  [[nodiscard]] CheckpointCommitted commit(const CommitCheckpoint& request);
+  CheckpointActorSetup setup_;
+  std::string folder_;  // of the attempt in flight
+};
+
+}  // namespace millrace::actors

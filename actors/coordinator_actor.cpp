@@ -1,0 +1,67 @@
+#include "actors/coordinator_actor.hpp"
+
+#include <caf/send.hpp>
+#include <chrono>
+#include <utility>
+
+namespace millrace::actors {
+
+CoordinatorActor::CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup)
+    : caf::event_based_actor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
+
+caf::behavior CoordinatorActor::make_behavior() {
+  auto guarded = [this](auto&& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      finished(error.code(), error.what());
+    } catch (const std::exception& error) {
+      finished(ExitCode::internal, error.what());
+    }
+  };
+  return {
+      [this, guarded](const ToCoordinator& message) { guarded([&] { coordinator_.receive(message); }); },
+      [this, guarded](const CheckpointCommitted& result) {
+        guarded([&] {
+          if (result.error.empty()) {
+            setup_.reporter->say(fmt::format("checkpoint of step {} is committed", result.step));
+          } else {
+            setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", result.step, result.error));
+          }
+          coordinator_.committed(result.step, result.error);
+        });
+      },
+  };
+}
+
+std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {
+  try {
+    attempt_ = setup_.store->begin(static_cast<std::uint64_t>(step), setup_.state_bytes);
+    return attempt_;
+  } catch (const Error& error) {
+    setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", step, error.what()));
+    return std::nullopt;
+  }
+}
+
+void CoordinatorActor::commit_checkpoint(std::int64_t step, std::vector<std::string> reports) {
+  send(setup_.checkpoint, CommitCheckpoint{step, std::move(reports)});
+}
+
+void CoordinatorActor::discard_checkpoint(std::int64_t step, const std::string& why) {
+  setup_.store->discard(attempt_);
+  setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", step, why));
+}
+
+void CoordinatorActor::evaluated(std::int64_t step, double loss, std::int64_t targets) {
+  setup_.reporter->evaluation(step, loss, targets, step == setup_.coordinator.first_step);
+}
+
+std::int64_t CoordinatorActor::now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+void CoordinatorActor::finished(ExitCode code, const std::string& message) {
+  if (auto tell = std::exchange(setup_.finished, nullptr)) tell(code, message);
+  quit();
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/event_based_actor.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/coordinator.hpp"
+#include "actors/run_reporter.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+
+namespace millrace::actors {
+
+/// What the coordinator's shell works with; all in process 0, all outlive it.
+struct CoordinatorActorSetup {
+  CoordinatorSetup coordinator;
+  RunReporter* reporter = nullptr;
+  runtime::CheckpointStore* store = nullptr;  // null: nothing is saved
+  std::uint64_t state_bytes = 0;              // of a whole checkpoint
+  std::function<void(const ToRank&)> to_ranks;
+  caf::actor checkpoint;
+  std::function<std::string(const std::vector<std::int32_t>&)> text_of;  // of a sample
+  std::function<bool()> stop_requested;
+  std::function<void(ExitCode, const std::string&)> finished;  // once, from the actor's thread
+};
+
+/// Shell of the coordinator: messages in, phases out to all ranks, lines to the reporter, commits to the checkpoint actor.
+class CoordinatorActor : public caf::event_based_actor, private CoordinatorPort {
+ public:
+  CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup);
+  caf::behavior make_behavior() override;
+  [[nodiscard]] const char* name() const override { return "coordinator"; }
+
+ private:
+  void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
+  std::optional<std::string> begin_checkpoint(std::int64_t step) override;
+  void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override;
+  void discard_checkpoint(std::int64_t step, const std::string& why) override;
+  void step_done(const StepRecord& record) override { setup_.reporter->step(record); }
+  void evaluated(std::int64_t step, double loss, std::int64_t targets) override;
+  void sampled(const std::vector<std::int32_t>& tokens) override { setup_.reporter->sample(setup_.text_of(tokens)); }
+  bool stop_requested() override { return setup_.stop_requested && setup_.stop_requested(); }
+  std::int64_t now() override;
+  void finished(ExitCode code, const std::string& message) override;
+
+  CoordinatorActorSetup setup_;
+  Coordinator coordinator_;
+  std::string attempt_;  // folder of the checkpoint in flight
+};
+
+}  // namespace millrace::actors

@@ -1,0 +1,40 @@
+#include "actors/initial_state.hpp"
+
+#include "layers/hugging_face/weights.hpp"
+#include "layers/initial_values.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// fill(spec, store) for each tensor of the rank, on its worker, then the bf16 copies.
+template <class Fill>
+void for_each_tensor(Rank& rank, Fill fill) {
+  rank.worker().run([&] {
+    const auto& store = rank.compute().store();
+    for (const auto& tensor : rank.compute().parameters().tensors()) fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store);
+    store.refresh_copies(rank.stream());
+  });
+}
+
+}  // namespace
+
+void initialize_from_seed(Rank& rank, std::uint64_t seed) {
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) {
+    layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, store.master(spec.name));
+  });
+}
+
+void initialize_from_folder(Rank& rank, const std::string& folder) {
+  const layers::HuggingFaceWeights weights(folder, rank.plan().model);
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights.read(spec, store.master(spec.name)); });
+}
+
+void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) {
+    checkpoint.read(spec.name, store.master(spec.name));
+    checkpoint.read("adamw.m/" + spec.name, store.first_moment(spec.name));
+    checkpoint.read("adamw.v/" + spec.name, store.second_moment(spec.name));
+  });
+}
+
+}  // namespace millrace::actors

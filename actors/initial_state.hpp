@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/rank.hpp"
+#include "runtime/io/checkpoint_reader.hpp"
+
+namespace millrace::actors {
+
+/// Fills a rank's parameters from the seed: a function of (seed, tensor name, element), whoever owns the tensor. Moments stay zero.
+void initialize_from_seed(Rank& rank, std::uint64_t seed);
+/// … from a Hugging Face folder. Errors: Error(model).
+void initialize_from_folder(Rank& rank, const std::string& folder);
+/// … parameters and moments from a checkpoint, whatever layout wrote it. Every chunk is verified. Errors: Error(checkpoint).
+void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint);
+
+}  // namespace millrace::actors

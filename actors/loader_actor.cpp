@@ -1,0 +1,31 @@
+#include "actors/loader_actor.hpp"
+
+#include <utility>
+
+namespace millrace::actors {
+
+LoaderActor::LoaderActor(caf::actor_config& config, Rank& rank, const BatchProvider& batches, caf::actor rank_actor)
+    : caf::event_based_actor(config), rank_(rank), batches_(batches), rank_actor_(std::move(rank_actor)) {}
+
+caf::behavior LoaderActor::make_behavior() {
+  return {[this](const LoadBatch& request) { load(request); }};
+}
+
+void LoaderActor::load(const LoadBatch& request) {
+  try {
+    const auto places = rank_.compute().batch(request.slot);
+    const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets};
+    if (request.held_out) {
+      batches_.fill_evaluation(request.microbatch, view);
+    } else {
+      batches_.fill(request.step, request.microbatch, view);
+    }
+    send(rank_actor_, BatchReady{request});
+  } catch (const Error& error) {
+    send(rank_actor_, WorkFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
+  } catch (const std::exception& error) {
+    send(rank_actor_, WorkFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+  }
+}
+
+}  // namespace millrace::actors

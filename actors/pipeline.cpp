@@ -1,0 +1,130 @@
+#include "actors/pipeline.hpp"
+
+#include <algorithm>
+#include <caf/actor_system_config.hpp>
+#include <caf/atom.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <utility>
+
+#include "actors/rank_actor.hpp"
+#include "actors/wire.hpp"
+#include "cluster/affinity.hpp"
+
+namespace millrace::actors {
+
+Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const PipelineOptions& options) : session_(session), plan_(plan) {
+  const auto& topology = session.topology();
+  const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), options.threads);
+  for (int index = 0; index < topology.ranks_per_process(); ++index) {
+    RankOptions rank;
+    rank.id = runtime::RankId(topology.first_rank() + index);
+    rank.threads = options.threads;
+    if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
+    rank.evaluation_microbatches = options.evaluation_microbatches;
+    rank.staging = options.staging;
+    rank.logits = options.logits;
+    ranks_.push_back(std::make_unique<Rank>(plan, rank));
+  }
+  system_config_ = std::make_unique<caf::actor_system_config>();
+  // Sharing: work stealing can leave a message in a busy worker's queue for milliseconds.
+  system_config_->set("scheduler.policy", caf::atom("sharing"));
+  system_config_->set("scheduler.max-threads", 2);
+  system_config_->set("logger.verbosity", caf::atom("quiet"));
+  system_ = std::make_unique<caf::actor_system>(*system_config_);
+}
+
+Pipeline::~Pipeline() {
+  session_.on_message(nullptr);
+  session_.on_progress(nullptr);
+  rank_actors_.clear();
+  checkpoint_ = coordinator_ = nullptr;
+  for (auto& rank : ranks_) rank->inbox = nullptr;
+  system_.reset();
+  links_.reset();
+}
+
+std::vector<Rank*> Pipeline::ranks() const {
+  std::vector<Rank*> ranks;
+  for (const auto& rank : ranks_) ranks.push_back(rank.get());
+  return ranks;
+}
+
+void Pipeline::deliver(const ToRank& message) {
+  for (const auto& rank : rank_actors_) caf::anon_send(rank, message);
+}
+
+void Pipeline::start(const Start& start) {
+  const auto& topology = session_.topology();
+  auto checkpoint = start.checkpoint;
+  checkpoint.ranks = ranks();
+  checkpoint.trace = &checkpoint_trace_;
+  checkpoint_ = system_->spawn<CheckpointActor, caf::detached>(checkpoint);
+
+  if (session_.leads()) {
+    coordinator_ = start.coordinator(
+        [this, &topology](const ToRank& message) {
+          deliver(message);
+          if (topology.processes() == 1) return;
+          const auto bytes = encode(message);
+          for (int process = 1; process < topology.processes(); ++process) session_.control().send(process, kToRanks, bytes);
+        },
+        checkpoint_);
+  }
+  auto report = [this](const ToCoordinator& message) {
+    if (session_.leads()) {
+      caf::anon_send(coordinator_, message);
+    } else {
+      session_.control().send(0, kToCoordinator, encode(message));
+    }
+  };
+  // Everybody listens before anybody speaks: the hashes are compared behind this.
+  session_.on_message([this](int, std::uint16_t type, std::span<const std::byte> bytes) {
+    if (type == kToRanks) deliver(decode<ToRank>(bytes.data(), bytes.size()));
+    if (type == kToCoordinator) caf::anon_send(coordinator_, decode<ToCoordinator>(bytes.data(), bytes.size()));
+  });
+  session_.on_progress([this](std::span<cluster::Progress> progress) {
+    const std::size_t count = std::min(progress.size(), ranks_.size());
+    for (std::size_t index = 0; index < count; ++index) progress[index] = ranks_[index]->progress();
+    return count;
+  });
+
+  std::vector<cluster::ChannelEnds> channels;
+  for (const auto& spec : plan_.channels()) {
+    cluster::ChannelEnds ends;
+    ends.spec = spec;
+    const bool same_process = topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank);
+    for (auto& rank : ranks_) rank->add_ends(ends, same_process);
+    channels.push_back(ends);
+  }
+  links_ = std::make_unique<cluster::Links>(topology, session_.transport(), channels);
+
+  for (auto& rank : ranks_) {
+    rank->links = links_.get();
+    RankActorSetup setup;
+    setup.rank = rank.get();
+    setup.batches = start.batches;
+    setup.first_step = start.first_step;
+    setup.steps = start.steps;
+    setup.beta1 = start.train.beta1;
+    setup.beta2 = start.train.beta2;
+    setup.epsilon = start.train.epsilon;
+    setup.weight_decay = start.train.weight_decay;
+    setup.report = report;
+    setup.checkpoint = checkpoint_;
+    if (start.captured) setup.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
+    rank->inbox = system_->spawn<RankActor>(setup);
+    rank_actors_.push_back(rank->inbox);
+  }
+  for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
+}
+
+void Pipeline::wait() {
+  caf::scoped_actor self(*system_);
+  self->wait_for(rank_actors_);
+  caf::anon_send_exit(checkpoint_, caf::exit_reason::user_shutdown);
+}
+
+void Pipeline::close() { links_->close(); }
+
+}  // namespace millrace::actors

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_system.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/batch_provider.hpp"
+#include "actors/checkpoint_actor.hpp"
+#include "actors/pipeline_plan.hpp"
+#include "actors/rank.hpp"
+#include "actors/session.hpp"
+
+namespace millrace::actors {
+
+/// How the ranks of a job are to be built; the same on every process.
+struct PipelineOptions {
+  int threads = 1;                           // of each rank, resolved
+  std::int64_t evaluation_microbatches = 0;
+  bool staging = false;
+  bool logits = false;
+};
+
+/// The ranks that this process hosts, the channels between all, and the actor system that moves them. Introduces everybody to each other.
+class Pipeline {
+ public:
+  Pipeline(Session& session, const PipelinePlan& plan, const PipelineOptions& options);
+  /// All actors must have ended.
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  [[nodiscard]] std::vector<Rank*> ranks() const;
+  [[nodiscard]] caf::actor_system& system() noexcept { return *system_; }
+
+  /// What start() needs besides.
+  struct Start {
+    const BatchProvider* batches = nullptr;
+    std::int64_t first_step = 0, steps = 0;
+    runtime::TrainConfig train;
+    CheckpointActorSetup checkpoint;  // ranks and trace are filled in
+    /// Spawns the coordinator in process 0: given a way to reach all ranks, and the checkpoint actor; returns who gets the ranks' reports.
+    std::function<caf::actor(std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint)> coordinator;
+    /// Per hosted rank: what Collect answers besides gradients.
+    std::function<std::vector<CapturedTensor>(Rank& rank)> captured;
+  };
+  /// Collective: spawns the actors; the ranks report RankReady.
+  void start(const Start& start);
+  /// Returns when the hosted ranks have been stopped.
+  void wait();
+  /// Collective, after wait(): no message is under way any more.
+  void close();
+
+  [[nodiscard]] runtime::TraceRing& checkpoint_trace() noexcept { return checkpoint_trace_; }
+
+ private:
+  void deliver(const ToRank& message);
+  Session& session_;
+  const PipelinePlan& plan_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  runtime::TraceRing checkpoint_trace_{1024};
+  std::unique_ptr<caf::actor_system_config> system_config_;
+  std::unique_ptr<caf::actor_system> system_;
+  std::unique_ptr<cluster::Links> links_;
+  std::vector<caf::actor> rank_actors_;
+  caf::actor checkpoint_, coordinator_;
+};
+
+/// Types of messages on the control link.
+inline constexpr std::uint16_t kToRanks = 1, kToCoordinator = 2;
+
+}  // namespace millrace::actors

@@ -1,0 +1,68 @@
+#include "actors/run_reporter.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+namespace millrace::actors {
+
+void RunReporter::finish_line() {
+  if (line_open_) std::fputc('\n', stdout);
+  line_open_ = false;
+}
+
+void RunReporter::say(std::string_view text) {
+  finish_line();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void RunReporter::warn(std::string_view text) {
+  finish_line();
+  std::fflush(stdout);
+  fmt::print(stderr, "warning: {}\n", text);
+}
+
+void RunReporter::step(const StepRecord& record) {
+  const auto text = line_.format(record);
+  if (terminal_) {
+    fmt::print("\r\033[K{}", text);  // back to the first column, and clear what was there
+    line_open_ = true;
+  } else {
+    fmt::print("{}\n", text);
+  }
+  std::fflush(stdout);
+  if (metrics_ == nullptr) return;
+  runtime::MetricsRecord line;
+  line.step = static_cast<std::uint64_t>(record.step);
+  line.fields = {{"loss", runtime::ExactNumber{record.loss}},
+                 {"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
+                 {"learning_rate", record.learning_rate},
+                 {"tokens", record.tokens},
+                 {"targets", record.targets},
+                 // wall times and what follows from them; everything before is the same in every run and layout
+                 {"seconds", record.seconds},
+                 {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
+                 {"flops_per_second", record.flops / record.seconds},
+                 {"bubble", record.bubble},
+                 {"wait", record.wait},
+                 {"data", record.data},
+                 {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}};
+  metrics_->append(line);
+}
+
+void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) {
+  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step, loss, loss / std::log(2.0), std::exp(loss), targets));
+  if (metrics_ == nullptr || recorded) return;
+  runtime::MetricsRecord line;
+  line.step = static_cast<std::uint64_t>(step);
+  line.fields = {{"evaluation_loss", runtime::ExactNumber{loss}}, {"evaluation_targets", targets}};
+  metrics_->append(line);
+}
+
+void RunReporter::sample(std::string_view text) {
+  say("-- sample ----------------------------------------------------------------------");
+  say(text);
+  say("--------------------------------------------------------------------------------");
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/coordinator.hpp"
+#include "actors/log_line.hpp"
+#include "runtime/io/metrics_file.hpp"
+
+namespace millrace::actors {
+
+/// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0 only.
+class RunReporter {
+ public:
+  /// `metrics` may be null (nothing is written) and is not owned.
+  RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics) : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
+
+  void say(std::string_view text);
+  void warn(std::string_view text);
+  void step(const StepRecord& record);
+  /// `recorded`: the metrics file has this evaluation already (a finished run that was started again).
+  void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded);
+  void sample(std::string_view text);
+
+ private:
+  void finish_line();
+  bool terminal_;
+  bool line_open_ = false;
+  LogLine line_;
+  runtime::MetricsFile* metrics_;
+};
+
+}  // namespace millrace::actors

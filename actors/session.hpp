@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/control_link.hpp"
+#include "cluster/topology.hpp"
+#include "cluster/transport.hpp"
+
+namespace millrace::actors {
+
+/// This process among those of its job: MPI's thread, the control link, and the ways out. Lives from the start of main to its end.
+class Session {
+ public:
+  /// Reads the launcher's environment, widens the affinity, and under mpirun starts MPI. Errors: Error(start).
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] const cluster::Launch& launch() const noexcept { return launch_; }
+  [[nodiscard]] bool leads() const noexcept { return launch_.process == 0; }
+  [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
+
+  /// Collective, before connect(): runs `prepare` in every process (read the run description, say). Where it throws in process 0, that process alone
+  /// tells; where it throws elsewhere only, that process tells. Never returns then.
+  void prepare_together(const std::function<void()>& prepare);
+  /// Collective: rank numbers and the control link. Errors: Error(usage) for ranks that the processes do not divide.
+  void connect(int ranks, const cluster::ClusterConfig& config);
+
+  // -- after connect() -------------------------------------------------------------------------------------------------------------------
+  [[nodiscard]] const cluster::Topology& topology() const { return *topology_; }
+  [[nodiscard]] cluster::Transport* transport() const noexcept { return transport_.get(); }
+  [[nodiscard]] cluster::ControlLink& control() const { return *control_; }
+  /// Collective: every process gets process 0's text, at most 4096 bytes.
+  [[nodiscard]] std::string broadcast(const std::string& text);
+
+  /// Phases between processes. Set before the first agree(). Called on the control thread.
+  using MessageHandler = std::function<void(int process, std::uint16_t type, std::span<const std::byte> bytes)>;
+  void on_message(MessageHandler handler);
+  /// What the hosted ranks are doing, for heartbeats; empty until ranks exist and after they are gone.
+  void on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler);
+
+  /// This process cannot go on: the others are told, one message is printed, all leave. Never returns.
+  [[noreturn]] void fail(ExitCode code, const std::string& message);
+  /// Orderly end, collective.
+  void close();
+
+ private:
+  cluster::Launch launch_;
+  std::vector<int> cores_;
+  std::unique_ptr<cluster::Transport> transport_;
+  std::unique_ptr<cluster::Topology> topology_;
+  std::unique_ptr<cluster::ControlLink> control_;
+  std::mutex mutex_;
+  MessageHandler message_;
+  std::function<std::size_t(std::span<cluster::Progress>)> progress_;
+};
+
+}  // namespace millrace::actors

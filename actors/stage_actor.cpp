@@ -1,0 +1,63 @@
+#include "actors/stage_actor.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "kernels/elementwise.hpp"
+#include "runtime/io/fault.hpp"
+
+namespace millrace::actors {
+namespace {
+
+std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor)
+    : caf::event_based_actor(config), rank_(rank), work_(new Work{rank, rank.compute().stage(stage), std::move(rank_actor), {}}) {
+  const std::array<const char*, 4> kinds{"forward", "input_gradient", "weight_gradient", "backward"};
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) work_->fault_points[kind] = fmt::format("stage{}.{}", stage, kinds[kind]);
+}
+
+caf::behavior StageActor::make_behavior() {
+  return {
+      [this](const Execute& execute) {
+        // The shell ends after the worker, so the plain pointer is good.
+        rank_.worker().post([work = work_.get(), execute] { work->run(execute); });
+      },
+      [this](const ExchangeTied&) { exchange_tied(); },
+  };
+}
+
+/// On the compute worker.
+void StageActor::Work::run(const Execute& execute) {
+  guarded(rank_actor, execute.action, true, [&] {
+    const std::int64_t begin = steady_now();
+    runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
+    rank.running_action = execute.action;
+    rank.running_pass = execute.pass;
+    runner.run(execute.pass, rank.stream(), execute.slots, rank.hook);
+    caf::anon_send(rank_actor, ActionDone{execute.action, begin, steady_now()});
+  });
+}
+
+void StageActor::exchange_tied() {}
+
+void StageActor::send_accumulator(int use, int channel) {
+  const std::int64_t sequence = exchanges_++;
+  rank_.worker().post([work = work_.get(), use, channel, sequence] {
+    guarded(work->rank_actor, {}, false, [&] {
+      auto& rank = work->rank;
+      const auto& name = rank.plan().parameters.front().name;  // the embedding table stands first in model order
+      const auto gradient = rank.compute().store().accumulator(rank.compute().parameters().at(name), use);
+      auto& link = rank.links->link(channel);
+      auto message = gradient;
+      message.data = link.slot(sequence);
+      kernels::convert(rank.stream(), gradient, message);
+      link.send(sequence, gradient.bytes(), steady_now());
+      caf::anon_send(work->rank_actor, Exchanged{});
+    });
+  });
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <caf/actor.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+#include <memory>
+#include <string>
+
+#include "actors/messages.hpp"
+#include "actors/rank.hpp"
+
+namespace millrace::actors {
+
+/// A decoder stage: the shell around one stage's programs. Told by its rank's actor what to run, it posts that to the rank's compute worker, which tells the
+/// rank actor when it is done. Nothing computes in the actor itself.
+class StageActor : public caf::event_based_actor {
+ public:
+  /// `rank` outlives the actor.
+  StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor);
+  caf::behavior make_behavior() override;
+  [[nodiscard]] const char* name() const override { return "stage"; }
+
+ protected:
+  /// What the ends of the pipeline do besides: called on a message, must not block. Default: nothing is tied here.
+  virtual void exchange_tied();
+  [[nodiscard]] Rank& rank() noexcept { return rank_; }
+  [[nodiscard]] const caf::actor& rank_actor() const noexcept { return work_->rank_actor; }
+  /// Sends this stage's accumulator of the tied table (use `use`) over `channel`; the rank actor hears Exchanged.
+  void send_accumulator(int use, int channel);
+
+ private:
+  /// What the worker needs of the stage; lives as long as the rank's tasks may.
+  struct Work {
+    Rank& rank;
+    runtime::StageRunner& runner;
+    caf::actor rank_actor;
+    std::array<std::string, 4> fault_points;  // "stage1.forward" …: where a test may slow, stop or kill this stage
+    void run(const Execute& execute);
+  };
+  Rank& rank_;
+  std::shared_ptr<Work> work_;
+  std::int64_t exchanges_ = 0;
+};
+
+/// Whatever `body` throws, as a message to the rank actor.
+template <class Body>
+void guarded(const caf::actor& rank_actor, const runtime::Action& action, bool in_action, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    caf::anon_send(rank_actor, WorkFailed{action, in_action, static_cast<std::int32_t>(error.code()), error.what()});
+  } catch (const std::exception& error) {
+    caf::anon_send(rank_actor, WorkFailed{action, in_action, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+  }
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,217 @@
+#include "actors/training.hpp"
+
+#include <caf/actor_system.hpp>
+#include <csignal>
+#include <future>
+#include <utility>
+
+#include "actors/coordinator_actor.hpp"
+#include "actors/initial_state.hpp"
+#include "actors/pipeline.hpp"
+#include "actors/run_directory.hpp"
+#include "cluster/affinity.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/peak.hpp"
+#include "layers/optimizers/learning_rate.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/io/fault.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+void note_stop(int) { stop_signal = 1; }
+
+/// SIGUSR1 and SIGTERM ask for a save and an orderly end at the next step boundary; mpirun hands SIGUSR1 to every process.
+void install_signals() {
+  struct sigaction action {};
+  action.sa_handler = note_stop;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGUSR1, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+/// How a run begins: what process 0 found, told to all.
+struct Beginning {
+  std::int64_t step = 0;     // finished
+  std::int64_t threads = 0;  // of each rank
+  std::string checkpoint;    // folder; empty: from the seed or the model's folder
+
+  [[nodiscard]] std::string text() const { return fmt::format("{} {} {}", step, threads, checkpoint); }
+  static Beginning from_text(const std::string& text) {
+    Beginning beginning;
+    const auto first = text.find(' '), second = text.find(' ', first + 1);
+    beginning.step = std::stoll(text.substr(0, first));
+    beginning.threads = std::stoll(text.substr(first + 1, second - first - 1));
+    beginning.checkpoint = text.substr(second + 1);
+    return beginning;
+  }
+};
+
+std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const runtime::CheckpointReader* checkpoint) {
+  if (wanted > 0) return wanted;
+  if (checkpoint != nullptr) {
+    const auto found = checkpoint->meta().notes.find("train.threads");
+    if (found != checkpoint->meta().notes.end()) return std::stoll(found->second);
+  }
+  return cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+}
+
+std::string instruction_set() { return kernels::to_string(kernels::cpu_features().isa); }
+
+layers::LearningRate learning_rate(const runtime::TrainConfig& train) {
+  return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps};
+}
+
+CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches, std::int64_t first_step,
+                                   std::int64_t evaluation_microbatches) {
+  CoordinatorSetup setup;
+  setup.ranks = plan.ranks();
+  setup.head_rank = plan.head_rank().value;
+  setup.first_step = first_step;
+  setup.train = settings.train;
+  setup.evaluate = settings.evaluate;
+  setup.checkpoint = settings.checkpoint;
+  setup.sample = settings.sample;
+  setup.writes_checkpoints = !settings.directory.empty();
+  setup.evaluation_microbatches = evaluation_microbatches;
+  setup.evaluation_targets = batches.evaluation_targets(evaluation_microbatches);
+  for (const auto& parameter : plan.parameters) setup.tensors.push_back(parameter.name);
+  for (const char letter : settings.sample.prompt) setup.prompt.push_back(static_cast<unsigned char>(letter));
+  if (setup.prompt.empty()) setup.prompt.push_back(runtime::ByteTokenizer::end_of_document);
+  setup.vocabulary = plan.model.vocab_size;
+  setup.flops_per_step = plan.model_flops(settings.train.microbatches);
+  setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
+  setup.learning_rate = [rule = learning_rate(settings.train)](std::int64_t step) { return rule.at(step); };
+  return setup;
+}
+
+/// Bytes as text: what no terminal should see is shown as a dot.
+std::string text_of(const std::vector<std::int32_t>& tokens) {
+  std::string text;
+  for (const auto token : tokens) {
+    if (token == '\n' || token == '\t' || (token >= 32 && token < 127)) {
+      text += static_cast<char>(token);
+    } else if (token == runtime::ByteTokenizer::end_of_document) {
+      text += "\n[end of document]\n";
+    } else {
+      text += '.';
+    }
+  }
+  return text;
+}
+
+void introduce(RunReporter& reporter, const RunSettings& settings, const PipelinePlan& plan, const Session& session, const Beginning& beginning, const DatasetBatches& batches,
+               std::int64_t evaluation_microbatches, const std::vector<Rank*>& ranks) {
+  std::int64_t parameters = 0;
+  for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
+  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family, count_text(static_cast<double>(parameters)), plan.model.layers,
+                           plan.model.hidden_size, plan.model.vocab_size, settings.train.dtype));
+  reporter.say(fmt::format("data      {} tokens in {} files, {} files held out ({} microbatches an evaluation)", count_text(static_cast<double>(batches.dataset().train->size())),
+                           batches.dataset().train_files, batches.dataset().held_out_files, evaluation_microbatches));
+  reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(), session.topology().processes(), plan.schedule.name,
+                           layers::print_layout(plan.layout), settings.train.microbatches, settings.train.batch, settings.train.sequence));
+  std::uint64_t most = 0;
+  for (const auto* rank : ranks) most = std::max<std::uint64_t>(most, rank->planned_bytes());
+  reporter.say(fmt::format("machine   {} | {} threads a rank | planned memory of a rank up to {}", instruction_set(), beginning.threads, bytes_text(most)));
+  if (!settings.directory.empty()) reporter.say(fmt::format("run       {}{}", settings.directory, beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
+}
+
+}  // namespace
+
+void train(Session& session, const RunSettings& settings) {
+  install_signals();
+  const auto plan = make_plan(settings.plan_request());
+  learning_rate(settings.train).validate();
+  runtime::BatchShape shape;
+  shape.rows = settings.train.batch;
+  shape.sequence = settings.train.sequence;
+  shape.microbatches = settings.train.microbatches;
+  shape.seed = static_cast<std::uint64_t>(settings.train.seed);
+  shape.packing = settings.data.packing;
+  const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), shape);
+  std::int64_t evaluation_microbatches = batches.evaluation_microbatches();
+  if (settings.evaluate.batches > 0) evaluation_microbatches = std::min(evaluation_microbatches, settings.evaluate.batches);
+
+  // Process 0 finds where the run stands; all others hear of it.
+  std::unique_ptr<RunDirectory> directory;
+  Beginning beginning;
+  if (session.leads()) {
+    if (!settings.directory.empty()) directory = std::make_unique<RunDirectory>(settings);
+    const auto* checkpoint = directory ? directory->checkpoint() : nullptr;
+    beginning.threads = resolve_threads(session, settings.train.threads, checkpoint);
+    if (checkpoint != nullptr) {
+      beginning.step = static_cast<std::int64_t>(checkpoint->step());
+      beginning.checkpoint = checkpoint->folder();
+    }
+  }
+  beginning = Beginning::from_text(session.broadcast(beginning.text()));
+  auto identity = settings.identity(beginning.threads);
+  identity["data"] = batches.dataset().fingerprint;
+  if (directory) directory->check_identity(identity);
+
+  PipelineOptions options;
+  options.threads = static_cast<int>(beginning.threads);
+  options.evaluation_microbatches = evaluation_microbatches;
+  options.staging = !settings.directory.empty();
+  options.logits = settings.sample.tokens > 0;
+  Pipeline pipeline(session, plan, options);
+  if (!beginning.checkpoint.empty()) {
+    const runtime::CheckpointReader checkpoint(beginning.checkpoint);
+    for (auto* rank : pipeline.ranks()) initialize_from_checkpoint(*rank, checkpoint);
+  } else {
+    for (auto* rank : pipeline.ranks()) {
+      if (settings.model_from.empty()) {
+        initialize_from_seed(*rank, static_cast<std::uint64_t>(settings.train.seed));
+      } else {
+        initialize_from_folder(*rank, settings.model_from);
+      }
+    }
+  }
+
+  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * options.threads));
+  const double peak = session.leads() ? kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing) : 0;
+  RunReporter reporter(settings.terminal, peak, directory ? directory->metrics(beginning.step) : nullptr);
+  std::promise<std::pair<ExitCode, std::string>> outcome;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.first_step = beginning.step;
+  start.steps = settings.train.steps;
+  start.train = settings.train;
+  start.checkpoint.store = directory ? &directory->store() : nullptr;
+  start.checkpoint.metrics = directory ? directory->metrics(beginning.step) : nullptr;
+  start.checkpoint.identity = identity;
+  start.checkpoint.notes = {{"train.threads", std::to_string(beginning.threads)}, {"instruction_set", instruction_set()}, {"build", settings.build}, {"layout", layers::print_layout(plan.layout)}};
+  start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
+    CoordinatorActorSetup setup;
+    setup.coordinator = coordinator_setup(settings, plan, batches, beginning.step, evaluation_microbatches);
+    setup.reporter = &reporter;
+    setup.store = directory ? &directory->store() : nullptr;
+    for (const auto& parameter : plan.parameters) setup.state_bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
+    setup.to_ranks = std::move(to_ranks);
+    setup.checkpoint = checkpoint;
+    setup.text_of = text_of;
+    setup.stop_requested = [] { return stop_signal != 0; };
+    setup.finished = [&outcome](ExitCode code, const std::string& message) { outcome.set_value({code, message}); };
+    return pipeline.system().spawn<CoordinatorActor>(setup);
+  };
+
+  // All processes are on one config, plan, data and build before the first kernel.
+  std::map<std::string, std::string> hashes{{"config", runtime::hash_of(settings.text).hex()}, {"plan", runtime::hash_of(plan.text()).hex()}, {"build", settings.build},
+                                            {"instruction set", instruction_set()}};
+  hashes["data"] = batches.dataset().fingerprint;
+  session.control().agree(hashes);
+  if (session.leads()) introduce(reporter, settings, plan, session, beginning, batches, evaluation_microbatches, pipeline.ranks());
+
+  pipeline.start(start);
+  if (session.leads()) {
+    auto [code, message] = outcome.get_future().get();
+    if (code != ExitCode::ok) throw Error(code, message);
+    if (!message.empty()) reporter.say(message);
+  }
+  pipeline.wait();
+  pipeline.close();
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/load.hpp"
+
+namespace millrace::tools {
+
+/// A word behind `millrace`: one file in commands/ each.
+struct Command {
+  const char* name;
+  const char* usage;    // "RUN.toml [key=value …]"
+  const char* summary;  // one line
+  int (*run)(const std::vector<std::string>& arguments);  // exit code; may throw Error
+};
+
+int train(const std::vector<std::string>& arguments);
+int parity(const std::vector<std::string>& arguments);
+int inspect(const std::vector<std::string>& arguments);
+int checkpoint(const std::vector<std::string>& arguments);
+int config(const std::vector<std::string>& arguments);
+int doctor(const std::vector<std::string>& arguments);
+
+/// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw Error(usage) with the
+/// nearest known one.
+class Arguments {
+ public:
+  /// `options` take a value, `flags` do not; both without dashes.
+  Arguments(const std::vector<std::string>& words, const std::vector<std::string>& options, const std::vector<std::string>& flags);
+  [[nodiscard]] const std::vector<std::string>& positional() const noexcept { return positional_; }
+  [[nodiscard]] bool flag(const std::string& name) const;
+  [[nodiscard]] std::string text(const std::string& name, const std::string& otherwise) const;
+  /// Throws Error(usage) for what is no number, or out of [least, most].
+  [[nodiscard]] long integer(const std::string& name, long otherwise, long least, long most) const;
+  [[nodiscard]] double real(const std::string& name, double otherwise) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> given_;
+  std::vector<std::string> positional_;
+};
+
+/// Splits positional words into files and "key=value" overrides and loads the run; the environment's MILLRACE_… are a layer between.
+[[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
+
+/// What this binary was built from: version, compiler, libraries. Equal on all processes of a job.
+[[nodiscard]] std::string build_id();
+
+}  // namespace millrace::tools

@@ -1,0 +1,58 @@
+#include <unistd.h>
+
+#include <optional>
+
+#include "actors/training.hpp"
+#include "configs/identity.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+namespace {
+
+actors::RunSettings settings_of(const configs::RunConfig& config) {
+  actors::RunSettings settings;
+  settings.directory = config.directory;
+  settings.model_from = config.model_from;
+  settings.model = config.model;
+  settings.data = config.data;
+  settings.train = config.train;
+  settings.evaluate = config.evaluate;
+  settings.pipeline = config.pipeline;
+  settings.checkpoint = config.checkpoint;
+  settings.rematerialize = config.rematerialize;
+  settings.sample = config.sample;
+  settings.cluster = config.cluster;
+  settings.text = configs::canonical_text(config);
+  settings.build = build_id();
+  settings.terminal = isatty(STDOUT_FILENO) != 0;
+  settings.identity = [config](std::int64_t threads) {
+    auto resolved = config;
+    resolved.train.threads = threads;
+    return configs::identity(resolved);
+  };
+  settings.check_identity = configs::check_identity;
+  return settings;
+}
+
+}  // namespace
+
+int train(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {}, {});
+  actors::Session session;
+  std::optional<configs::LoadedRun> run;
+  session.prepare_together([&] { run = load_run(parsed.positional()); });
+  session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
+  try {
+    if (session.leads())
+      for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
+    actors::train(session, settings_of(run->config));
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    session.fail(ExitCode::internal, error.what());
+  }
+  session.close();
+  return 0;
+}
+
+}  // namespace millrace::tools
