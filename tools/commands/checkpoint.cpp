@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "actors/log_line.hpp"
+#include "configs/nearest.hpp"
+#include "kernels/base/check.hpp"
+#include "layers/hugging_face/weights.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+namespace {
+
+constexpr const char* who = "millrace ckpt";
+
+bool is_run_directory(const std::string& path) { return std::filesystem::is_directory(runtime::checkpoints_folder(path)); }
+
+bool is_checkpoint(const std::string& path) {
+  return std::filesystem::exists(runtime::join_path(path, runtime::manifest_name)) ||
+         std::filesystem::exists(runtime::join_path(path, runtime::commit_name));
+}
+
+[[noreturn]] void refuse(const std::string& path) {
+  MILLRACE_CHECK(std::filesystem::exists(path), ExitCode::checkpoint, who, "{}: there is no such folder", path);
+  fail(ExitCode::checkpoint, who, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
+       runtime::manifest_name);
+}
+
+/// The committed checkpoints of a run directory, oldest first.
+std::vector<runtime::ListedCheckpoint> committed(const std::string& path) {
+  if (!is_run_directory(path)) refuse(path);
+  return runtime::list_checkpoints(path);
+}
+
+/// A checkpoint as named, or the newest committed one of a run directory: opened, and so with a whole manifest and whole headers.
+runtime::CheckpointReader open(const std::string& path) {
+  if (is_checkpoint(path)) return runtime::CheckpointReader(path);
+  const auto listed = committed(path);
+  MILLRACE_CHECK(!listed.empty(), ExitCode::checkpoint, who, "{}: no checkpoint was committed", path);
+  return runtime::CheckpointReader(listed.back().folder);
+}
+
+int list(const std::string& path) {
+  const auto listed = committed(path);
+  if (listed.empty()) fmt::print("no checkpoints\n");
+  for (const auto& line : listed) {
+    fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? actors::bytes_text(line.bytes) : "?", line.folder,
+               line.problem.empty() ? "whole (data not read: ckpt verify does)" : line.problem);
+  }
+  return 0;
+}
+
+/// Reads every byte from the disk. True when all is well.
+bool verify_one(const std::string& folder) {
+  const auto problems = runtime::verify_checkpoint(folder);
+  for (const auto& problem : problems) fmt::print("{}: {}\n", folder, runtime::to_string(problem));
+  if (!problems.empty()) return false;
+  const runtime::CheckpointReader reader(folder);
+  fmt::print("{}: good, step {}, {} tensors in {} files, state {}\n", folder, reader.step(), reader.manifest().tensors.size(),
+             reader.manifest().shards.size(), reader.state_hash().hex());
+  return true;
+}
+
+int verify(const std::string& path) {
+  std::vector<std::string> folders{path};
+  if (!is_checkpoint(path)) {
+    folders.clear();
+    for (const auto& line : committed(path)) folders.push_back(line.folder);
+    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, who, "{}: no checkpoint was committed", path);
+  }
+  bool good = true;
+  for (const auto& folder : folders) good = verify_one(folder) && good;
+  return good ? 0 : static_cast<int>(ExitCode::difference);
+}
+
+int hash(const std::string& path) {
+  fmt::print("{}\n", open(path).state_hash().hex());
+  return 0;
+}
+
+/// The model that a checkpoint is of: its identity has every model key, checksummed with the rest of the manifest.
+layers::ModelConfig model_of(const runtime::CheckpointReader& checkpoint) {
+  const auto& identity = checkpoint.meta().identity;
+  MILLRACE_CHECK(identity.contains("model.hidden_size"), ExitCode::checkpoint, who, "{}: its identity does not say what model it is of",
+                 checkpoint.folder());
+  configs::LoadRequest request;
+  request.complete = false;
+  for (const auto& [key, value] : identity)
+    if (key.starts_with("model.")) request.overrides.push_back(fmt::format("{}={}", key, value));
+  return configs::load(request).config.model;
+}
+
+int export_hugging_face(const std::string& path, const std::string& out, const std::string& dtype) {
+  MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", dtype);
+  const auto checkpoint = open(path);
+  const auto model = model_of(checkpoint);
+  std::vector<float> elements;
+  const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
+    elements.resize(static_cast<std::size_t>(spec.shape.elements()));
+    checkpoint.read(spec.name, elements);
+    return elements;
+  };
+  layers::export_hugging_face(out, model, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+  fmt::print("{}: {} weights of step {} in {}; train on with model.from={}, or load it with transformers\n", out,
+             layers::count_parameters(model), checkpoint.step(), dtype, out);
+  return 0;
+}
+
+}  // namespace
+
+int checkpoint(const std::vector<std::string>& arguments) {
+  constexpr const char* usage = "ls RUN_DIRECTORY | verify PATH | hash PATH | export-hf PATH OUT [--dtype fp32|bf16]";
+  const Arguments parsed(arguments, {"dtype"}, {});
+  const auto& words = parsed.positional();
+  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, wanted {}", usage);
+  const std::string& what = words.front();
+  const std::vector<std::string> known{"ls", "verify", "hash", "export-hf"};
+  MILLRACE_CHECK(std::find(known.begin(), known.end(), what) != known.end(), ExitCode::usage, who, "unknown word {}, wanted {}{}", what,
+                 usage, configs::did_you_mean(what, known));
+  const std::size_t wanted = what == "export-hf" ? 3 : 2;
+  MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, wanted {}", what, words.size() - 1, usage);
+  MILLRACE_CHECK(what == "export-hf" || !parsed.flag("dtype"), ExitCode::usage, who, "--dtype goes with export-hf, not with {}", what);
+  if (what == "ls") return list(words[1]);
+  if (what == "verify") return verify(words[1]);
+  if (what == "hash") return hash(words[1]);
+  return export_hugging_face(words[1], words[2], parsed.text("dtype", "fp32"));
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,203 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "actors/log_line.hpp"
+#include "cluster/affinity.hpp"
+#include "cluster/versions.hpp"
+#include "configs/presets.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/device.hpp"
+#include "kernels/cpu/matmul.hpp"
+#include "kernels/cpu/onednn_version.hpp"
+#include "kernels/peak.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+namespace {
+
+using kernels::DType;
+
+/// Prints "ok   name   what was found" or "warn name   what was found" with an arrow to what can be done; counts the warnings.
+class Report {
+ public:
+  void ok(std::string_view name, const std::string& found) { fmt::print("ok    {:<14} {}\n", name, found); }
+  void warn(std::string_view name, const std::string& found, std::string_view advice) {
+    fmt::print("warn  {:<14} {}\n      {:<14} -> {}\n", name, found, "", advice);
+    ++warnings_;
+  }
+  void check(bool good, std::string_view name, const std::string& found, std::string_view advice) {
+    if (good) return ok(name, found);
+    warn(name, found, advice);
+  }
+  [[nodiscard]] int warnings() const noexcept { return warnings_; }
+
+ private:
+  int warnings_ = 0;
+};
+
+/// The first line of a file; empty where there is none.
+std::string first_line(const std::string& path) {
+  std::ifstream stream(path);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+/// A line of /proc/meminfo in bytes.
+std::optional<std::uint64_t> meminfo(const std::string& name) {
+  std::ifstream stream("/proc/meminfo");
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with(name + ":")) continue;
+    std::istringstream words(line.substr(name.size() + 1));
+    std::uint64_t kibibytes = 0;
+    if (words >> kibibytes) return kibibytes << 10;
+  }
+  return std::nullopt;
+}
+
+std::string core_list(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t i = 0; i < cores.size();) {
+    std::size_t last = i;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", cores[i]);
+    if (last > i) text += fmt::format("-{}", cores[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string gigaflops(double flops) { return fmt::format("{:.1f} GFLOP/s on one core", flops / 1e9); }
+
+void versions(Report& report) {
+  report.ok("build", build_id());
+  report.ok("libraries", fmt::format("{}, {}, {}", kernels::cpu::onednn_version(), cluster::mpi_version(), cluster::boost_version()));
+#ifdef __OPTIMIZE__
+  report.ok("optimised", "yes");
+#else
+  report.warn("optimised", "no", "train with the preset release: cmake --preset release");
+#endif
+}
+
+void processor(Report& report) {
+  const auto& features = kernels::cpu_features();
+  report.check(features.isa != kernels::Isa::baseline, "processor", kernels::describe(features),
+               "the loops run without AVX2; expect a fraction of the speed");
+  if (const char* lowered = std::getenv("MILLRACE_ISA"); lowered != nullptr)
+    report.warn("MILLRACE_ISA", lowered,
+                "the environment lowers the instruction set; unset it unless you reproduce another machine's bits");
+  const auto online = sysconf(_SC_NPROCESSORS_ONLN);
+  const auto cores = cluster::available_cores();
+  report.check(static_cast<long>(cores.size()) == online, "cores",
+               fmt::format("{} of {} may be used: {}", cores.size(), online, core_list(cores)),
+               "this process is bound; under mpirun millrace widens that by itself, a container's or taskset's limit stays");
+  // "200000 100000": microseconds of processor time in each period of the second number (cgroup v2).
+  std::istringstream quota(first_line("/sys/fs/cgroup/cpu.max"));
+  double time = 0, period = 0;
+  if (quota >> time >> period && period > 0) {
+    report.check(time / period >= static_cast<double>(cores.size()), "cpu quota", fmt::format("{:.1f} cores", time / period),
+                 "the container may use less than the cores it sees: set train.threads so that ranks x threads stay within it");
+  }
+}
+
+void peaks(Report& report) {
+  report.ok("matmul fp32", gigaflops(kernels::measured_peak_flops(DType::f32)));
+  const bool widened = kernels::cpu::matmul_compute_dtype(DType::bf16) == DType::f32;
+  report.ok("matmul bf16", gigaflops(kernels::measured_peak_flops(DType::bf16)) +
+                               (widened ? ", computed in fp32: no bf16 instructions here, so train.dtype = bf16 saves memory and not time"
+                                        : ", computed in bf16"));
+}
+
+void memory(Report& report) {
+  const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable");
+  if (total && available) {
+    report.check(*available > (std::uint64_t{1} << 30), "memory",
+                 fmt::format("{} free of {}", actors::bytes_text(*available), actors::bytes_text(*total)),
+                 "little is left; `millrace inspect RUN.toml` tells what each rank will take");
+  }
+  std::istringstream limit(first_line("/sys/fs/cgroup/memory.max"));
+  std::uint64_t most = 0;
+  if (limit >> most) report.ok("memory limit", fmt::format("{} for this container", actors::bytes_text(most)));
+  const auto pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "not told" : pages,
+               "arenas ask for huge pages; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+void disks(Report& report) {
+  std::error_code error;
+  const auto here = std::filesystem::space(".", error);
+  if (!error) {
+    report.check(here.available > (std::uint64_t{1} << 30), "disk",
+                 fmt::format("{} free in the current folder", actors::bytes_text(here.available)),
+                 "a checkpoint takes 12 bytes a weight, and three are on the disk while one is written");
+  }
+  const auto shared = std::filesystem::space("/dev/shm", error);
+  if (!error) {
+    report.check(shared.available > (std::uint64_t{64} << 20), "/dev/shm", fmt::format("{} free", actors::bytes_text(shared.available)),
+                 "processes of one host meet there; a container wants --shm-size=1g or more");
+  }
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto candidate = (std::filesystem::path(folder) / name).string();
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+void launchers(Report& report) {
+  const auto mpirun = find_program("mpirun");
+  report.check(!mpirun.empty(), "mpirun", mpirun.empty() ? "not found in PATH" : mpirun,
+               "several processes want it: apt-get install openmpi-bin");
+  const bool allowed = std::getenv("OMPI_ALLOW_RUN_AS_ROOT") != nullptr && std::getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") != nullptr;
+  if (!mpirun.empty() && geteuid() == 0 && !allowed)
+    report.warn("root", "mpirun refuses to run as root", "give it --allow-run-as-root, and --oversubscribe for more processes than cores");
+}
+
+void devices(Report& report) {
+  try {
+    report.ok("cuda", kernels::to_string(kernels::parse_device("cuda")));
+  } catch (const Error&) {
+    report.ok("cuda", "not in this build; device = \"cpu\" is what runs");
+  }
+}
+
+void folders(Report& report) {
+  try {
+    const auto folder = configs::find_configs_folder();
+    report.ok("presets", fmt::format("{} models in {}", configs::preset_names(folder / "models").size(), (folder / "models").string()));
+  } catch (const Error& error) {
+    report.warn("presets", error.what(), "model.preset needs a path then");
+  }
+}
+
+}  // namespace
+
+int doctor(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {}, {});
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, "millrace doctor", "{} given, wanted no arguments",
+                 parsed.positional().front());
+  Report report;
+  versions(report);
+  processor(report);
+  peaks(report);
+  memory(report);
+  disks(report);
+  launchers(report);
+  devices(report);
+  folders(report);
+  fmt::print("{}\n", report.warnings() == 0 ? std::string("all is well") : fmt::format("{} to look at", report.warnings()));
+  return 0;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,201 @@
+#include <algorithm>
+
+#include "actors/log_line.hpp"
+#include "cluster/affinity.hpp"
+#include "configs/nearest.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/program/print.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/rank_preview.hpp"
+
+namespace millrace::tools {
+namespace {
+
+using runtime::ProgramKind;
+
+constexpr const char* who = "millrace inspect";
+constexpr double giga = 1e9;
+
+/// --program's words.
+const std::vector<std::pair<std::string, ProgramKind>>& program_words() {
+  static const std::vector<std::pair<std::string, ProgramKind>> words{{"forward", ProgramKind::forward},
+                                                                      {"input_gradient", ProgramKind::input_gradient},
+                                                                      {"weight_gradient", ProgramKind::weight_gradient},
+                                                                      {"backward", ProgramKind::backward}};
+  return words;
+}
+
+ProgramKind program_of(const std::string& word) {
+  std::vector<std::string> known;
+  for (const auto& [name, kind] : program_words()) {
+    if (name == word) return kind;
+    known.push_back(name);
+  }
+  fail(ExitCode::usage, who, "--program {}, wanted forward, input_gradient, weight_gradient or backward{}", word,
+       configs::did_you_mean(word, known));
+}
+
+/// Everything that is printed comes from here: the run, its plan, and each rank's memory.
+struct Inspection {
+  configs::RunConfig config;
+  actors::PipelinePlan plan;
+  PreviewOptions options;
+  bool threads_given = false;
+  bool evaluation_given = false;
+};
+
+Inspection inspection_of(const std::vector<std::string>& words) {
+  Inspection result;
+  auto run = load_run(words, false);
+  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  result.config = std::move(run.config);
+  const auto& config = result.config;
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
+                 "the model's sizes are not given: name a model with model.preset or model.from");
+  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+  result.threads_given = config.train.threads > 0;
+  const auto automatic = std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / config.pipeline.ranks);
+  result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
+  result.options.staging = !config.directory.empty();
+  result.options.logits = config.sample.tokens > 0;
+  result.evaluation_given = config.evaluate.batches > 0 || config.data.held_out == 0;
+  if (config.data.held_out > 0)
+    result.options.evaluation_microbatches = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
+  return result;
+}
+
+void print_head(const Inspection& run) {
+  const auto& plan = run.plan;
+  const auto& train = run.config.train;
+  fmt::print("model     {}, {} layers, width {}, {} parameters{}\n", plan.model.family, plan.model.layers, plan.model.hidden_size,
+             layers::count_parameters(plan.model), plan.model.tie_word_embeddings ? ", tied" : "");
+  fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
+             train.dtype, fmt::join(run.config.rematerialize.policy, ","));
+  fmt::print("pipeline  {} ranks x {} chunks, schedule {}, layout {}\n", plan.ranks(), run.config.pipeline.chunks, plan.schedule.name,
+             layers::print_layout(plan.layout));
+  fmt::print("threads   {} a rank{}\n", run.options.threads,
+             run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
+  if (!run.evaluation_given)
+    fmt::print(
+        "data      not read: evaluate.batches = 0 means the whole held-out set, counted here as {} microbatches of 16 bytes of results\n",
+        run.options.evaluation_microbatches);
+}
+
+double total_flops(const runtime::ProgramSet& programs, ProgramKind kind) { return programs.cost(kind).flops / giga; }
+
+std::string short_text(double number) { return fmt::format("{:.{}f}", number, number < 10 ? 4 : 1); }
+
+std::size_t slot_bytes(const runtime::StageRunner& runner, runtime::Region region) {
+  return runner.plan().region_bytes[static_cast<std::size_t>(region)];
+}
+
+void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
+  const auto& plan = run.plan;
+  fmt::print("\n{:>5} {:>5}  {:<10} {:>14} {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", "stage", "rank", "holds", "parameters", "F GFLOP",
+             "I GFLOP", "W GFLOP", "stash F..I", "stash F..W", "handoff I..W");
+  double step = 0;
+  for (int index = 0; index < plan.stages(); ++index) {
+    const runtime::StageId stage(index);
+    const auto rank = plan.schedule.placement.rank_of(stage);
+    const auto& runner = ranks.at(rank.index())->stage(stage);
+    const auto& programs = runner.programs();
+    std::int64_t weights = 0;
+    for (const auto& spec : layers::parameters(plan.model, plan.layout[stage.index()])) weights += spec.shape.elements();
+    const auto& slots = plan.ledger.stages.at(stage.index());
+    const auto stash = [&](int count, runtime::Region region) { return fmt::format("{} x {} B", count, slot_bytes(runner, region)); };
+    const double forward = total_flops(programs, ProgramKind::forward), input = total_flops(programs, ProgramKind::input_gradient),
+                 weight = total_flops(programs, ProgramKind::weight_gradient);
+    fmt::print("{:>5} {:>5}  {:<10} {:>14} {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", index, rank.value,
+               layers::print_layout({plan.layout[stage.index()]}), weights, short_text(forward), short_text(input), short_text(weight),
+               stash(slots.stash_input, runtime::Region::stash_input), stash(slots.stash_weight, runtime::Region::stash_weight),
+               stash(plan.split_backward ? slots.handoff : 0, runtime::Region::handoff));
+    step += static_cast<double>(plan.schedule.microbatches) * (forward + input + weight);
+  }
+  const double model = plan.model_flops(plan.schedule.microbatches) / giga;
+  fmt::print("a step computes {} GFLOP in programs, {} GFLOP as model FLOPs are counted (6 a weight and token, causal attention)\n",
+             short_text(step), short_text(model));
+}
+
+void print_channels(const actors::PipelinePlan& plan) {
+  const auto channels = plan.channels();
+  if (channels.empty()) return;
+  fmt::print("\n{:>7} {:>5} {:>5}  {:<11} {:>6} {:>14}\n", "channel", "from", "to", "carries", "depth", "bytes a slot");
+  for (const auto& channel : channels) {
+    const char* carries = channel.kind == cluster::ChannelKind::activation ? "activation"
+                          : channel.kind == cluster::ChannelKind::gradient ? "gradient"
+                                                                           : "tied table";
+    fmt::print("{:>7} {:>5} {:>5}  {:<11} {:>6} {:>14}\n", channel.id, channel.from_rank, channel.to_rank, carries, channel.depth,
+               channel.bytes);
+  }
+}
+
+std::string stages_text(const std::vector<runtime::StageId>& stages) {
+  std::string text;
+  for (const auto stage : stages) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.value);
+  return text;
+}
+
+void print_overview(const Inspection& run) {
+  std::vector<std::unique_ptr<RankPreview>> ranks;
+  for (int rank = 0; rank < run.plan.ranks(); ++rank)
+    ranks.push_back(std::make_unique<RankPreview>(run.plan, runtime::RankId(rank), run.options));
+  print_stages(run, ranks);
+  print_channels(run.plan);
+  fmt::print("\n{:>5}  {:<10} {:>14} {:>16}\n", "rank", "stages", "parameters", "peak bytes");
+  for (const auto& rank : ranks) {
+    fmt::print("{:>5}  {:<10} {:>14} {:>16}  {}\n", rank->rank().value, stages_text(run.plan.schedule.placement.stages_of(rank->rank())),
+               rank->parameters(), rank->peak_bytes(), actors::bytes_text(rank->peak_bytes()));
+  }
+  fmt::print("\n--stage S prints a stage's programs and its rank's memory.\n");
+}
+
+runtime::BackwardMode mode_of(const actors::PipelinePlan& plan) {
+  return plan.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
+}
+
+/// The program with the places that this run's schedule gives it, or, where the schedule does not run it, those of one that does.
+void print_program(const Inspection& run, const RankPreview& rank, const runtime::StageRunner& runner, ProgramKind kind) {
+  fmt::print("\n");
+  if (runtime::runs(mode_of(run.plan), kind)) {
+    fmt::print("{}", runtime::print(runner.programs(), kind, runner.plan()));
+    return;
+  }
+  const auto other = run.plan.split_backward ? runtime::BackwardMode::fused : runtime::BackwardMode::split;
+  fmt::print("schedule {} does not run this program; the places are those of a schedule with {}:\n", run.plan.schedule.name,
+             run.plan.split_backward ? "B in one piece" : "B split in I and W");
+  fmt::print("{}",
+             runtime::print(runner.programs(), kind, runtime::plan_memory(runner.programs(), other, rank.places(), run.options.threads)));
+}
+
+void print_stage(const Inspection& run, runtime::StageId stage, const std::string& program) {
+  const auto rank_id = run.plan.schedule.placement.rank_of(stage);
+  const RankPreview rank(run.plan, rank_id, run.options);
+  const auto& runner = rank.stage(stage);
+  fmt::print("\nstage {} on rank {}, holds {}\n", stage.value, rank_id.value, layers::print_layout({run.plan.layout[stage.index()]}));
+  for (const auto& [name, kind] : program_words()) {
+    const bool wanted = program.empty() ? runtime::runs(mode_of(run.plan), kind) : program_of(program) == kind;
+    if (wanted) print_program(run, rank, runner, kind);
+  }
+  fmt::print("\nmemory of rank {}, with all its stages ({}):\n{}", rank_id.value,
+             stages_text(run.plan.schedule.placement.stages_of(rank_id)), rank.print());
+}
+
+}  // namespace
+
+int inspect(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {"stage", "program"}, {});
+  const auto program = parsed.text("program", "");
+  if (parsed.flag("program")) static_cast<void>(program_of(program));
+  MILLRACE_CHECK(parsed.flag("stage") || !parsed.flag("program"), ExitCode::usage, who, "--program {} without --stage", program);
+  const auto run = inspection_of(parsed.positional());
+  const long stage = parsed.integer("stage", 0, 0, run.plan.stages() - 1);
+  print_head(run);
+  if (parsed.flag("stage")) {
+    print_stage(run, runtime::StageId(static_cast<int>(stage)), program);
+  } else {
+    print_overview(run);
+  }
+  return 0;
+}
+
+}  // namespace millrace::tools
