@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "configs/identity.hpp"
+#include "configs/load.hpp"
+#include "layers/hugging_face/config.hpp"
+#include "layers/hugging_face/weights.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+/// A run directory with the checkpoints of some steps of the model `tiny`, as training writes them.
+class CheckpointCommand : public ::testing::Test {
+ protected:
+  CheckpointCommand() {
+    configs::LoadRequest request;
+    request.overrides = {"model.preset=tiny", "train.threads=1", "model.rope_theta=50000"};
+    request.complete = false;
+    config_ = configs::load(request).config;
+    run_ = folder_ / "run";
+  }
+
+  void save(std::uint64_t step) {
+    runtime::CheckpointStore store(run_);
+    std::vector<runtime::CheckpointTensor> tensors;
+    std::vector<std::vector<float>> memory;
+    for (const auto& spec : layers::model_parameters(config_.model)) {
+      auto& elements = memory.emplace_back(static_cast<std::size_t>(spec.shape.elements()));
+      for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = value(step, spec, i);
+      std::vector<std::int64_t> shape;
+      for (std::size_t axis = 0; axis < spec.shape.rank(); ++axis) shape.push_back(spec.shape[axis]);
+      tensors.push_back({spec.name, runtime::FileDType::f32, shape, std::as_bytes(std::span(elements)), {}});
+    }
+    const auto folder = store.begin(step, 1 << 20);
+    const std::vector reports{runtime::write_shard(folder, 0, 1, tensors)};
+    store.commit(folder, reports, {step, step * 8, configs::identity(config_), {}});
+  }
+
+  static float value(std::uint64_t step, const layers::ParameterSpec& spec, std::size_t i) {
+    return static_cast<float>(step) + static_cast<float>(spec.order) / 64.0F + static_cast<float>(i) / 1048576.0F;
+  }
+
+  [[nodiscard]] std::string checkpoint(std::uint64_t step) const {
+    return runtime::checkpoints_folder(run_) + "/" + runtime::checkpoint_name(step);
+  }
+
+  void damage(std::uint64_t step) const {
+    std::fstream file(checkpoint(step) + "/" + runtime::shard_name(0, 1), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-5, std::ios::end);
+    const char letter = static_cast<char>(file.peek() ^ 1);
+    file.seekp(-5, std::ios::end);
+    file.put(letter);
+  }
+
+  TemporaryFolder folder_;
+  configs::RunConfig config_;
+  std::string run_;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(CheckpointCommand, ListsWhatWasCommitted) {
+  save(10);
+  save(20);
+  std::filesystem::create_directories(runtime::checkpoints_folder(run_) + "/step-00000030.tmp-9");  // a killed writer's
+  const auto result = run_millrace({"ckpt", "ls", run_});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_LT(result.out.find("step       10"), result.out.find("step       20")) << result.out;
+  EXPECT_FALSE(has(result.out, "30")) << result.out;
+}
+
+TEST_F(CheckpointCommand, HashIsTheNewestOnesOrTheNamedOnes) {
+  save(10);
+  save(20);
+  const auto newest = run_millrace({"ckpt", "hash", run_}), older = run_millrace({"ckpt", "hash", checkpoint(10)});
+  EXPECT_EQ(newest.out, runtime::CheckpointReader(checkpoint(20)).state_hash().hex() + "\n");
+  EXPECT_EQ(older.out, runtime::CheckpointReader(checkpoint(10)).state_hash().hex() + "\n");
+  EXPECT_NE(newest.out, older.out);
+}
+
+TEST_F(CheckpointCommand, VerifyNamesTheDamage) {
+  save(10);
+  save(20);
+  EXPECT_EQ(run_millrace({"ckpt", "verify", run_}).code, 0);
+  damage(20);
+  const auto all = run_millrace({"ckpt", "verify", run_});
+  EXPECT_EQ(all.code, static_cast<int>(ExitCode::difference));
+  EXPECT_TRUE(has(all.out, "step-00000010: good")) << all.out;
+  EXPECT_TRUE(has(all.out, "step-00000020: ") && has(all.out, runtime::shard_name(0, 1)) && has(all.out, "model.")) << all.out;
+  EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(10)}).code, 0);
+  EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(20)}).code, static_cast<int>(ExitCode::difference));
+}
+
+TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
+  save(10);
+  std::filesystem::resize_file(checkpoint(10) + "/" + runtime::manifest_name, 100);
+  EXPECT_EQ(run_millrace({"ckpt", "verify", run_}).code, static_cast<int>(ExitCode::difference));
+  const auto hash = run_millrace({"ckpt", "hash", run_});
+  EXPECT_EQ(hash.code, static_cast<int>(ExitCode::checkpoint));
+  EXPECT_TRUE(has(hash.err, runtime::manifest_name)) << hash.err;
+  const auto list = run_millrace({"ckpt", "ls", run_});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_TRUE(has(list.out, runtime::manifest_name)) << list.out;
+}
+
+TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
+  for (const char* word : {"ls", "verify", "hash"}) {
+    const auto missing = run_millrace({"ckpt", word, folder_ / "nowhere"});
+    EXPECT_EQ(missing.code, static_cast<int>(ExitCode::checkpoint));
+    EXPECT_TRUE(has(missing.err, "there is no such folder")) << missing.err;
+    const auto other = run_millrace({"ckpt", word, folder_.path().string()});
+    EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint));
+    EXPECT_TRUE(has(other.err, "neither a run directory")) << other.err;
+  }
+}
+
+TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
+  save(10);
+  const auto out = folder_ / "hf";
+  const auto result = run_millrace({"ckpt", "export-hf", run_, out});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(layers::read_hugging_face_config(out).model, config_.model);
+  const layers::HuggingFaceWeights weights(out, config_.model);
+  for (const auto& spec : layers::model_parameters(config_.model)) {
+    std::vector<float> elements(static_cast<std::size_t>(spec.shape.elements()));
+    weights.read(spec, elements);
+    for (std::size_t i = 0; i < elements.size(); ++i) ASSERT_EQ(elements[i], value(10, spec, i)) << spec.name << " " << i;
+  }
+  const auto shown = run_millrace({"config", "show", "model.from=" + out});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_TRUE(has(shown.out, "rope_theta = 50000.0")) << shown.out;
+}
+
+TEST_F(CheckpointCommand, ExportInBf16Rounds) {
+  save(10);
+  const auto out = folder_ / "hf";
+  ASSERT_EQ(run_millrace({"ckpt", "export-hf", checkpoint(10), out, "--dtype", "bf16"}).code, 0);
+  const runtime::TensorSource source(out);
+  EXPECT_EQ(source.at("model.norm.weight").dtype, runtime::FileDType::bf16);
+  const layers::HuggingFaceWeights weights(out, config_.model);
+  for (const auto& spec : layers::model_parameters(config_.model)) {
+    std::vector<float> elements(static_cast<std::size_t>(spec.shape.elements()));
+    weights.read(spec, elements);
+    for (std::size_t i = 0; i < elements.size(); ++i) ASSERT_NEAR(elements[i], value(10, spec, i), value(10, spec, i) / 256) << spec.name;
+  }
+}
+
+TEST_F(CheckpointCommand, ExportOfDamagedDataNamesIt) {
+  save(10);
+  damage(10);
+  const auto result = run_millrace({"ckpt", "export-hf", run_, folder_ / "hf"});
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::checkpoint));
+  EXPECT_TRUE(has(result.err, runtime::shard_name(0, 1))) << result.err;
+}
+
+}  // namespace
+}  // namespace millrace::tests

@@ -1,0 +1,98 @@
+// What a person types wrong: one message, which names the place and what was wanted, and the exit code of docs/errors.md.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+struct Mistake {
+  std::string name;
+  std::vector<std::string> words;
+  ExitCode code;
+  std::vector<std::string> parts;  // of the message
+};
+
+constexpr const char* tiny = "configs/runs/tiny.toml";
+
+void PrintTo(const Mistake& mistake, std::ostream* stream) { *stream << mistake.name; }
+
+class CommandLine : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(CommandLine, OneMessageAndItsCode) {
+  const auto& mistake = GetParam();
+  const auto result = run_millrace(mistake.words);
+  EXPECT_EQ(result.code, static_cast<int>(mistake.code)) << result.err;
+  for (const auto& part : mistake.parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, CommandLine,
+    ::testing::Values(
+        Mistake{"command", {"inspekt", tiny}, ExitCode::usage, {"unknown command inspekt", "inspect"}},
+        Mistake{"option", {"inspect", tiny, "--stagee", "1"}, ExitCode::usage, {"unknown option --stagee", "--stage"}},
+        Mistake{"option_without_value", {"inspect", tiny, "--stage"}, ExitCode::usage, {"--stage wants a value"}},
+        Mistake{"option_no_number", {"inspect", tiny, "--stage", "first"}, ExitCode::usage, {"--stage first", "whole number"}},
+        Mistake{"stage_beyond", {"inspect", tiny, "--stage", "9"}, ExitCode::usage, {"--stage 9", "from 0 to 0"}},
+        Mistake{"program",
+                {"inspect", tiny, "--stage", "0", "--program", "foward"},
+                ExitCode::usage,
+                {"--program foward", "did you mean forward"}},
+        Mistake{"program_without_stage", {"inspect", tiny, "--program", "forward"}, ExitCode::usage, {"without --stage"}},
+        Mistake{"key", {"inspect", tiny, "train.stepz=3"}, ExitCode::config, {"command line", "unknown key train.stepz", "train.steps"}},
+        Mistake{
+            "type", {"inspect", tiny, "train.steps=many"}, ExitCode::config, {"command line", "train.steps = many", "an integer from 1"}},
+        Mistake{"range", {"inspect", tiny, "train.batch=0"}, ExitCode::config, {"train.batch = 0", "an integer from 1", "rows"}},
+        Mistake{"choice", {"inspect", tiny, "pipeline.schedule=gpip"}, ExitCode::config, {"pipeline.schedule", "did you mean gpipe"}},
+        Mistake{"no_file", {"inspect", "no/such/run.toml"}, ExitCode::config, {"no/such/run.toml"}},
+        Mistake{"preset", {"inspect", tiny, "model.preset=tinny"}, ExitCode::config, {"tinny", "tiny"}},
+        Mistake{"no_model", {"inspect"}, ExitCode::config, {"model.preset"}},
+        Mistake{"too_many_stages", {"inspect", tiny, "pipeline.ranks=9"}, ExitCode::config, {"9", "layers"}},
+        Mistake{"layout_drops_a_layer",
+                {"inspect", tiny, "pipeline.ranks=2", "pipeline.layout=E t | H"},
+                ExitCode::config,
+                {"layers", "E t | H"}},
+        Mistake{"both_kinds_of_data", {"inspect", tiny, "data.tokens=a.bin"}, ExitCode::config, {"data.text", "data.tokens", "both"}},
+        Mistake{"accumulators", {"inspect", tiny, "train.accumulators=3"}, ExitCode::config, {"train.accumulators = 3", "does not divide"}},
+        Mistake{"config_word", {"config", "shwo"}, ExitCode::usage, {"unknown word shwo", "did you mean show"}},
+        Mistake{"config_nothing", {"config"}, ExitCode::usage, {"show", "keys"}},
+        Mistake{"config_key", {"config", "keys", "train.stepz"}, ExitCode::config, {"unknown key train.stepz", "train.steps"}},
+        Mistake{"ckpt_word", {"ckpt", "verfy", "x"}, ExitCode::usage, {"unknown word verfy", "did you mean verify"}},
+        Mistake{"ckpt_nothing", {"ckpt"}, ExitCode::usage, {"export-hf"}},
+        Mistake{"ckpt_paths", {"ckpt", "hash"}, ExitCode::usage, {"hash with 0 paths"}},
+        Mistake{"ckpt_dtype", {"ckpt", "export-hf", "a", "b", "--dtype", "fp16"}, ExitCode::usage, {"--dtype fp16", "fp32 or bf16"}},
+        Mistake{"doctor_words", {"doctor", "me"}, ExitCode::usage, {"me", "no arguments"}}),
+    [](const auto& mistake) { return mistake.param.name; });
+
+TEST(CommandLine, AWrongKeyInAFileIsNamedWithItsPlace) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("run.toml", "[train]\nsteps = 3\nbatchs = 2\n");
+  const auto result = run_millrace({"inspect", file});
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
+  for (const auto& part : {file + ":3:1", std::string("train.batchs"), std::string("train.batch?")})
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+}
+
+TEST(CommandLine, AWrongVariableIsNamed) {
+  const auto result = run_millrace({"inspect", tiny}, "MILLRACE_TRAIN_BATCH=none");
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
+  EXPECT_NE(result.err.find("environment MILLRACE_TRAIN_BATCH"), std::string::npos) << result.err;
+}
+
+TEST(CommandLine, HelpListsEveryCommand) {
+  const auto result = run_millrace({"--help"});
+  EXPECT_EQ(result.code, 0);
+  for (const char* word : {"train", "parity", "inspect", "ckpt", "config", "doctor"})
+    EXPECT_NE(result.out.find(word), std::string::npos) << word;
+  EXPECT_EQ(run_millrace({}).code, static_cast<int>(ExitCode::usage));
+}
+
+}  // namespace
+}  // namespace millrace::tests

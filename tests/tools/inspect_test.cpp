@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include "actors/rank.hpp"
+#include "configs/load.hpp"
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+constexpr const char* tiny = "configs/runs/tiny.toml";
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+}
+
+/// tiny.toml needs no data to be inspected: a folder that is not there.
+std::vector<std::string> inspect(std::vector<std::string> more) {
+  more.insert(more.begin(), {"inspect", tiny, "data.text=/no/such/folder", "train.threads=1"});
+  return more;
+}
+
+TEST(Inspect, OverviewHasEveryStageAndChannel) {
+  const auto result = run_millrace(inspect({"pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"2 ranks x 1 chunks, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
+                            "peak bytes", "model FLOPs"});
+}
+
+TEST(Inspect, AStageShowsItsProgramsPlacesAndPeak) {
+  const auto result = run_millrace(inspect({"--stage", "0"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"forward: ", "backward: ", "layers.0.self_attn.q_proj", "query_proj", "stash_input+", "workspace+", "[256, ",
+                            " flop", "memory of rank 0", "master", "second_moment", "peak of rank 0: "});
+  EXPECT_EQ(result.out.find("input_gradient: "), std::string::npos);
+}
+
+TEST(Inspect, ASplitScheduleShowsThreePrograms) {
+  const auto result = run_millrace(inspect({"--stage", "1", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"forward: ", "input_gradient: ", "weight_gradient: ", "stash_weight+", "handoff+", "ring of channel"});
+}
+
+TEST(Inspect, AProgramThatTheScheduleDoesNotRunIsShownWithItsSource) {
+  const auto result = run_millrace(inspect({"--stage", "0", "--program", "weight_gradient"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"schedule 1f1b does not run this program", "weight_gradient: "});
+  EXPECT_EQ(result.out.find("\nforward: "), std::string::npos);
+}
+
+/// The bytes behind "peak of rank 0: ".
+long peak_of(const std::vector<std::string>& words) {
+  const auto result = run_millrace(words);
+  const std::string head = "peak of rank 0: ";
+  const auto place = result.out.find(head);
+  EXPECT_NE(place, std::string::npos) << result.err;
+  return place == std::string::npos ? 0 : std::stol(result.out.substr(place + head.size()));
+}
+
+TEST(Inspect, RecomputingLowersThePeak) {
+  EXPECT_LT(peak_of(inspect({"--stage", "0", "rematerialize.policy=full"})), peak_of(inspect({"--stage", "0"})));
+}
+
+TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
+  // What the command says of a rank and what a rank takes are computed in two places.
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    configs::LoadRequest request;
+    request.files = {std::string(MILLRACE_SOURCE_DIR) + "/" + tiny};
+    request.overrides = {"pipeline.ranks=2", std::string("pipeline.schedule=") + schedule, "train.threads=1",
+                         "model.tie_word_embeddings=true", "sample.tokens=3"};
+    const auto config = configs::load(request).config;
+    const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+    for (int rank = 0; rank < 2; ++rank) {
+      actors::RankOptions options;
+      options.id = runtime::RankId(rank);
+      options.evaluation_microbatches = config.evaluate.batches;
+      options.staging = true;
+      options.logits = true;
+      const actors::Rank real(plan, options);
+      auto words = request.overrides;
+      words.insert(words.begin(), {"inspect", tiny, "--stage", std::to_string(rank)});
+      const auto result = run_millrace(words);
+      ASSERT_EQ(result.code, 0) << result.err;
+      expect_parts(result.out, {real.compute().memory().plan().print(),
+                                "peak of rank " + std::to_string(rank) + ": " + std::to_string(real.planned_bytes()) + " bytes"});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::tests
