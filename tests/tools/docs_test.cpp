@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 
 namespace millrace::tests {
@@ -23,6 +24,26 @@ TEST(AddingALayer, ShowsTheCodeOfItsExample) {
     ++blocks;
   }
   EXPECT_EQ(blocks, 5);
+}
+
+TEST(Numerics, NamesTestsThatExist) {
+  const auto page = read("docs/numerics.md");
+  std::string tests;
+  const auto all = [&](const char* pattern, auto action) {
+    const std::regex regex(pattern);
+    int count = 0;
+    for (std::sregex_iterator match(page.begin(), page.end(), regex), end; match != end; ++match, ++count) action((*match)[1].str());
+    return count;
+  };
+  EXPECT_GT(all("`(tests/[a-z_/]+\\.cpp)`",
+                [&](const std::string& path) {
+                  EXPECT_NE(read(path), "") << path;
+                  tests += read(path);
+                }),
+            10);
+  EXPECT_GT(
+      all("cpp`: ([A-Z][A-Za-z]+)", [&](const std::string& name) { EXPECT_NE(tests.find(", " + name + ")"), std::string::npos) << name; }),
+      8);
 }
 
 }  // namespace
