@@ -24,7 +24,7 @@ TEST(Inspect, OverviewHasEveryStageAndChannel) {
   const auto result = run_millrace(inspect({"pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"2 ranks x 1 chunks, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
-                            "peak bytes", "model FLOPs"});
+                            "peak bytes", "model FLOPs", "of the ranks' time"});
 }
 
 TEST(Inspect, AStageShowsItsProgramsPlacesAndPeak) {

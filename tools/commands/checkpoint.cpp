@@ -14,15 +14,22 @@ namespace {
 
 constexpr const char* who = "millrace ckpt";
 
-bool is_run_directory(const std::string& path) { return std::filesystem::is_directory(runtime::checkpoints_folder(path)); }
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+bool is_run_directory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(runtime::checkpoints_folder(path), error);
+}
 
 bool is_checkpoint(const std::string& path) {
-  return std::filesystem::exists(runtime::join_path(path, runtime::manifest_name)) ||
-         std::filesystem::exists(runtime::join_path(path, runtime::commit_name));
+  return exists(runtime::join_path(path, runtime::manifest_name)) || exists(runtime::join_path(path, runtime::commit_name));
 }
 
 [[noreturn]] void refuse(const std::string& path) {
-  MILLRACE_CHECK(std::filesystem::exists(path), ExitCode::checkpoint, who, "{}: there is no such folder", path);
+  MILLRACE_CHECK(exists(path), ExitCode::checkpoint, who, "{}: there is no such folder", path);
   fail(ExitCode::checkpoint, who, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
        runtime::manifest_name);
 }

@@ -5,6 +5,7 @@
 #include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/program/print.hpp"
+#include "runtime/schedule/replay.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/rank_preview.hpp"
 
@@ -135,17 +136,37 @@ std::string stages_text(const std::vector<runtime::StageId>& stages) {
   return text;
 }
 
+/// The step laid out in time by FLOPs alone: links that cost nothing, ranks of one speed.
+runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
+  std::vector<runtime::StageCost> costs;
+  for (int index = 0; index < plan.stages(); ++index) {
+    const runtime::StageId stage(index);
+    const auto& programs = ranks.at(plan.schedule.placement.rank_of(stage).index())->stage(stage).programs();
+    const auto flops = [&](ProgramKind kind) { return programs.cost(kind).flops; };
+    costs.push_back({flops(ProgramKind::forward), flops(ProgramKind::input_gradient), flops(ProgramKind::weight_gradient),
+                     flops(ProgramKind::backward)});
+  }
+  return runtime::replay(plan.schedule, costs, 0);
+}
+
 void print_overview(const Inspection& run) {
   std::vector<std::unique_ptr<RankPreview>> ranks;
   for (int rank = 0; rank < run.plan.ranks(); ++rank)
     ranks.push_back(std::make_unique<RankPreview>(run.plan, runtime::RankId(rank), run.options));
   print_stages(run, ranks);
   print_channels(run.plan);
-  fmt::print("\n{:>5}  {:<10} {:>14} {:>16}\n", "rank", "stages", "parameters", "peak bytes");
+  const auto timeline = timeline_of(run.plan, ranks);
+  fmt::print("\n{:>5}  {:<10} {:>14} {:>6} {:>16}\n", "rank", "stages", "parameters", "idle", "peak bytes");
+  double idle_sum = 0;
   for (const auto& rank : ranks) {
-    fmt::print("{:>5}  {:<10} {:>14} {:>16}  {}\n", rank->rank().value, stages_text(run.plan.schedule.placement.stages_of(rank->rank())),
-               rank->parameters(), rank->peak_bytes(), actors::bytes_text(rank->peak_bytes()));
+    const double idle = timeline.makespan > 0 ? 1 - timeline.busy.at(rank->rank().index()) / timeline.makespan : 0;
+    idle_sum += idle;
+    fmt::print("{:>5}  {:<10} {:>14} {:>5.1f}% {:>16}  {}\n", rank->rank().value,
+               stages_text(run.plan.schedule.placement.stages_of(rank->rank())), rank->parameters(), 100 * idle, rank->peak_bytes(),
+               actors::bytes_text(rank->peak_bytes()));
   }
+  fmt::print("idle {:.1f} % of the ranks' time, if time went by FLOPs and links cost nothing\n",
+             100 * idle_sum / static_cast<double>(ranks.size()));
   fmt::print("\n--stage S prints a stage's programs and its rank's memory.\n");
 }
 
