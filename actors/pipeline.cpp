@@ -78,7 +78,6 @@ void Pipeline::start(const Start& start) {
       session_.control().send(0, kToCoordinator, encode(message));
     }
   };
-  // Everybody listens before anybody speaks: the hashes are compared behind this.
   session_.on_message([this](int, std::uint16_t type, std::span<const std::byte> bytes) {
     if (type == kToRanks) deliver(decode<ToRank>(bytes.data(), bytes.size()));
     if (type == kToCoordinator) caf::anon_send(coordinator_, decode<ToCoordinator>(bytes.data(), bytes.size()));
@@ -116,6 +115,7 @@ void Pipeline::start(const Start& start) {
     rank->inbox = system_->spawn<RankActor>(setup);
     rank_actors_.push_back(rank->inbox);
   }
+  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
 }
 

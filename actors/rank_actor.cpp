@@ -207,6 +207,10 @@ void RankActor::handle(const Collect&) {
 void RankActor::handle(const Stop&) {
   send_exit(loader_, caf::exit_reason::user_shutdown);
   for (const auto& stage : stages_) send_exit(stage, caf::exit_reason::user_shutdown);
+  // Stages and loader hold this actor and it holds them; the detached checkpoint actor's thread ends with its last handle.
+  stages_.clear();
+  loader_ = nullptr;
+  setup_.checkpoint = nullptr;
   quit();
 }
 

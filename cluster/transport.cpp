@@ -227,20 +227,41 @@ bool Transport::one_host() const noexcept {
   return std::all_of(state_->hosts.begin(), state_->hosts.end(), [this](const std::string& host) { return host == state_->hosts.front(); });
 }
 
+namespace {
+
+constexpr int broadcast_tag = 1;
+
+/// The transport thread must not block in MPI: links of this process may still have to move for others to arrive.
+void complete(Transport& transport, std::span<MPI_Request> requests) {
+  for (int done = 0; !done;) {
+    transport.run([&] { check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall"); });
+    if (!done) std::this_thread::sleep_for(Microseconds(50));
+  }
+}
+
+}  // namespace
+
 void Transport::broadcast(std::span<std::byte> bytes) {
-  run([this, bytes] {
-    check_mpi(MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, state_->world.control), "MPI_Bcast");
+  // Plain messages from process 0: MPI_Bcast would block the transport thread, and its chains need processes in the middle to keep calling MPI.
+  std::vector<MPI_Request> requests;
+  const int count = static_cast<int>(bytes.size());
+  run([&] {
+    if (process() != 0) {
+      requests.emplace_back();
+      return check_mpi(MPI_Irecv(bytes.data(), count, MPI_BYTE, 0, broadcast_tag, state_->world.control, &requests.back()), "MPI_Irecv");
+    }
+    requests.resize(static_cast<std::size_t>(processes() - 1));
+    for (int other = 1; other < processes(); ++other) {
+      check_mpi(MPI_Isend(bytes.data(), count, MPI_BYTE, other, broadcast_tag, state_->world.control, &requests[static_cast<std::size_t>(other - 1)]), "MPI_Isend");
+    }
   });
+  complete(*this, requests);
 }
 
 void Transport::barrier() {
-  MPI_Request request = MPI_REQUEST_NULL;
-  run([&] { check_mpi(MPI_Ibarrier(state_->world.control, &request), "MPI_Ibarrier"); });
-  // The transport thread must not block in MPI_Barrier: links of this process may still have to move for others to arrive.
-  for (int done = 0; !done;) {
-    run([&] { check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"); });
-    if (!done) std::this_thread::sleep_for(Microseconds(50));
-  }
+  std::vector<MPI_Request> requests(1);
+  run([&] { check_mpi(MPI_Ibarrier(state_->world.control, requests.data()), "MPI_Ibarrier"); });
+  complete(*this, requests);
 }
 
 void Transport::run(const std::function<void()>& task) {
