@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "actors/training.hpp"
@@ -9,7 +10,15 @@
 namespace millrace::tools {
 namespace {
 
-actors::RunSettings settings_of(const configs::RunConfig& config) {
+/// Whether a person watches stdout. mpirun gives its processes a terminal of their own whatever its output goes to, so there its output decides.
+bool watched(const cluster::Launch& launch) {
+  if (!launch.under_mpirun) return isatty(STDOUT_FILENO) != 0;
+  std::error_code error;
+  const auto output = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), error).string();
+  return !error && (output.starts_with("/dev/pts/") || output.starts_with("/dev/tty"));
+}
+
+actors::RunSettings settings_of(const configs::RunConfig& config, const cluster::Launch& launch) {
   actors::RunSettings settings;
   settings.directory = config.directory;
   settings.model_from = config.model_from;
@@ -24,7 +33,7 @@ actors::RunSettings settings_of(const configs::RunConfig& config) {
   settings.cluster = config.cluster;
   settings.text = configs::canonical_text(config);
   settings.build = build_id();
-  settings.terminal = isatty(STDOUT_FILENO) != 0;
+  settings.terminal = watched(launch);
   settings.identity = [config](std::int64_t threads) {
     auto resolved = config;
     resolved.train.threads = threads;
@@ -45,7 +54,7 @@ int train(const std::vector<std::string>& arguments) {
   try {
     if (session.leads())
       for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
-    actors::train(session, settings_of(run->config));
+    actors::train(session, settings_of(run->config, session.launch()));
   } catch (const Error& error) {
     session.fail(error.code(), error.what());
   } catch (const std::exception& error) {
