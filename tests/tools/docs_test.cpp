@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <regex>
 #include <string>
+#include <vector>
 
 namespace millrace::tests {
 namespace {
@@ -11,6 +14,82 @@ namespace {
 std::string read(const std::string& path) {
   std::ifstream stream(MILLRACE_SOURCE_DIR "/" + path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// Calls `action` with the first group of every match; returns how many there were.
+int each(const std::string& text, const std::string& pattern, const std::function<void(const std::string&)>& action) {
+  const std::regex regex(pattern);
+  int count = 0;
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match, ++count) action((*match)[1].str());
+  return count;
+}
+
+/// The pages that a person reads, by their path from the root.
+std::vector<std::string> pages() {
+  std::vector<std::string> pages{"README.md", "tests/README.md"};
+  for (const auto& entry : std::filesystem::directory_iterator(MILLRACE_SOURCE_DIR "/docs"))
+    if (entry.path().extension() == ".md") pages.push_back("docs/" + entry.path().filename().string());
+  return pages;
+}
+
+bool exists(const std::string& path) { return std::filesystem::exists(MILLRACE_SOURCE_DIR "/" + path); }
+
+/// All that is compiled into the program, one file after another.
+std::string sources() {
+  std::string text;
+  for (const char* room : {"kernels", "runtime", "layers", "cluster", "actors", "configs", "tools"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(MILLRACE_SOURCE_DIR "/") + room))
+      if (entry.path().extension() == ".cpp" || entry.path().extension() == ".hpp")
+        text += read(std::filesystem::relative(entry.path(), MILLRACE_SOURCE_DIR).string());
+  return text;
+}
+
+TEST(Pages, NameFilesThatExist) {
+  int names = 0;
+  for (const auto& page : pages()) {
+    const auto text = read(page);
+    names += each(text,
+                  "`(?:\\./)?((?:kernels|runtime|layers|cluster|actors|configs|tools|tests|examples|benchmarks|docs|cmake|\\.ci)/[\\w./]*)",
+                  [&](const std::string& path) {
+                    // The page about adding a layer tells where its parts would stand.
+                    if (path.find("squared_relu") != std::string::npos) return;
+                    EXPECT_TRUE(exists(path)) << page << " names " << path;
+                  });
+    const auto folder = std::filesystem::path(page).parent_path();
+    each(text, "\\]\\(([\\w./]+)\\)",
+         [&](const std::string& path) { EXPECT_TRUE(exists((folder / path).string())) << page << " has a link to " << path; });
+  }
+  EXPECT_GT(names, 100);
+}
+
+TEST(Pages, NameKeysThatExist) {
+  const auto keys = read("docs/keys.md");
+  int names = 0;
+  for (const auto& page : pages())
+    names += each(read(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|sample)\\.[a-z_]+)[`=]",
+                  [&](const std::string& key) {
+                    if (key == "model.safetensors") return;
+                    EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
+                  });
+  EXPECT_GT(names, 50);
+}
+
+TEST(Pages, NameFunctionsThatExist) {
+  const auto code = sources();
+  int names = 0;
+  const auto found = [&](const std::string& text) { return code.find(text) != std::string::npos; };
+  for (const char* page : {"README.md", "docs/architecture.md", "docs/life_of_a_microbatch.md"}) {
+    const auto text = read(page);
+    names += each(text, "`([A-Z]\\w+::\\w+)", [&](const std::string& name) {
+      const auto type = name.substr(0, name.find(':')), member = name.substr(name.rfind(':') + 1);
+      const bool nested = found("class " + name + " ");
+      EXPECT_TRUE(nested || ((found("class " + type + " ") || found("struct " + type + " ")) && found(" " + member + "(")))
+          << page << " names " << name;
+    });
+    names += each(text, "`([a-z]\\w+)\\(\\)`",
+                  [&](const std::string& name) { EXPECT_TRUE(found(" " + name + "(")) << page << " names " << name; });
+  }
+  EXPECT_GT(names, 40);
 }
 
 TEST(AddingALayer, ShowsTheCodeOfItsExample) {
@@ -29,21 +108,15 @@ TEST(AddingALayer, ShowsTheCodeOfItsExample) {
 TEST(Numerics, NamesTestsThatExist) {
   const auto page = read("docs/numerics.md");
   std::string tests;
-  const auto all = [&](const char* pattern, auto action) {
-    const std::regex regex(pattern);
-    int count = 0;
-    for (std::sregex_iterator match(page.begin(), page.end(), regex), end; match != end; ++match, ++count) action((*match)[1].str());
-    return count;
-  };
-  EXPECT_GT(all("`(tests/[a-z_/]+\\.cpp)`",
-                [&](const std::string& path) {
-                  EXPECT_NE(read(path), "") << path;
-                  tests += read(path);
-                }),
+  EXPECT_GT(each(page, "`(tests/[a-z_/]+\\.cpp)`",
+                 [&](const std::string& path) {
+                   EXPECT_NE(read(path), "") << path;
+                   tests += read(path);
+                 }),
             10);
-  EXPECT_GT(
-      all("cpp`: ([A-Z][A-Za-z]+)", [&](const std::string& name) { EXPECT_NE(tests.find(", " + name + ")"), std::string::npos) << name; }),
-      8);
+  EXPECT_GT(each(page, "cpp`: ([A-Z][A-Za-z]+)",
+                 [&](const std::string& name) { EXPECT_NE(tests.find(", " + name + ")"), std::string::npos) << name; }),
+            8);
 }
 
 }  // namespace
