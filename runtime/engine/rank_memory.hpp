@@ -29,7 +29,7 @@ enum class MemoryKind : std::uint8_t {
   stash_input,    // F to I
   stash_weight,   // F to W
   handoff,        // I to W
-  token_in,       // rings of a stage's edges, where this rank holds them
+  token_in,       // rings of a stage's edges; none under actors, whose rings are a buffer of their own (actors/rank.hpp)
   token_out,
   gradient_in,
   gradient_out,
