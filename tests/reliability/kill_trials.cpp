@@ -1,0 +1,96 @@
+#include "tests/reliability/kill_trials.hpp"
+
+#include <signal.h>
+
+#include <array>
+#include <random>
+#include <thread>
+
+namespace millrace::tests {
+namespace {
+
+constexpr int processes = 4;
+constexpr int nobody = -1;
+constexpr auto time_to_leave = Job::Seconds(10);  // generous: how fast it really is, benchmarks/reliability measures
+
+using Random = std::mt19937;
+int between(Random& random, int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); }
+
+/// A fault that ends the job from inside, and the process that it strikes.
+struct Fault {
+  std::string text;
+  int process = nobody;
+};
+
+Fault choose_fault(Random& random, Blow blow) {
+  if (blow == Blow::in_a_write) {
+    // Process 0 writes everything, the others their shards.
+    const int process = between(random, 0, processes - 1);
+    const std::string path = process == 0 && random() % 2 == 0 ? "jsonl" : "checkpoints";
+    return {"io:path=" + path + ":op=write:call=" + std::to_string(between(random, 1, 30)) + ":kill:rank=" + std::to_string(process), process};
+  }
+  if (blow != Blow::at_a_point) return {};
+  constexpr std::array<const char*, 6> points = {"after_begin",       "after_shard",  "after_manifest",
+                                                 "after_commit_file", "after_rename", "after_commit"};
+  const std::string point = points.at(random() % points.size());
+  const int process = point == "after_shard" ? between(random, 0, processes - 1) : 0;
+  return {"point=checkpoint." + point + ":hit=" + std::to_string(between(random, 1, Training::steps / 5)) + ":kill:rank=" + std::to_string(process), process};
+}
+
+/// Waits for a moment of the run. False: the run was over before.
+bool wait_for_moment(Job& job, Random& random, Blow blow) {
+  const int step = blow == Blow::before_commit ? between(random, 0, 4) : between(random, 0, Training::steps - 1);
+  if (step > 0 && !job.wait_for("step " + std::to_string(step) + "/", Training::patience)) return false;
+  while (step == 0 && job.processes().size() < processes && !job.wait(Job::Seconds(0))) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::microseconds(between(random, 0, step == 0 ? 400000 : 60000)));
+  return !job.wait(Job::Seconds(0));
+}
+
+/// The process that was killed; nobody for mpirun or when the run was over first.
+int strike(Job& job, Random& random, Blow blow) {
+  if (blow == Blow::launcher) {
+    ::kill(job.launcher(), SIGKILL);
+    return nobody;
+  }
+  const int process = blow == Blow::process_zero ? 0 : between(random, 0, processes - 1);
+  const auto pid = job.process(process);
+  return pid && ::kill(*pid, SIGKILL) == 0 ? process : nobody;
+}
+
+/// millrace's message, or mpirun's where the processes had not found each other yet.
+bool names(const std::string& err, int process) {
+  const auto number = std::to_string(process);
+  return (has(err, "process " + number + " on ") && has(err, "(rank " + number + ") was lost")) || has(err, "process rank " + number + " with PID") ||
+         has(err, "," + number + "]\n");
+}
+
+}  // namespace
+
+void kill_and_resume(Training& training, Blow blow, int seed) {
+  Random random(static_cast<unsigned>(seed));
+  const auto fault = choose_fault(random, blow);
+  const auto directory = "run-" + std::to_string(seed);
+  const std::string told = "seed " + std::to_string(seed) + (fault.text.empty() ? "" : ", " + fault.text);
+  SCOPED_TRACE(told);
+  {
+    Job job(mpirun(processes), training.words(directory), fault.text.empty() ? std::vector<std::string>{} : std::vector{"MILLRACE_FAULT=" + fault.text});
+    int struck = fault.process;
+    if (fault.text.empty() && wait_for_moment(job, random, blow)) struck = strike(job, random, blow);
+    const auto end = job.wait(Training::patience);
+    ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+    EXPECT_TRUE(job.all_gone(time_to_leave)) << "processes outlive their launcher";
+    const bool finished = has(end->out, "checkpoint of step " + std::to_string(Training::steps) + " is committed");
+    if (end->code == 0) {
+      EXPECT_TRUE(finished) << end->out << end->err;
+    } else if (struck != nobody) {
+      EXPECT_TRUE(names(end->err, struck)) << "process " << struck << " died\n" << end->err;
+    }
+  }
+  const auto again = training.run(processes, directory);
+  EXPECT_EQ(again.code, 0) << again.out << again.err;
+  const auto result = training.result(directory);
+  EXPECT_EQ(result.hash, training.undisturbed().hash);
+  EXPECT_EQ(result.metrics, training.undisturbed().metrics);
+}
+
+}  // namespace millrace::tests

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/reliability/job.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace millrace::tests {
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// What a finished run leaves that has to be the same however often it was interrupted.
+struct TrainingResult {
+  std::string hash;     // of the last checkpoint
+  std::string metrics;  // without the wall times
+  friend bool operator==(const TrainingResult&, const TrainingResult&) = default;
+};
+
+/// A training of the smallest model on text of its own: 40 steps on four ranks, a checkpoint every 5 and an evaluation every 10.
+class Training {
+ public:
+  static constexpr int steps = 40;
+  static constexpr auto patience = Job::Seconds(120);  // what runs longer hangs, however busy the machine
+
+  Training();
+  /// The command's words. `more` are key=value and win.
+  [[nodiscard]] std::vector<std::string> words(const std::string& directory, const std::vector<std::string>& more = {}) const;
+  /// Runs the command to its end; a hang is a failure with code -1.
+  [[nodiscard]] JobEnd run(int processes, const std::string& directory, const std::vector<std::string>& more = {},
+                           const std::vector<std::string>& environment = {}) const;
+  [[nodiscard]] TrainingResult result(const std::string& directory) const;
+  /// Of a run that nothing disturbed, computed once.
+  [[nodiscard]] const TrainingResult& undisturbed();
+  [[nodiscard]] std::string path(const std::string& directory) const { return folder_ / directory; }
+  [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::optional<TrainingResult> undisturbed_;
+};
+
+}  // namespace millrace::tests
