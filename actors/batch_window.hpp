@@ -1,7 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
 namespace millrace::actors {
@@ -20,8 +21,8 @@ class BatchWindow {
   void loaded_one() noexcept { ++loaded_; }
   void release_one() noexcept { ++released_; }
 
-  /// Begins a list of `microbatches` whose actions on each are counted in `uses`.
-  void begin(std::vector<int> uses) { uses_ = std::move(uses), next_ = 0; }
+  /// Begins a list whose actions on each microbatch are counted in `uses`.
+  void begin(std::span<const int> uses) { uses_.assign(uses.begin(), uses.end()), next_ = 0; }
   /// An action on microbatch m of the list is done: gives back what no action of the list will read.
   void used(std::size_t microbatch) {
     --uses_[microbatch];

@@ -8,7 +8,7 @@
 
 namespace millrace::actors {
 
-ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop) : ring_(capacity) {
+ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop) : ring_(capacity), early_(capacity) {
   thread_ = std::thread([this, start = std::move(start), stop = std::move(stop)] {
     if (start) start();
     loop();
@@ -40,12 +40,33 @@ void ComputeWorker::run(const std::function<void()>& body) {
   done.get_future().get();
 }
 
+void ComputeWorker::append(const Task& task) {
+  MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks wait already", size_);
+  ring_[(head_ + size_) % ring_.size()] = task;
+  ++size_;
+}
+
 void ComputeWorker::enqueue(const Task& task) {
   {
     const std::lock_guard lock(mutex_);
-    MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks wait already", size_);
-    ring_[(head_ + size_) % ring_.size()] = task;
-    ++size_;
+    append(task);
+  }
+  ready_.notify_one();
+}
+
+void ComputeWorker::enqueue_in_order(std::int64_t ticket, const Task& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto capacity = static_cast<std::int64_t>(early_.size());
+    MILLRACE_CHECK(ticket >= next_ticket_ && ticket - next_ticket_ < capacity, ExitCode::internal, "actors.compute_worker", "ticket {}, wanted one of {} to {}", ticket, next_ticket_,
+                   next_ticket_ + capacity - 1);
+    early_[static_cast<std::size_t>(ticket % capacity)] = task;
+    for (;; ++next_ticket_) {
+      auto& next = early_[static_cast<std::size_t>(next_ticket_ % capacity)];
+      if (next.call == nullptr) break;
+      append(next);
+      next.call = nullptr;
+    }
   }
   ready_.notify_one();
 }

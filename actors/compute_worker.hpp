@@ -3,6 +3,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <new>
@@ -26,11 +27,13 @@ class ComputeWorker {
   /// Throws Error(internal) when `capacity` tasks wait already: the engine's issue-ahead bound keeps them far below.
   template <class Body>
   void post(Body body) {
-    static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Task::capacity, "capture pointers and small structs");
-    Task task;
-    new (task.storage.data()) Body(body);
-    task.call = [](std::byte* storage) { (*std::launder(reinterpret_cast<Body*>(storage)))(); };
-    enqueue(task);
+    enqueue(make_task(body));
+  }
+  /// The same for posts that may overtake each other on their way, as those of a rank's stage actors do, which run side by side: they run in the order
+  /// of their tickets 0, 1, 2, …, each given once. Throws Error(internal) when `capacity` tickets are ahead of a missing one.
+  template <class Body>
+  void post_in_order(std::int64_t ticket, Body body) {
+    enqueue_in_order(ticket, make_task(body));
   }
   /// post(), and wait until it has run; rethrows what it threw. Not from the worker itself.
   void run(const std::function<void()>& body);
@@ -41,10 +44,22 @@ class ComputeWorker {
     alignas(std::max_align_t) std::array<std::byte, capacity> storage;
     void (*call)(std::byte*) = nullptr;
   };
+  template <class Body>
+  static Task make_task(const Body& body) {
+    static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Task::capacity, "capture pointers and small structs");
+    Task task;
+    new (task.storage.data()) Body(body);
+    task.call = [](std::byte* storage) { (*std::launder(reinterpret_cast<Body*>(storage)))(); };
+    return task;
+  }
   void enqueue(const Task& task);
+  void enqueue_in_order(std::int64_t ticket, const Task& task);
+  void append(const Task& task);  // under the mutex
   void loop();
   std::vector<Task> ring_;
   std::size_t head_ = 0, size_ = 0;
+  std::vector<Task> early_;  // by ticket % capacity; call is null where nothing waits
+  std::int64_t next_ticket_ = 0;
   bool stopping_ = false;
   std::mutex mutex_;
   std::condition_variable ready_;

@@ -41,6 +41,7 @@ struct StepRecord {
   double flops = 0;
   double bubble = 0, wait = 0, data = 0;  // shares of the ranks' time, 0 … 1
   std::uint64_t resident_bytes = 0;       // the largest process
+  std::int64_t skipped = 0;               // steps without an update so far; a step that is not finite ends the run, so none
   std::vector<StepTimes> ranks;
 };
 

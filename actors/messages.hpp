@@ -19,7 +19,7 @@ namespace millrace::actors {
 
 // -- coordinator → rank -------------------------------------------------------------------------------------------------------------------
 
-/// Run the training table on the batches of this step.
+/// Run the training table on the batches of this step, counted from 0. (Evaluate and TakeSnapshot tell how many steps are finished.)
 struct RunStep {
   std::int64_t step = 0;
   auto tie() { return std::tie(step); }
@@ -174,6 +174,7 @@ struct Begin {};
 
 /// Rank actor → stage actor: run one pass with these slots.
 struct Execute {
+  std::int64_t ticket = 0;  // the rank's actions of the whole run, counted: the worker runs them in this order
   runtime::Action action;
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;

@@ -116,10 +116,10 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   request.rematerialize.policy = {settings.rematerialize};
   const auto plan = make_plan(request);
 
-  PipelineOptions options;
-  options.threads = settings.threads;
-  options.logits = true;
-  Pipeline pipeline(session, plan, options);
+  RankNeeds needs;
+  needs.threads = settings.threads;
+  needs.logits = true;
+  Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<CaptureHook>> hooks;
   for (auto* rank : pipeline.ranks()) {
     initialize_from_folder(*rank, settings.folder);

@@ -13,17 +13,14 @@
 
 namespace millrace::actors {
 
-Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const PipelineOptions& options) : session_(session), plan_(plan) {
+Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs) : session_(session), plan_(plan) {
   const auto& topology = session.topology();
-  const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), options.threads);
+  const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), needs.threads);
   for (int index = 0; index < topology.ranks_per_process(); ++index) {
     RankOptions rank;
     rank.id = runtime::RankId(topology.first_rank() + index);
-    rank.threads = options.threads;
     if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
-    rank.evaluation_microbatches = options.evaluation_microbatches;
-    rank.staging = options.staging;
-    rank.logits = options.logits;
+    rank.needs = needs;
     ranks_.push_back(std::make_unique<Rank>(plan, rank));
   }
   system_config_ = std::make_unique<caf::actor_system_config>();

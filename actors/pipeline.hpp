@@ -16,18 +16,10 @@
 
 namespace millrace::actors {
 
-/// How the ranks of a job are to be built; the same on every process.
-struct PipelineOptions {
-  int threads = 1;                           // of each rank, resolved
-  std::int64_t evaluation_microbatches = 0;
-  bool staging = false;
-  bool logits = false;
-};
-
 /// The ranks that this process hosts, the channels between all, and the actor system that moves them. Introduces everybody to each other.
 class Pipeline {
  public:
-  Pipeline(Session& session, const PipelinePlan& plan, const PipelineOptions& options);
+  Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs);
   /// All actors must have ended.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;

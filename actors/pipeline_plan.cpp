@@ -3,24 +3,25 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
 #include "runtime/program/differentiate.hpp"
 #include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/table.hpp"
 
 namespace millrace::actors {
 namespace {
 
-/// pipeline.warmup is rank 0's; the others run one forward less ahead each, as in the schedule's own rule, but never below it.
-std::optional<std::vector<int>> warmup_of(const runtime::PipelineConfig& pipeline) {
-  if (pipeline.warmup < 0) return std::nullopt;
-  std::vector<int> warmup;
-  const auto ranks = static_cast<int>(pipeline.ranks);
-  const auto first = static_cast<int>(pipeline.warmup);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const int shortest = ranks - 1 - rank;
-    const int scaled = ranks > 1 ? first * (ranks - 1 - rank) / (ranks - 1) : 0;
-    warmup.push_back(std::max(shortest, scaled));
-  }
-  return warmup;
+/// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
+runtime::Schedule planned_schedule(const PlanRequest& request) {
+  const auto& path = request.pipeline.plan;
+  auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
+  const auto check = [&](const char* key, std::int64_t wanted, std::int64_t found) {
+    MILLRACE_CHECK(wanted == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found, wanted);
+  };
+  check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
+  check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.stages());
+  check("train.microbatches", request.train.microbatches, schedule.microbatches);
+  return schedule;
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -50,8 +51,8 @@ PipelinePlan make_plan(const PlanRequest& request) {
   schedule.ranks = static_cast<int>(pipeline.ranks);
   schedule.chunks = static_cast<int>(pipeline.chunks);
   schedule.microbatches = static_cast<int>(train.microbatches);
-  schedule.warmup = warmup_of(pipeline);
-  plan.schedule = runtime::make_schedule(schedule);
+  if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
+  plan.schedule = pipeline.plan.empty() ? runtime::make_schedule(schedule) : planned_schedule(request);
   plan.ledger = runtime::make_ledger(plan.schedule);
   plan.edges = runtime::edges_of(plan.schedule.placement);
   for (const auto& rank : plan.schedule.ranks)

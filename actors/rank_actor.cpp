@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <caf/send.hpp>
 #include <chrono>
 #include <utility>
@@ -41,7 +42,9 @@ RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
       rank_(*setup_.rank),
       engine_(engine_options(rank_)),
       training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
-      evaluation_batches_(rank_.evaluation_batches(), 0) {
+      evaluation_batches_(rank_.evaluation_batches(), 0),
+      training_uses_(uses_of(rank_.training_plan())),
+      evaluation_uses_(uses_of(rank_.evaluation_plan())) {
   const auto& plan = rank_.plan();
   for (const auto& channel : plan.channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
@@ -50,6 +53,7 @@ RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
 }
 
 caf::behavior RankActor::make_behavior() {
+  report_exceptions(*this, [this](const WorkFailed& failure) { fail(failure); });
   const caf::actor self(this);
   loader_ = spawn<LoaderActor>(rank_, *setup_.batches, self);
   const auto& plan = rank_.plan();
@@ -145,11 +149,11 @@ void RankActor::handle(const ComputeLogits& message) {
 
 void RankActor::handle(const Optimize& message) {
   kernels::AdamwScalars scalars;
-  scalars.learning_rate = static_cast<float>(message.learning_rate);
-  scalars.beta1 = static_cast<float>(setup_.beta1);
-  scalars.beta2 = static_cast<float>(setup_.beta2);
-  scalars.epsilon = static_cast<float>(setup_.epsilon);
-  scalars.weight_decay = static_cast<float>(setup_.weight_decay);
+  scalars.learning_rate = message.learning_rate;
+  scalars.beta1 = setup_.beta1;
+  scalars.beta2 = setup_.beta2;
+  scalars.epsilon = setup_.epsilon;
+  scalars.weight_decay = setup_.weight_decay;
   scalars.gradient_scale = static_cast<float>(message.gradient_scale);
   scalars.update = message.update;
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
@@ -219,8 +223,8 @@ void RankActor::handle(const Stop&) {
 void RankActor::start(Table table, const runtime::RankPlan& plan, std::int64_t step) {
   table_ = table;
   list_ = &plan;
-  if (table == Table::training) training_batches_.begin(uses_of(plan));
-  if (table == Table::evaluation) evaluation_batches_.begin(uses_of(plan));
+  if (table == Table::training) training_batches_.begin(training_uses_);
+  if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
   step_begin_ = steady_now();
   carry_out(engine_.start(plan, runtime::StepId(step)));
@@ -255,6 +259,7 @@ void RankActor::issue(const runtime::Issue& issue) {
   const auto microbatch = issue.action.microbatch.value;
   const bool last = issue.action.stage.value == rank_.plan().stages() - 1;
   Execute execute;
+  execute.ticket = tickets_++;
   execute.action = issue.action;
   execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind) : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
   auto& slots = execute.slots;
@@ -310,7 +315,9 @@ void RankActor::note_wait() {
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
   const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
   wait_.blocked(wait, since);
-  show(fmt::format("waits for {}", to_string(wait.reason)), wait.action.stage, wait.action.microbatch);
+  std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack: this runs between actions
+  const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", to_string(wait.reason));
+  show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch);
 }
 
 void RankActor::show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch) {
@@ -334,7 +341,7 @@ void RankActor::list_finished() {
       });
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
-      if (rank_.plan().head_rank() == rank_.id()) report.losses = losses_of(rank_, list_->microbatches);
+      if (rank_.plan().head_rank() == rank_.id()) losses_of(rank_, list_->microbatches, report.losses);
       return setup_.report(report);
     }
     case Table::logits: {
@@ -359,7 +366,7 @@ void RankActor::work_done(RankWork work) {
       }
       [[fallthrough]];
     case RankWork::tied_added:
-      return post(RankWork::squares, [this] { squares_ = runtime::square_sums(rank_.stream(), rank_.compute().store()); });
+      return post(RankWork::squares, [this] { runtime::square_sums(rank_.stream(), rank_.compute().store(), squares_); });
     case RankWork::squares: return report_step();
     case RankWork::optimizer: return setup_.report(Optimized{rank_.id().value, step_});
     case RankWork::snapshot: {
@@ -407,18 +414,19 @@ void RankActor::report_step() {
   record.step = runtime::StepId(step_);
   record.kind = runtime::SpanKind::step;
   rank_.trace().add(record);
-  const auto records = rank_.trace().snapshot(trace_mark_);
-  const auto shares = runtime::summarize(records, runtime::StepId(step_));
+  rank_.trace().snapshot_into(records_, trace_mark_);
+  const auto shares = runtime::summarize(records_, runtime::StepId(step_));
 
-  StepReport report;
+  auto& report = std::get<StepReport>(report_);
   report.rank = rank_.id().value;
   report.step = step_;
+  report.squares.clear();
   for (const auto& sum : squares_) report.squares.push_back({sum.order, sum.value});
-  if (rank_.plan().head_rank() == rank_.id()) report.losses = losses_of(rank_, list_->microbatches);
+  if (rank_.plan().head_rank() == rank_.id()) losses_of(rank_, list_->microbatches, report.losses);
   report.times = {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
   report.resident_bytes = resident_bytes();
   show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
-  setup_.report(report);
+  setup_.report(report_);
 }
 
 void RankActor::fail(const WorkFailed& failure) {

@@ -79,15 +79,20 @@ class RankActor : public caf::event_based_actor {
   Table table_ = Table::none;
   const runtime::RankPlan* list_ = nullptr;
   std::int64_t step_ = -1;
+  std::int64_t tickets_ = 0;  // actions issued since the beginning
   std::int64_t logits_position_ = 0;
   std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
   WaitClock wait_;
   std::uint64_t trace_mark_ = 0;
   BatchWindow training_batches_, evaluation_batches_;
+  std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
   // the tied table's exchange
   bool exchanged_ = false, tied_arrived_ = false, tied_writable_ = false, tied_adding_ = false, report_waits_ = false;
   cluster::Arrival tied_arrival_;
   std::vector<runtime::TensorSquareSum> squares_;
+  // of the step's report; kept, so that a steady step fills room that it has
+  std::vector<runtime::TraceRecord> records_;
+  ToCoordinator report_ = StepReport();
   std::vector<TiedHash> tied_hashes_;
   std::vector<std::string> folders_;  // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;

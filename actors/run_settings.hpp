@@ -12,6 +12,8 @@
 
 namespace millrace::actors {
 
+class Pipeline;
+
 /// A resolved run description, as the rooms know it; tools/ fills it from configs/.
 struct RunSettings {
   std::string directory;   // empty: nothing is written
@@ -32,6 +34,9 @@ struct RunSettings {
   std::function<std::map<std::string, std::string>(std::int64_t threads)> identity;
   /// Throws Error(checkpoint) naming each identity key that differs.
   std::function<void(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current, const std::string& checkpoint)> check_identity;
+
+  /// Called in every process when its ranks have stopped and before they go: what was traced, counted and planned. May be empty.
+  std::function<void(Pipeline& pipeline)> examine;
 
   [[nodiscard]] PlanRequest plan_request() const { return {model, train, pipeline, rematerialize}; }
 };

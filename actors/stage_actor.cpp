@@ -20,10 +20,11 @@ StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId s
 }
 
 caf::behavior StageActor::make_behavior() {
+  report_exceptions(*this, [rank_actor = work_->rank_actor](const WorkFailed& failure) { caf::anon_send(rank_actor, failure); });
   return {
       [this](const Execute& execute) {
         // The shell ends after the worker, so the plain pointer is good.
-        rank_.worker().post([work = work_.get(), execute] { work->run(execute); });
+        rank_.worker().post_in_order(execute.ticket, [work = work_.get(), execute] { work->run(execute); });
       },
       [this](const ExchangeTied&) { exchange_tied(); },
   };

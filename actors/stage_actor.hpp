@@ -3,7 +3,9 @@
 #include <array>
 #include <caf/actor.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/exit_reason.hpp>
 #include <caf/send.hpp>
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -53,6 +55,21 @@ void guarded(const caf::actor& rank_actor, const runtime::Action& action, bool i
   } catch (const std::exception& error) {
     caf::anon_send(rank_actor, WorkFailed{action, in_action, static_cast<std::int32_t>(ExitCode::internal), error.what()});
   }
+}
+
+/// What a handler of the actor itself throws ends the job with its message too: CAF would end the actor alone, and everybody would wait for it.
+template <class Report>
+void report_exceptions(caf::event_based_actor& actor, Report report) {
+  actor.set_exception_handler([report](std::exception_ptr& thrown) -> caf::error {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      report(WorkFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
+    } catch (const std::exception& error) {
+      report(WorkFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+    }
+    return caf::exit_reason::unhandled_exception;
+  });
 }
 
 }  // namespace millrace::actors

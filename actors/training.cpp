@@ -150,12 +150,12 @@ void train(Session& session, const RunSettings& settings) {
   identity["data"] = batches.dataset().fingerprint;
   if (directory) directory->check_identity(identity);
 
-  PipelineOptions options;
-  options.threads = static_cast<int>(beginning.threads);
-  options.evaluation_microbatches = evaluation_microbatches;
-  options.staging = !settings.directory.empty();
-  options.logits = settings.sample.tokens > 0;
-  Pipeline pipeline(session, plan, options);
+  RankNeeds needs;
+  needs.threads = static_cast<int>(beginning.threads);
+  needs.evaluation_microbatches = evaluation_microbatches;
+  needs.staging = !settings.directory.empty();
+  needs.logits = settings.sample.tokens > 0;
+  Pipeline pipeline(session, plan, needs);
   if (!beginning.checkpoint.empty()) {
     const runtime::CheckpointReader checkpoint(beginning.checkpoint);
     for (auto* rank : pipeline.ranks()) initialize_from_checkpoint(*rank, checkpoint);
@@ -169,7 +169,7 @@ void train(Session& session, const RunSettings& settings) {
     }
   }
 
-  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * options.threads));
+  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));
   const double peak = session.leads() ? kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing) : 0;
   RunReporter reporter(settings.terminal, peak, directory ? directory->metrics(beginning.step) : nullptr);
   std::promise<std::pair<ExitCode, std::string>> outcome;
@@ -211,6 +211,7 @@ void train(Session& session, const RunSettings& settings) {
     if (!message.empty()) reporter.say(message);
   }
   pipeline.wait();
+  if (settings.examine) settings.examine(pipeline);
   pipeline.close();
 }
 

@@ -224,6 +224,8 @@ const std::string& Transport::host(int process) const { return state_->hosts.at(
 const MpiWorld& Transport::world() const noexcept { return state_->world; }
 
 bool Transport::one_host() const noexcept {
+  // Containers and cloned machines share a name by accident; the launcher knows how many processes it started beside this one.
+  if (launch_from_environment().local_processes < state_->processes) return false;
   return std::all_of(state_->hosts.begin(), state_->hosts.end(), [this](const std::string& host) { return host == state_->hosts.front(); });
 }
 

@@ -1,5 +1,6 @@
 // The millrace command: finds the word, runs it, turns an Error into its message and exit code.
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
@@ -41,7 +42,12 @@ int run(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const auto& command : commands) {
     names.emplace_back(command.name);
-    if (words.front() == command.name) return command.run({words.begin() + 1, words.end()});
+    if (words.front() != command.name) continue;
+    if (std::find(words.begin() + 1, words.end(), "--help") != words.end()) {
+      fmt::print("millrace {} {}\n  {}\n", command.name, command.usage, command.summary);
+      return 0;
+    }
+    return command.run({words.begin() + 1, words.end()});
   }
   const auto close = millrace::configs::nearest_name(words.front(), names);
   millrace::fail(millrace::ExitCode::usage, "millrace", "unknown command {}{}", words.front(), close.empty() ? "; millrace --help lists them" : ", nearest is " + close);

@@ -11,10 +11,15 @@ namespace millrace::runtime {
 
 std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store) {
   std::vector<TensorSquareSum> sums;
+  square_sums(stream, store, sums);
+  return sums;
+}
+
+void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
+  sums.clear();
   for (const StoredParameter& tensor : store.layout().tensors()) {
     if (tensor.has_use(0)) sums.push_back({tensor.order, kernels::square_sum(stream, store.gradient(tensor))});
   }
-  return sums;
 }
 
 double global_norm(std::span<const TensorSquareSum> sums) {

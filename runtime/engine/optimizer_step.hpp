@@ -19,6 +19,8 @@ struct TensorSquareSum {
 /// Square sums of the complete gradients, in model order. A tied table whose uses stand on two ranks is told by the embedding's side alone,
 /// after the exchange. Not finite where an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store);
+/// The same into `sums`, whose room is used again: after the first step nothing is allocated.
+void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums);
 
 /// √ of the sums added in model order, whichever rank told them; each tensor once. Throws Error(internal) for a tensor that comes twice.
 [[nodiscard]] double global_norm(std::span<const TensorSquareSum> sums);

@@ -14,12 +14,17 @@ std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages)
   return all;
 }
 
-/// Tokens of a microbatch, from any batch field that a program reads; 0 where none does (a stage of copies, a head of logits).
+/// Tokens of a microbatch: from any batch field that a program reads, else from what comes in (a stage of copies reads none, but its rank's
+/// loader fills the batch like everyone's).
 std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) {
   for (const auto& runner : runners) {
     for (const Value& value : runner->programs().values) {
       if (value.role == Role::batch) return static_cast<std::size_t>(value.type.shape.elements());
     }
+  }
+  for (const auto& runner : runners) {
+    const ProgramSet& programs = runner->programs();
+    if (programs.token_in.valid()) return static_cast<std::size_t>(programs.value(programs.token_in).type.shape[0]);
   }
   return 0;
 }
@@ -28,13 +33,15 @@ std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) 
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
   const ParameterPlaces places = layout_.places();
-  RankDemand demand{options.accumulators, options.training, options.staging, options.batches, {}};
+  RankDemand demand{options.accumulators, options.training, options.staging, options.batches, {}, options.rings};
   for (RankStage& stage : stages) {
     runners_.push_back(std::make_unique<StageRunner>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
                                                      options.threads));
     demand.stages.push_back(runners_.back()->demand(stage.slots));
   }
-  memory_ = std::make_unique<RankMemory>(RankMemoryPlan(layout_, demand), options.device);
+  plan_ = std::make_unique<RankMemoryPlan>(layout_, demand);
+  if (options.plan_only) return;
+  memory_ = std::make_unique<RankMemory>(*plan_, options.device);
   for (const auto& runner : runners_) runner->attach(*memory_);
   store_ = std::make_unique<ParameterStore>(layout_, *memory_);
   batch_tokens_ = tokens_in(runners_);

@@ -31,6 +31,8 @@ struct RankOptions {
   bool training = true;  // moments and accumulators
   bool staging = false;  // room for a snapshot
   int threads = 1;       // of the stream that will run the programs
+  bool plan_only = false;         // no arena: memory() and what lies in it are not there
+  std::vector<RingDemand> rings;  // of channels that begin or end on the rank
   kernels::Device device;
 };
 
@@ -48,6 +50,7 @@ class RankCompute {
   RankCompute& operator=(const RankCompute&) = delete;
 
   [[nodiscard]] const RankMemory& memory() const noexcept { return *memory_; }
+  [[nodiscard]] const RankMemoryPlan& memory_plan() const noexcept { return *plan_; }
   [[nodiscard]] const ParameterLayout& parameters() const noexcept { return layout_; }
   [[nodiscard]] const ParameterStore& store() const noexcept { return *store_; }
   [[nodiscard]] const std::vector<std::unique_ptr<StageRunner>>& stages() const noexcept { return runners_; }
@@ -62,6 +65,7 @@ class RankCompute {
  private:
   ParameterLayout layout_;
   std::vector<std::unique_ptr<StageRunner>> runners_;
+  std::unique_ptr<RankMemoryPlan> plan_;
   std::unique_ptr<RankMemory> memory_;
   std::unique_ptr<ParameterStore> store_;
   std::size_t batch_tokens_ = 0;

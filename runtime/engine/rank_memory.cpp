@@ -12,7 +12,7 @@ std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
       "master",    "copy",        "first_moment", "second_moment", "accumulator",  "staging", "workspace",
       "batch",     "scalar",      "constant",     "stash_input",   "stash_weight", "handoff", "token_in",
-      "token_out", "gradient_in", "gradient_out", "result",        "logits"};
+      "token_out", "gradient_in", "gradient_out", "result",        "logits",       "ring"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -46,17 +46,25 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
     add(result, stage.stage, 2 * sizeof(double), stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
   }
+  for (const RingDemand& channel : demand.rings) add(ring, no_stage, channel.bytes, 1, channel.channel);
 }
 
-void RankMemoryPlan::add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots) {
+void RankMemoryPlan::add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel) {
   if (slot_bytes == 0 || slots <= 0) return;
-  sections_.push_back({kind, stage, total_, kernels::align_up(slot_bytes), slots});
+  sections_.push_back({kind, stage, channel, total_, kernels::align_up(slot_bytes), slots});
   total_ += sections_.back().bytes();
 }
 
 const MemorySection* RankMemoryPlan::find(MemoryKind kind, StageId stage) const noexcept {
   for (const MemorySection& section : sections_) {
     if (section.kind == kind && section.stage == stage) return &section;
+  }
+  return nullptr;
+}
+
+const MemorySection* RankMemoryPlan::find_ring(int channel) const noexcept {
+  for (const MemorySection& section : sections_) {
+    if (section.kind == MemoryKind::ring && section.channel == channel) return &section;
   }
   return nullptr;
 }
@@ -68,9 +76,11 @@ std::size_t RankMemoryPlan::bytes(MemoryKind kind) const noexcept {
 }
 
 std::string RankMemoryPlan::print() const {
-  std::string text = fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "region", "stage", "slots", "bytes of a slot", "bytes");
+  std::string text = fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "region", "of", "slots", "bytes of a slot", "bytes");
   for (const MemorySection& section : sections_) {
-    const std::string stage = section.stage == no_stage ? "-" : fmt::format("{}", section.stage);
+    const std::string stage = section.channel >= 0         ? fmt::format("ch {}", section.channel)
+                              : section.stage == no_stage ? "rank"
+                                                          : fmt::format("st {}", section.stage);
     text += fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", to_string(section.kind), stage, section.slots, section.slot_bytes,
                         section.bytes());
   }
@@ -83,6 +93,12 @@ std::byte* RankMemory::slot_or_null(MemoryKind kind, StageId stage, int index) c
   const MemorySection* section = plan_.find(kind, stage);
   if (section == nullptr || index < 0 || index >= section->slots) return nullptr;
   return buffer_.data() + section->offset + section->slot_bytes * static_cast<std::size_t>(index);
+}
+
+std::span<std::byte> RankMemory::ring(int channel) const {
+  const MemorySection* section = plan_.find_ring(channel);
+  MILLRACE_CHECK(section != nullptr, ExitCode::internal, "runtime.rank_memory", "no ring of channel {} in the plan", channel);
+  return buffer_.bytes().subspan(section->offset, section->slot_bytes);
 }
 
 std::byte* RankMemory::slot(MemoryKind kind, StageId stage, int index) const {

@@ -29,14 +29,15 @@ enum class MemoryKind : std::uint8_t {
   stash_input,    // F to I
   stash_weight,   // F to W
   handoff,        // I to W
-  token_in,       // rings of a stage's edges; none under actors, whose rings are a buffer of their own (actors/rank.hpp)
+  token_in,       // boundary tensors of a stage in the straight loop; under actors they lie in rings
   token_out,
   gradient_in,
   gradient_out,
   result,  // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
   logits,  // of the last stage, where text is to be generated
+  ring,    // of a channel, as its link lays it out
 };
-inline constexpr std::size_t kMemoryKinds = 19;
+inline constexpr std::size_t kMemoryKinds = 20;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's
@@ -60,18 +61,26 @@ struct StageDemand {
   std::size_t batch = 0;
 };
 
+/// The ring of a channel that begins or ends on the rank: `bytes` in all, the link's prefixes included.
+struct RingDemand {
+  int channel = 0;
+  std::size_t bytes = 0;
+};
+
 struct RankDemand {
   int accumulators = 1;  // sets
   bool training = true;  // moments and accumulators
   bool staging = false;  // room for a snapshot
   int batches = 1;       // microbatches whose tokens are held at a time
   std::vector<StageDemand> stages;
+  std::vector<RingDemand> rings;
 };
 
 /// One stretch: `slots` of `slot_bytes` each, one after the other.
 struct MemorySection {
   MemoryKind kind = MemoryKind::workspace;
   StageId stage = no_stage;  // no_stage: the rank's
+  int channel = -1;          // of a ring
   std::size_t offset = 0;
   std::size_t slot_bytes = 0;  // a multiple of kernels::kAlignment
   int slots = 0;
@@ -85,6 +94,8 @@ class RankMemoryPlan {
   [[nodiscard]] const std::vector<MemorySection>& sections() const noexcept { return sections_; }
   /// nullptr where the rank has none.
   [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;
+  /// nullptr where the rank has no ring of that channel.
+  [[nodiscard]] const MemorySection* find_ring(int channel) const noexcept;
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
   /// Bytes of a kind over all stages.
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const noexcept;
@@ -92,7 +103,7 @@ class RankMemoryPlan {
   [[nodiscard]] std::string print() const;
 
  private:
-  void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots);
+  void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
   std::vector<MemorySection> sections_;
   std::size_t total_ = 0;
 };
@@ -107,6 +118,8 @@ class RankMemory {
   [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
   /// The same, nullptr where nothing was planned.
   [[nodiscard]] std::byte* slot_or_null(MemoryKind kind, StageId stage = no_stage, int index = 0) const noexcept;
+  /// The whole ring of a channel. Throws Error(internal) for one that was not planned.
+  [[nodiscard]] std::span<std::byte> ring(int channel) const;
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return buffer_.bytes(); }
 
  private:

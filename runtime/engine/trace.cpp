@@ -63,10 +63,16 @@ void TraceRing::add(const TraceRecord& record) noexcept {
 }
 
 std::vector<TraceRecord> TraceRing::snapshot(std::uint64_t from, std::uint64_t* first) const {
+  std::vector<TraceRecord> records;
+  snapshot_into(records, from, first);
+  return records;
+}
+
+void TraceRing::snapshot_into(std::vector<TraceRecord>& records, std::uint64_t from, std::uint64_t* first) const {
   const std::uint64_t end = written_.load(std::memory_order_acquire);
   std::uint64_t begin = std::max(from, end > capacity_ ? end - capacity_ : 0);
   begin = std::min(begin, end);
-  std::vector<TraceRecord> records;
+  records.clear();
   records.reserve(end - begin);
   for (std::uint64_t number = begin; number < end; ++number) {
     std::array<std::uint64_t, words> values;
@@ -79,7 +85,6 @@ std::vector<TraceRecord> TraceRing::snapshot(std::uint64_t from, std::uint64_t* 
   const std::uint64_t whole = begun > capacity_ ? std::min(std::max(begin, begun - capacity_), end) : begin;
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(whole - begin));
   if (first) *first = whole;
-  return records;
 }
 
 }  // namespace millrace::runtime

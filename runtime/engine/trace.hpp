@@ -61,6 +61,8 @@ class TraceRing {
   /// The records number `from` and later that the ring still has, oldest first. Those that the writer replaces meanwhile are left out
   /// whole. `first` (optional) gets the number of the first one returned.
   [[nodiscard]] std::vector<TraceRecord> snapshot(std::uint64_t from = 0, std::uint64_t* first = nullptr) const;
+  /// The same into `records`, whose room is used again.
+  void snapshot_into(std::vector<TraceRecord>& records, std::uint64_t from = 0, std::uint64_t* first = nullptr) const;
 
  private:
   static constexpr std::size_t words = sizeof(TraceRecord) / sizeof(std::uint64_t);

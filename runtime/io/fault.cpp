@@ -6,9 +6,11 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "kernels/base/check.hpp"
@@ -45,7 +47,9 @@ struct Rule {
   std::optional<FileOperation> operation;
   std::uint64_t at = 1;
   bool from_there_on = false;
+  bool counted = false;  // call, hit or from was given
   std::string action;
+  std::chrono::milliseconds delay{0};
   std::uint64_t seen = 0;
 };
 
@@ -84,7 +88,11 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
     return parse_number(word, value) == static_cast<std::uint64_t>(process);
   } else if (key == "call" || key == "hit" || key == "from") {
     rule.at = parse_number(word, value);
+    rule.counted = true;
     rule.from_there_on = key == "from";
+  } else if (key == "delay" && !value.empty() && rule.action.empty()) {
+    rule.action = key;
+    rule.delay = std::chrono::milliseconds(parse_number(word, value));
   } else if (key == "path") {
     rule.path = value;
   } else if (key == "op") {
@@ -102,12 +110,12 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
 void check_rule(const Rule& rule, std::string_view text) {
   MILLRACE_CHECK(rule.is_io != !rule.point.empty(), ExitCode::usage, who, "MILLRACE_FAULT: '{}', wanted either io or point=NAME", text);
   const std::array<std::string_view, 4> io_actions = {"eio", "enospc", "short", "kill"};
-  const std::array<std::string_view, 3> point_actions = {"kill", "stop", "throw"};
+  const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
   bool known = false;
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
   for (auto action : point_actions) known = known || (!rule.is_io && rule.action == action);
   MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', wanted {}", text, rule.action,
-                 rule.is_io ? "eio, enospc, short or kill" : "kill, stop or throw");
+                 rule.is_io ? "eio, enospc, short or kill" : "kill, stop, throw or delay=MS");
 }
 
 std::vector<Rule> parse_rules(std::string_view text, int process) {
@@ -118,6 +126,7 @@ std::vector<Rule> parse_rules(std::string_view text, int process) {
     bool ours = true;
     for (const auto word : split(rule_text, ':')) ours = parse_word(rule, word, process) && ours;
     check_rule(rule, rule_text);
+    if (rule.action == "delay" && !rule.counted) rule.from_there_on = true;  // a slow stage is always slow
     if (ours) rules.push_back(std::move(rule));
   }
   return rules;
@@ -144,14 +153,29 @@ FileFault apply_file_rules(std::vector<Rule>& rules, const FileCall& call) {
   return fault;
 }
 
-void apply_point_rules(std::vector<Rule>& rules, std::string_view name) {
-  for (auto& rule : rules) {
-    if (rule.is_io || rule.point != name || !strikes(rule)) continue;
-    if (rule.action == "kill") _exit(killed_status);
-    if (rule.action == "stop") raise(SIGSTOP);
-    if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} was told to throw", name);
+/// Rules of points, which several threads reach: counted one at a time, carried out side by side.
+class PointRules {
+ public:
+  explicit PointRules(std::vector<Rule> rules) : rules_(std::move(rules)) {}
+
+  void apply(std::string_view name) {
+    for (auto& rule : rules_) {
+      if (rule.is_io || rule.point != name || !counts(rule)) continue;
+      if (rule.action == "kill") _exit(killed_status);
+      if (rule.action == "stop") raise(SIGSTOP);
+      if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} was told to throw", name);
+      std::this_thread::sleep_for(rule.delay);
+    }
   }
-}
+
+ private:
+  bool counts(Rule& rule) {
+    const std::lock_guard lock(mutex_);
+    return strikes(rule);
+  }
+  std::mutex mutex_;
+  std::vector<Rule> rules_;
+};
 
 }  // namespace
 
@@ -178,8 +202,12 @@ void set_point_hook(PointHook hook) {
 void fault_point(const char* name) {
   if (!hooks().point_set.load(std::memory_order_relaxed)) [[likely]]
     return;
-  const std::lock_guard lock(hooks().mutex);
-  if (hooks().point) hooks().point(name);
+  PointHook hook;
+  {
+    const std::lock_guard lock(hooks().mutex);
+    hook = hooks().point;
+  }
+  if (hook) hook(name);  // outside of the lock: one thread's delay is not another's
 }
 
 FileFault detail::ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes) {
@@ -196,7 +224,8 @@ void set_faults(std::string_view text, int process) {
   bool any_point = false;
   for (const auto& rule : *rules) (rule.is_io ? any_io : any_point) = true;
   set_file_hook(any_io ? FileHook([rules](const FileCall& call) { return apply_file_rules(*rules, call); }) : FileHook{});
-  set_point_hook(any_point ? PointHook([rules](std::string_view name) { apply_point_rules(*rules, name); }) : PointHook{});
+  const auto points = any_point ? std::make_shared<PointRules>(*rules) : nullptr;
+  set_point_hook(any_point ? PointHook([points](std::string_view name) { points->apply(name); }) : PointHook{});
 }
 
 void set_faults_from_environment() {

@@ -53,7 +53,8 @@ void set_file_hook(FileHook hook);
 /// File calls since set_file_hook. 0 while no hook is set: counting is not paid for in an ordinary run.
 [[nodiscard]] std::uint64_t file_calls() noexcept;
 
-/// Something to do at a named point of the program: `hook(name)`. Points cost one predictable branch while no hook is set.
+/// Something to do at a named point of the program: `hook(name)`, from whichever thread comes there, several at a time.
+/// Points cost one predictable branch while no hook is set.
 using PointHook = std::function<void(std::string_view name)>;
 void set_point_hook(PointHook hook);
 
@@ -65,6 +66,7 @@ void fault_point(const char* name);
 ///   io:from=17:eio               so does every later one
 ///   io:path=metrics:op=write:call=2:eio   counts only calls on paths that contain the text, of that operation
 ///   point=checkpoint.after_rename:hit=3:kill   the third time that the process comes there (kill | stop | throw)
+///   point=stage1.forward:delay=20              waits 20 ms, every time; with hit= or from=, as they say
 /// `rank=2` in any rule holds it back in processes with another number. Error(usage) for anything else.
 void set_faults(std::string_view text, int process);
 

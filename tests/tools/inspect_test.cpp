@@ -62,7 +62,6 @@ TEST(Inspect, RecomputingLowersThePeak) {
 }
 
 TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
-  // What the command says of a rank and what a rank takes are computed in two places.
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
     configs::LoadRequest request;
     request.files = {std::string(MILLRACE_SOURCE_DIR) + "/" + tiny};
@@ -73,9 +72,9 @@ TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
     for (int rank = 0; rank < 2; ++rank) {
       actors::RankOptions options;
       options.id = runtime::RankId(rank);
-      options.evaluation_microbatches = config.evaluate.batches;
-      options.staging = true;
-      options.logits = true;
+      options.needs.evaluation_microbatches = config.evaluate.batches;
+      options.needs.staging = true;
+      options.needs.logits = true;
       const actors::Rank real(plan, options);
       auto words = request.overrides;
       words.insert(words.begin(), {"inspect", tiny, "--stage", std::to_string(rank)});

@@ -40,7 +40,7 @@ ProgramKind program_of(const std::string& word) {
 struct Inspection {
   configs::RunConfig config;
   actors::PipelinePlan plan;
-  PreviewOptions options;
+  actors::RankNeeds options;
   bool threads_given = false;
   bool evaluation_given = false;
 };

@@ -5,6 +5,8 @@
 
 #include "actors/training.hpp"
 #include "configs/identity.hpp"
+#include "kernels/base/device.hpp"
+#include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -49,7 +51,11 @@ int train(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {}, {});
   actors::Session session;
   std::optional<configs::LoadedRun> run;
-  session.prepare_together([&] { run = load_run(parsed.positional()); });
+  session.prepare_together([&] {
+    run = load_run(parsed.positional());
+    static_cast<void>(kernels::parse_device(run->config.device));  // refuses what this build has no kernels for
+    if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
+  });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
   try {
     if (session.leads())

@@ -6,4 +6,5 @@ millrace_add_test(runtime_schedule_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/ledger_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/replay_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/render_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/table_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/hash_test.cpp)

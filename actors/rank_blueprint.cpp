@@ -1,0 +1,85 @@
+#include "actors/rank_blueprint.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/link.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
+
+runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage) {
+  return {spec.name, spec.shape, stage, spec.use, spec.order, spec.shape.rank() >= 2};
+}
+
+}  // namespace
+
+int batches_in_flight(const runtime::RankPlan& plan) {
+  const auto count = static_cast<std::size_t>(plan.microbatches);
+  std::vector<int> first(count, -1), last(count, -1);
+  for (std::size_t index = 0; index < plan.actions.size(); ++index) {
+    const auto microbatch = plan.actions[index].action.microbatch.index();
+    if (first[microbatch] < 0) first[microbatch] = static_cast<int>(index);
+    last[microbatch] = static_cast<int>(index);
+  }
+  // Slots go back in order, so a microbatch holds its slot until all before it are done.
+  int most = 0, held = 0;
+  std::size_t released = 0, entered = 0;
+  for (int index = 0; index < static_cast<int>(plan.actions.size()); ++index) {
+    while (entered < count && first[entered] <= index) {
+      ++entered;
+      ++held;
+    }
+    most = std::max(most, held);
+    while (released < entered && last[released] <= index) {
+      ++released;
+      --held;
+    }
+  }
+  return most;
+}
+
+RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs) : plan_(plan), rank_(rank), needs_(needs) {
+  const auto& slots = plan.ledger.stages;
+  const auto& placement = plan.schedule.placement;
+  training = runtime::make_rank_plan(plan.schedule, rank, slots);
+  logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
+  training_batches = batches_in_flight(training) + kBatchesAhead;
+  if (needs.evaluation_microbatches > 0) {
+    evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
+    evaluation_batches = batches_in_flight(evaluation) + kBatchesAhead;
+  }
+}
+
+std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const {
+  std::vector<runtime::RankStage> stages;
+  for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {
+    const bool last = stage.value == plan_.stages() - 1;
+    runtime::RankStage rank_stage;
+    rank_stage.stage = stage;
+    rank_stage.training = plan_.programs(stage);
+    if (needs_.logits && last) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
+    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()])) rank_stage.parameters.push_back(stage_parameter(spec, stage));
+    const auto& ledger = plan_.ledger.stages.at(stage.index());
+    rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
+    if (last) rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
+    stages.push_back(std::move(rank_stage));
+  }
+  runtime::RankOptions options;
+  options.compute = plan_.compute;
+  options.mode = plan_.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
+  options.accumulators = plan_.accumulators;
+  options.batches = training_batches + evaluation_batches;
+  options.staging = needs_.staging;
+  options.threads = needs_.threads;
+  options.plan_only = plan_only;
+  // One ring for each channel that ends here, and for each that begins here: when the other end is in this process, the receiver's is used.
+  for (const auto& channel : plan_.channels()) {
+    if (channel.from_rank == rank_.value || channel.to_rank == rank_.value) options.rings.push_back({channel.id, cluster::ring_bytes(channel)});
+  }
+  return std::make_unique<runtime::RankCompute>(std::move(stages), options);
+}
+
+}  // namespace millrace::actors

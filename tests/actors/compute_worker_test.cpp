@@ -1,0 +1,33 @@
+#include "actors/compute_worker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::actors {
+namespace {
+
+TEST(ComputeWorker, RunsInTheOrderOfTickets) {
+  std::vector<int> order;
+  {
+    ComputeWorker worker(8, {}, {});
+    auto* list = &order;
+    const auto post = [&](int ticket) { worker.post_in_order(ticket, [list, ticket] { list->push_back(ticket); }); };
+    for (const int ticket : {1, 0, 4, 3, 2, 5, 7, 6}) post(ticket);
+    worker.run([] {});
+    for (const int ticket : {9, 8}) post(ticket);
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST(ComputeWorker, RefusesTicketsTooFarAheadOrGivenTwice) {
+  ComputeWorker worker(4, {}, {});
+  worker.post_in_order(0, [] {});
+  tests::expect_error([&] { worker.post_in_order(0, [] {}); }, ExitCode::internal, {"ticket 0", "1 to 4"});
+  tests::expect_error([&] { worker.post_in_order(5, [] {}); }, ExitCode::internal, {"ticket 5"});
+}
+
+}  // namespace
+}  // namespace millrace::actors
