@@ -207,7 +207,8 @@ void train(Session& session, const RunSettings& settings) {
   pipeline.start(start);
   if (session.leads()) {
     auto [code, message] = outcome.get_future().get();
-    if (code != ExitCode::ok) throw Error(code, message);
+    // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
+    if (code != ExitCode::ok) session.fail(code, message);
     if (!message.empty()) reporter.say(message);
   }
   pipeline.wait();
