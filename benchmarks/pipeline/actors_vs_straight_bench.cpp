@@ -1,0 +1,133 @@
+// What the actors cost: a step of one rank through actors, engine, worker and messages, over the same programs in a plain loop on the same
+// cores, in turn in one process. Both must come to the same loss and norm, bit for bit.
+//
+//     actors_vs_straight_bench [steps=10 threads=2 dtype=fp32 layers=8 sequence=512 rows=4 microbatches=1 …]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <vector>
+
+#include "benchmarks/pipeline/pipeline_driver.hpp"
+#include "kernels/base/check.hpp"
+#include "layers/initial_values.hpp"
+#include "runtime/engine/straight_loop.hpp"
+
+namespace millrace::benchmarks {
+namespace {
+
+constexpr double kLearningRate = 3e-4, kClip = 1.0;
+
+/// The plan's only stage, as a plain loop's.
+class Straight {
+ public:
+  Straight(const PipelineDriver& driver, int threads)
+      : plan_(driver.plan()),
+        batches_(driver.batches()),
+        loop_(stages(plan_), options(plan_, threads)),
+        team_(threads, driver.cores()),
+        stream_(team_) {
+    for (const auto& spec : plan_.parameters)
+      layers::initial_values(spec, plan_.model.initializer_range, PipelineDriver::seed, 0, loop_.rank().store().master(spec.name));
+    loop_.rank().store().refresh_copies(stream_);
+  }
+
+  PipelineDriver::Step step() {
+    const auto begin = std::chrono::steady_clock::now();
+    kernels::AdamwScalars scalars;
+    scalars.learning_rate = static_cast<float>(kLearningRate);
+    scalars.beta1 = 0.9F;
+    scalars.beta2 = 0.95F;
+    scalars.epsilon = 1e-8F;
+    scalars.weight_decay = 0.1F;
+    scalars.update = step_ + 1;
+    const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
+      batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets});
+    };
+    const auto done = loop_.step(stream_, plan_.schedule.microbatches, batches_.valid_targets(step_), fill, scalars, kClip);
+    ++step_;
+    return {done.loss, done.norm, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+  }
+
+ private:
+  static std::vector<runtime::RankStage> stages(const actors::PipelinePlan& plan) {
+    std::vector<runtime::RankStage> stages(1);
+    auto& stage = stages.front();
+    stage.stage = runtime::StageId(0);
+    stage.training = plan.programs(stage.stage);
+    for (const auto& spec : plan.parameters)
+      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, spec.shape.rank() >= 2});
+    return stages;
+  }
+  static runtime::RankOptions options(const actors::PipelinePlan& plan, int threads) {
+    runtime::RankOptions options;
+    options.compute = plan.compute;
+    options.mode = plan.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
+    options.accumulators = plan.accumulators;
+    options.threads = threads;
+    return options;
+  }
+
+  const actors::PipelinePlan& plan_;
+  const RandomTokens& batches_;
+  runtime::StraightLoop loop_;
+  kernels::ThreadTeam team_;
+  kernels::Stream stream_;
+  std::int64_t step_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int run(int count, char** words) {
+  const auto arguments = PipelineArguments::parse(count, words);
+  MILLRACE_CHECK(arguments.ranks == 1, ExitCode::usage, "benchmark", "ranks = {}, wanted 1: the plain loop has one", arguments.ranks);
+  fmt::print("{}\n", arguments.text());
+  PipelineDriver driver(arguments);
+  Straight straight(driver, static_cast<int>(arguments.threads));
+  std::vector<double> actors, loop, ratios;
+  for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
+    // Whoever goes second finds the caches and the clock as the first left them: they take turns at that too.
+    PipelineDriver::Step through, plain;
+    if (step % 2 == 0) {
+      through = driver.step(kLearningRate, kClip);
+      plain = straight.step();
+    } else {
+      plain = straight.step();
+      through = driver.step(kLearningRate, kClip);
+    }
+    MILLRACE_CHECK(through.loss == plain.loss && through.norm == plain.norm, ExitCode::internal, "benchmark",
+                   "step {}: loss {:a} and norm {:a} through actors, {:a} and {:a} in the loop, wanted the same bits", step + 1,
+                   through.loss, through.norm, plain.loss, plain.norm);
+    if (step < 2) continue;  // warm-up
+    actors.push_back(through.seconds);
+    loop.push_back(plain.seconds);
+    ratios.push_back(through.seconds / plain.seconds);
+  }
+  const auto least = [](const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); };
+  double load[3] = {};
+  (void)getloadavg(load, 3);
+  fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
+  fmt::print("{:>10} {:>10.2f} {:>10.2f}\n", "actors", least(actors) * 1e3, median(actors) * 1e3);
+  fmt::print("{:>10} {:>10.2f} {:>10.2f}\n", "loop", least(loop) * 1e3, median(loop) * 1e3);
+  fmt::print("ratio of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}; load {:.2f}\n", least(actors) / least(loop),
+             median(actors) / median(loop), median(ratios), load[0]);
+  return 0;
+}
+
+}  // namespace
+}  // namespace millrace::benchmarks
+
+int main(int count, char** words) {
+  try {
+    return millrace::benchmarks::run(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

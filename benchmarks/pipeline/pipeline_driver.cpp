@@ -1,0 +1,163 @@
+#include "benchmarks/pipeline/pipeline_driver.hpp"
+
+#include <fmt/format.h>
+
+#include <caf/event_based_actor.hpp>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "actors/initial_state.hpp"
+#include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/engine/optimizer_step.hpp"
+
+namespace millrace::benchmarks {
+
+PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArguments arguments) {
+  const std::map<std::string, std::int64_t*> numbers{{"layers", &arguments.layers},     {"hidden", &arguments.hidden},
+                                                     {"mlp", &arguments.mlp},           {"heads", &arguments.heads},
+                                                     {"kv_heads", &arguments.kv_heads}, {"vocabulary", &arguments.vocabulary},
+                                                     {"rows", &arguments.rows},         {"sequence", &arguments.sequence},
+                                                     {"ranks", &arguments.ranks},       {"microbatches", &arguments.microbatches},
+                                                     {"threads", &arguments.threads},   {"steps", &arguments.steps}};
+  const std::map<std::string, std::string*> texts{{"dtype", &arguments.dtype}, {"schedule", &arguments.schedule}};
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (const auto text = texts.find(name); text != texts.end()) {
+      *text->second = value;
+      continue;
+    }
+    const auto number = numbers.find(name);
+    MILLRACE_CHECK(number != numbers.end() && !value.empty(), ExitCode::usage, "benchmark", "{}: wanted name=value, such as layers=2",
+                   word);
+    *number->second = std::stoll(value);
+  }
+  return arguments;
+}
+
+actors::PlanRequest PipelineArguments::request() const {
+  actors::PlanRequest request;
+  request.model.vocab_size = vocabulary;
+  request.model.hidden_size = hidden;
+  request.model.intermediate_size = mlp;
+  request.model.layers = layers;
+  request.model.heads = heads;
+  request.model.kv_heads = kv_heads;
+  request.model.head_dim = hidden / heads;
+  request.train.dtype = dtype;
+  request.train.batch = rows;
+  request.train.sequence = sequence;
+  request.train.microbatches = microbatches;
+  request.train.threads = threads;
+  request.pipeline.ranks = ranks;
+  request.pipeline.schedule = schedule;
+  return request;
+}
+
+std::string PipelineArguments::text() const {
+  return fmt::format("{} layers, hidden {}, vocabulary {}, {}, {} microbatches of {} x {}, {} ranks of {} threads, {}", layers, hidden,
+                     vocabulary, dtype, microbatches, rows, sequence, ranks, threads, schedule);
+}
+
+void RandomTokens::fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const {
+  const auto token = [&](std::size_t position) {  // splitmix64
+    std::uint64_t x = (static_cast<std::uint64_t>(step) << 40) + (static_cast<std::uint64_t>(microbatch) << 28) + position + 1;
+    x *= 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return static_cast<std::int32_t>((x ^ (x >> 31)) % static_cast<std::uint64_t>(vocabulary_));
+  };
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    batch.tokens[i] = token(i);
+    batch.positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(sequence_));
+    batch.segments[i] = 1;
+    batch.targets[i] = token(i + 1);
+  }
+}
+
+/// In place of the coordinator.
+class PipelineDriver::Conductor : public caf::event_based_actor {
+ public:
+  Conductor(caf::actor_config& config, PipelineDriver& driver) : caf::event_based_actor(config), driver_(driver) {}
+  caf::behavior make_behavior() override {
+    return {[this](const actors::ToCoordinator& message) {
+      if (std::holds_alternative<actors::RankReady>(message)) return count(driver_.ready_);
+      if (std::holds_alternative<actors::Optimized>(message)) return count(driver_.optimized_);
+      if (const auto* report = std::get_if<actors::StepReport>(&message)) return reported(*report);
+      if (const auto* failed = std::get_if<actors::StageFailed>(&message)) {
+        const std::lock_guard lock(driver_.mutex_);
+        driver_.failure_ = failed->cause;
+        driver_.changed_.notify_one();
+      }
+    }};
+  }
+
+ private:
+  void count(int& answers) {
+    const std::lock_guard lock(driver_.mutex_);
+    ++answers;
+    driver_.changed_.notify_one();
+  }
+  void reported(const actors::StepReport& report) {
+    for (const double loss : report.losses) driver_.loss_ += loss;
+    for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.tensor)] = tensor.squares;
+    if (++driver_.reported_ < driver_.plan_.ranks()) return;
+    driver_.squares_ = 0;
+    for (const double square : driver_.square_by_tensor_) driver_.squares_ += square;
+    const double scale = runtime::clip_scale(std::sqrt(driver_.squares_), driver_.clip_);
+    driver_.to_ranks_(actors::Optimize{report.step, report.step + 1, scale, driver_.rate_});
+  }
+  PipelineDriver& driver_;
+};
+
+PipelineDriver::PipelineDriver(const PipelineArguments& arguments)
+    : plan_(actors::make_plan(arguments.request())),
+      batches_(arguments.vocabulary, arguments.sequence, arguments.rows * arguments.sequence * arguments.microbatches),
+      square_by_tensor_(plan_.parameters.size()) {
+  session_.connect(static_cast<int>(arguments.ranks), {});
+  actors::RankNeeds options;
+  options.threads = static_cast<int>(arguments.threads);
+  cores_ = cluster::worker_cores(session_.topology(), session_.launch(), session_.cores(), options.threads).front();
+  pipeline_ = std::make_unique<actors::Pipeline>(session_, plan_, options);
+  for (auto* rank : pipeline_->ranks()) actors::initialize_from_seed(*rank, seed);
+  actors::Pipeline::Start start;
+  start.batches = &batches_;
+  start.steps = std::int64_t{1} << 40;
+  start.coordinator = [this](std::function<void(const actors::ToRank&)> to_ranks, const caf::actor&) {
+    to_ranks_ = std::move(to_ranks);
+    return pipeline_->system().spawn<Conductor>(*this);
+  };
+  pipeline_->start(start);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ready_ == plan_.ranks(); });
+}
+
+PipelineDriver::~PipelineDriver() {
+  to_ranks_(actors::Stop{});
+  pipeline_->wait();
+  pipeline_->close();
+  pipeline_.reset();
+  session_.close();
+}
+
+PipelineDriver::Step PipelineDriver::step(double learning_rate, double clip) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  optimized_ = reported_ = 0;
+  loss_ = 0;
+  rate_ = learning_rate;
+  clip_ = clip;
+  lock.unlock();
+  to_ranks_(actors::RunStep{next_++});
+  lock.lock();
+  changed_.wait(lock, [this] { return optimized_ == plan_.ranks() || !failure_.empty(); });
+  MILLRACE_CHECK(failure_.empty(), ExitCode::internal, "benchmark", "step {}: {}", next_, failure_);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {loss_ / static_cast<double>(batches_.valid_targets(0)), std::sqrt(squares_), seconds};
+}
+
+}  // namespace millrace::benchmarks
