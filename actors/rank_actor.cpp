@@ -45,6 +45,7 @@ RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
       evaluation_batches_(rank_.evaluation_batches(), 0),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())) {
+  records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   const auto& plan = rank_.plan();
   for (const auto& channel : plan.channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
