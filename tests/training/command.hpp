@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace millrace::tests {
+
+/// What a job did. 124: it did not end within its time.
+struct JobResult {
+  int code = -1;
+  std::string out, err;
+};
+
+/// Runs the built `millrace` with these words: alone, or with more than one process under mpirun. Ended by force after `seconds`.
+[[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120);
+
+}  // namespace millrace::tests

@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include "tests/training/examined_run.hpp"
+#include "tests/training/expectations.hpp"
+#include "tests/training/small_run.hpp"
+
+// Under mpirun -np 4: what each process has of the model, and what goes through MPI.
+namespace millrace::tests {
+namespace {
+
+TEST(FourProcesses, HoldOneStageEachAndSendBoundariesAlone) {
+  // Every process needs the same data: where it lies does not matter, what it is does.
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  run_examined(folder / "text", {}, [](actors::Pipeline& pipeline) {
+    EXPECT_EQ(pipeline.ranks().size(), 1U);
+    expect_own_parameters_alone(pipeline);
+    expect_boundary_traffic(pipeline, 3, std::int64_t{2} * 32 * 32 * 4);
+  });
+}
+
+}  // namespace
+}  // namespace millrace::tests
+
+int main(int count, char** words) {
+  ::testing::InitGoogleTest(&count, words);
+  return RUN_ALL_TESTS();
+}
