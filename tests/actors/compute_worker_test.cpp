@@ -12,7 +12,7 @@ namespace {
 TEST(ComputeWorker, RunsInTheOrderOfTickets) {
   std::vector<int> order;
   {
-    ComputeWorker worker(8, {}, {});
+    ComputeWorker worker(16, {}, {});
     auto* list = &order;
     const auto post = [&](int ticket) { worker.post_in_order(ticket, [list, ticket] { list->push_back(ticket); }); };
     for (const int ticket : {1, 0, 4, 3, 2, 5, 7, 6}) post(ticket);

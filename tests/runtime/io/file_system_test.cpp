@@ -2,6 +2,8 @@
 
 #include <sys/wait.h>
 
+#include <chrono>
+
 #include "tests/runtime/io/scratch.hpp"
 
 namespace millrace::runtime {
@@ -116,9 +118,19 @@ TEST(Fault, PointsStrikeAtTheirHit) {
   EXPECT_EQ(WEXITSTATUS(status), 137);
 }
 
+TEST(Fault, ADelayStrikesEveryTime) {
+  const Scratch scratch;
+  set_faults("point=here:delay=20", 0);
+  for (int hit = 0; hit < 3; ++hit) {
+    const auto begin = std::chrono::steady_clock::now();
+    fault_point("here");
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(20));
+  }
+}
+
 TEST(Fault, RefusesRulesItDoesNotKnow) {
   for (const char* text :
-       {"io", "io:call=x:eio", "io:call=1:explode", "point=a:eio", "eio", "io:op=dance:eio", "io:point=a:kill", "io:eio:kill", "call=1"})
+       {"io", "io:call=x:eio", "io:call=1:explode", "point=a:eio", "eio", "io:op=dance:eio", "io:point=a:kill", "point=a:delay", "io:call=1:delay=5", "io:eio:kill", "call=1"})
     EXPECT_TRUE(contains(error_of(ExitCode::usage, [&] { set_faults(text, 0); }), "MILLRACE_FAULT")) << text;
 }
 
