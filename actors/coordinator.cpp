@@ -133,6 +133,7 @@ void Coordinator::save_and_go_on() {
       return;
     }
     snapshot();
+    if (phase_ == Phase::ended) return;
   }
   if (last_) return begin_sample();
   begin_step();
@@ -143,7 +144,7 @@ void Coordinator::save_and_go_on() {
 /// The ranks copy in order with their other work, so the next phase may be sent right behind.
 void Coordinator::snapshot() {
   const auto folder = port_.begin_checkpoint(step_);
-  if (!folder) return;
+  if (!folder) return count_save(step_, "it could not be begun");
   saving_ = true;
   save_failed_ = false;
   saving_step_ = step_;
@@ -176,13 +177,20 @@ void Coordinator::handle(const ShardWritten& message) {
   port_.commit_checkpoint(message.step, shard_reports_);
 }
 
-void Coordinator::committed(std::int64_t step, const std::string& error) {
-  if (phase_ == Phase::ended) return;
-  saving_ = false;
+/// Training goes on without a checkpoint or two; but a run does not end well whose result is not on the disk.
+void Coordinator::count_save(std::int64_t step, const std::string& error) {
   failed_saves_ = error.empty() ? 0 : failed_saves_ + 1;
   if (failed_saves_ >= 3) {
     return fail_run(ExitCode::storage, fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
   }
+  if (!error.empty() && last_ && step == step_) fail_run(ExitCode::storage, fmt::format("the checkpoint of step {}, the last, could not be written: {}", step, error));
+}
+
+void Coordinator::committed(std::int64_t step, const std::string& error) {
+  if (phase_ == Phase::ended) return;
+  saving_ = false;
+  count_save(step, error);
+  if (phase_ == Phase::ended) return;
   if (std::exchange(waits_for_staging_, false)) {
     save_due_ = true;
     return save_and_go_on();

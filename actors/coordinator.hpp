@@ -101,6 +101,7 @@ class Coordinator {
   void next_sample_token();
   void drain();
   void snapshot();
+  void count_save(std::int64_t step, const std::string& error);
   void fail_run(ExitCode code, const std::string& message);
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
   [[nodiscard]] StepRecord record(double loss, double norm) const;
