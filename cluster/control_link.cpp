@@ -15,6 +15,7 @@
 #include "cluster/abort.hpp"
 #include "cluster/control_session.hpp"
 #include "cluster/debugger.hpp"
+#include "cluster/launcher.hpp"
 #include "cluster/loss.hpp"
 
 namespace millrace::cluster {
@@ -29,6 +30,7 @@ namespace {
 
 constexpr auto collect_losses = Milliseconds(150);
 constexpr auto let_frames_out = Milliseconds(50);  // before a process that must tell others may end
+constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
 constexpr std::size_t spare_connections = 16;  // strangers at the door, beyond the processes of the job
@@ -64,6 +66,8 @@ class ControlLink::State {
         is_lost(static_cast<std::size_t>(ranks.processes())) {
     if (!handlers.on_job_lost) {
       handlers.on_job_lost = [this](const std::vector<Loss>& all, bool speak) {
+        const bool other_hosts = launch_from_environment().local_processes < topology.processes();
+        if (other_hosts) end_launcher_after(launcher_grace);
         abort_job(ExitCode::peer_lost, describe(topology, all), speak);
       };
     }
