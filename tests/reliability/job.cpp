@@ -30,7 +30,8 @@ std::optional<std::string> value_of(const std::string& environment, const std::s
   const std::string wanted = name + "=";
   for (std::size_t begin = 0; begin < environment.size();) {
     const auto end = std::min(environment.find('\0', begin), environment.size());
-    if (environment.compare(begin, wanted.size(), wanted) == 0) return environment.substr(begin + wanted.size(), end - begin - wanted.size());
+    if (environment.compare(begin, wanted.size(), wanted) == 0)
+      return environment.substr(begin + wanted.size(), end - begin - wanted.size());
     begin = end + 1;
   }
   return std::nullopt;

@@ -17,8 +17,8 @@ struct JobEnd {
   std::string out, err;
 };
 
-/// `mpirun -np N millrace …` as a child of this test, with everything it takes to be cruel to it. Its processes are known by a mark in their
-/// environment, so that one that outlives the launcher is found as well.
+/// `mpirun -np N millrace …` as a child of this test, with everything it takes to be cruel to it. Its processes are known by a mark in
+/// their environment, so that one that outlives the launcher is found as well.
 class Job {
  public:
   using Seconds = std::chrono::duration<double>;

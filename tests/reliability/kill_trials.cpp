@@ -27,21 +27,25 @@ Fault choose_fault(Random& random, Blow blow) {
     // Process 0 writes everything, the others their shards.
     const int process = between(random, 0, processes - 1);
     const std::string path = process == 0 && random() % 2 == 0 ? "jsonl" : "checkpoints";
-    return {"io:path=" + path + ":op=write:call=" + std::to_string(between(random, 1, 30)) + ":kill:rank=" + std::to_string(process), process};
+    return {"io:path=" + path + ":op=write:call=" + std::to_string(between(random, 1, 30)) + ":kill:rank=" + std::to_string(process),
+            process};
   }
   if (blow != Blow::at_a_point) return {};
   constexpr std::array<const char*, 6> points = {"after_begin",       "after_shard",  "after_manifest",
                                                  "after_commit_file", "after_rename", "after_commit"};
   const std::string point = points.at(random() % points.size());
   const int process = point == "after_shard" ? between(random, 0, processes - 1) : 0;
-  return {"point=checkpoint." + point + ":hit=" + std::to_string(between(random, 1, Training::steps / 5)) + ":kill:rank=" + std::to_string(process), process};
+  return {"point=checkpoint." + point + ":hit=" + std::to_string(between(random, 1, Training::steps / 5)) +
+              ":kill:rank=" + std::to_string(process),
+          process};
 }
 
 /// Waits for a moment of the run. False: the run was over before.
 bool wait_for_moment(Job& job, Random& random, Blow blow) {
   const int step = blow == Blow::before_commit ? between(random, 0, 4) : between(random, 0, Training::steps - 1);
   if (step > 0 && !job.wait_for("step " + std::to_string(step) + "/", Training::patience)) return false;
-  while (step == 0 && job.processes().size() < processes && !job.wait(Job::Seconds(0))) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (step == 0 && job.processes().size() < processes && !job.wait(Job::Seconds(0)))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::this_thread::sleep_for(std::chrono::microseconds(between(random, 0, step == 0 ? 400000 : 60000)));
   return !job.wait(Job::Seconds(0));
 }
@@ -60,8 +64,8 @@ int strike(Job& job, Random& random, Blow blow) {
 /// millrace's message, or mpirun's where the processes had not found each other yet.
 bool names(const std::string& err, int process) {
   const auto number = std::to_string(process);
-  return (has(err, "process " + number + " on ") && has(err, "(rank " + number + ") was lost")) || has(err, "process rank " + number + " with PID") ||
-         has(err, "," + number + "]\n");
+  return (has(err, "process " + number + " on ") && has(err, "(rank " + number + ") was lost")) ||
+         has(err, "process rank " + number + " with PID") || has(err, "," + number + "]\n");
 }
 
 }  // namespace
@@ -73,7 +77,8 @@ void kill_and_resume(Training& training, Blow blow, int seed) {
   const std::string told = "seed " + std::to_string(seed) + (fault.text.empty() ? "" : ", " + fault.text);
   SCOPED_TRACE(told);
   {
-    Job job(mpirun(processes), training.words(directory), fault.text.empty() ? std::vector<std::string>{} : std::vector{"MILLRACE_FAULT=" + fault.text});
+    Job job(mpirun(processes), training.words(directory),
+            fault.text.empty() ? std::vector<std::string>{} : std::vector{"MILLRACE_FAULT=" + fault.text});
     int struck = fault.process;
     if (fault.text.empty() && wait_for_moment(job, random, blow)) struck = strike(job, random, blow);
     const auto end = job.wait(Training::patience);

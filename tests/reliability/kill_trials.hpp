@@ -15,8 +15,8 @@ enum class Blow {
 };
 inline constexpr int blows = 6;
 
-/// Starts a training, ends it by the blow at a moment that follows from `seed`, runs the same command until it finishes, and compares with the
-/// run that nothing disturbed. On the way: exit codes, messages, no hang, no orphan.
+/// Starts a training, ends it by the blow at a moment that follows from `seed`, runs the same command until it finishes, and compares with
+/// the run that nothing disturbed. On the way: exit codes, messages, no hang, no orphan.
 void kill_and_resume(Training& training, Blow blow, int seed);
 
 }  // namespace millrace::tests

@@ -32,7 +32,8 @@ std::vector<std::string> Training::words(const std::string& directory, const std
   return words;
 }
 
-JobEnd Training::run(int processes, const std::string& directory, const std::vector<std::string>& more, const std::vector<std::string>& environment) const {
+JobEnd Training::run(int processes, const std::string& directory, const std::vector<std::string>& more,
+                     const std::vector<std::string>& environment) const {
   Job job(processes > 1 ? mpirun(processes) : std::vector<std::string>{}, words(directory, more), environment);
   const auto end = job.wait(patience);
   EXPECT_TRUE(end) << "the job hangs\n" << job.out() << job.err();

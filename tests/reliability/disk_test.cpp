@@ -1,0 +1,85 @@
+#include <sys/mount.h>
+
+#include <fstream>
+
+#include "kernels/base/check.hpp"
+#include "tests/reliability/training.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+int lines_with(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// One process with four ranks: the seam counts the calls of them all.
+class Disk : public ::testing::Test {
+ protected:
+  static constexpr const char* directory = "run";
+  static constexpr int last_call = 240;  // beyond it the run makes the same calls for its next checkpoint
+  [[nodiscard]] std::vector<std::string> words(const std::vector<std::string>& more = {}) const {
+    auto all = training_.words(directory, {"train.steps=12", "train.warmup_steps=2", "checkpoint.every=3", "evaluate.every=6"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] CommandResult train(const std::string& fault = "") const {
+    return run_millrace(words(), fault.empty() ? "" : "MILLRACE_FAULT='" + fault + "'");
+  }
+  void forget() const { std::filesystem::remove_all(training_.path(directory)); }
+
+  /// After a fault: the run went on, or ended with one message and the code for storage; every checkpoint that is there is whole; and the
+  /// same command on a healthy disk ends as if nothing had been.
+  void expect_survives(const std::string& fault, const TrainingResult& wanted) const {
+    SCOPED_TRACE(fault);
+    forget();
+    const auto struck = train(fault);
+    EXPECT_TRUE(struck.code == 0 || struck.code == static_cast<int>(ExitCode::storage)) << struck.code << "\n" << struck.out << struck.err;
+    if (struck.code != 0) {
+      EXPECT_EQ(lines_with(struck.err, "\n") - lines_with(struck.err, "warning: "), 1) << struck.err;
+    }
+    if (std::filesystem::exists(training_.path("run/checkpoints")) && !std::filesystem::is_empty(training_.path("run/checkpoints"))) {
+      EXPECT_NE(run_millrace({"ckpt", "verify", training_.path(directory)}).code, static_cast<int>(ExitCode::difference));
+    }
+    const auto healthy = train();
+    EXPECT_EQ(healthy.code, 0) << healthy.out << healthy.err;
+    EXPECT_EQ(training_.result(directory), wanted);
+  }
+
+  Training training_;
+};
+
+TEST_F(Disk, FullOrBrokenAtACallLosesNothing) {
+  ASSERT_EQ(train().code, 0);
+  const auto wanted = training_.result(directory);
+  for (int call = FIRST_CALL; call <= last_call; call += CALL_STRIDE) {
+    for (const char* kind : {"enospc", "eio"})
+      for (const char* when : {"call", "from"})
+        expect_survives("io:" + std::string(when) + "=" + std::to_string(call) + ":" + kind, wanted);
+  }
+}
+
+TEST_F(Disk, CheckpointsThatFailWarnAndTheThirdEndsTheRun) {
+  const auto struck = train("io:path=checkpoints:op=write:from=1:enospc");
+  EXPECT_EQ(struck.code, static_cast<int>(ExitCode::storage)) << struck.out;
+  EXPECT_TRUE(has(struck.err, "warning: no checkpoint of step 3")) << struck.err;
+  EXPECT_TRUE(has(struck.err, "last three checkpoints could not be written")) << struck.err;
+}
+
+TEST_F(Disk, ASmallFileSystemFillsUp) {
+  const auto mounted = training_.folder() / "small";
+  std::filesystem::create_directories(mounted);
+  if (mount("none", mounted.c_str(), "tmpfs", 0, "size=2000k") != 0) GTEST_SKIP() << "mounting is not allowed here";
+  const auto run = run_millrace(words({"run.directory=" + mounted + "/run"}));
+  const auto listed = run_millrace({"ckpt", "verify", mounted + "/run"});
+  umount2(mounted.c_str(), MNT_DETACH);
+  EXPECT_EQ(run.code, static_cast<int>(ExitCode::storage)) << run.out << run.err;
+  EXPECT_TRUE(has(run.out, "checkpoint of step 3 is committed")) << run.out << run.err;
+  EXPECT_TRUE(has(run.err, "bytes free")) << run.err;
+  EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
+}
+
+}  // namespace
+}  // namespace millrace::tests
