@@ -38,11 +38,11 @@ class Straight {
   PipelineDriver::Step step() {
     const auto begin = std::chrono::steady_clock::now();
     kernels::AdamwScalars scalars;
-    scalars.learning_rate = static_cast<float>(kLearningRate);
-    scalars.beta1 = 0.9F;
-    scalars.beta2 = 0.95F;
-    scalars.epsilon = 1e-8F;
-    scalars.weight_decay = 0.1F;
+    scalars.learning_rate = kLearningRate;
+    scalars.beta1 = 0.9;
+    scalars.beta2 = 0.95;
+    scalars.epsilon = 1e-8;
+    scalars.weight_decay = 0.1;
     scalars.update = step_ + 1;
     const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
       batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets});
