@@ -30,7 +30,9 @@ class DatasetBatches : public BatchProvider {
   }
   [[nodiscard]] const runtime::Dataset& dataset() const noexcept { return dataset_; }
 
-  void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const override { train_.fill(step, microbatch, batch); }
+  void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const override {
+    train_.fill(step, microbatch, batch);
+  }
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const override { return train_.valid_targets(step); }
   [[nodiscard]] std::int64_t evaluation_microbatches() const override { return evaluation_ ? evaluation_->microbatches() : 0; }
   void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const override { evaluation_->fill(microbatch, batch); }

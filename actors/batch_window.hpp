@@ -7,7 +7,8 @@
 
 namespace millrace::actors {
 
-/// Which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, given back in order. Plain bookkeeping.
+/// Which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, given back in order. Plain
+/// bookkeeping.
 class BatchWindow {
  public:
   BatchWindow(int slots, std::int64_t first) : slots_(slots), requested_(first), loaded_(first), released_(first) {}

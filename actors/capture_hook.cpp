@@ -6,7 +6,9 @@
 namespace millrace::actors {
 namespace {
 
-bool labelled(const runtime::Value& value, std::string_view label) { return std::find(value.labels.begin(), value.labels.end(), label) != value.labels.end(); }
+bool labelled(const runtime::Value& value, std::string_view label) {
+  return std::find(value.labels.begin(), value.labels.end(), label) != value.labels.end();
+}
 
 }  // namespace
 
@@ -18,7 +20,8 @@ void CaptureHook::keep(const std::string& name, const kernels::Tensor& tensor) {
   for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) captured.shape.push_back(tensor.shape[axis]);
   captured.values.resize(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < captured.values.size(); ++i)
-    captured.values[i] = tensor.dtype == kernels::DType::bf16 ? kernels::to_float(tensor.as<kernels::BFloat16>()[i]) : tensor.as<float>()[i];
+    captured.values[i] =
+        tensor.dtype == kernels::DType::bf16 ? kernels::to_float(tensor.as<kernels::BFloat16>()[i]) : tensor.as<float>()[i];
 }
 
 void CaptureHook::before(const Call& call) {
@@ -35,7 +38,8 @@ void CaptureHook::after(const Call& call) {
     const auto id = call.operation.outputs[i];
     if (rank_.running_pass == runtime::Pass::forward && labelled(call.programs.value(id), "final_norm"))
       keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running_action.microbatch), call.outputs[i]);
-    if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits) keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
+    if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits)
+      keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
   }
 }
 

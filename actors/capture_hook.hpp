@@ -10,8 +10,8 @@
 
 namespace millrace::actors {
 
-/// Keeps, for each microbatch, the residual stream before each layer ("hidden.<layer>"), the final norm's output ("hidden.<layers>") and the logits as
-/// they pass. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
+/// Keeps, for each microbatch, the residual stream before each layer ("hidden.<layer>"), the final norm's output ("hidden.<layers>") and
+/// the logits as they pass. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
 class CaptureHook : public runtime::OperationHook {
  public:
   explicit CaptureHook(const Rank& rank) : rank_(rank) {}

@@ -11,7 +11,8 @@ std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_e
 
 }  // namespace
 
-CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : caf::event_based_actor(config), setup_(std::move(setup)) {}
+CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup)
+    : caf::event_based_actor(config), setup_(std::move(setup)) {}
 
 caf::behavior CheckpointActor::make_behavior() {
   return {
@@ -26,7 +27,8 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
   runtime::TraceRecord record;
   record.begin = steady_now();
   try {
-    const auto found = std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
+    const auto found =
+        std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
     const Rank& rank = **found;
     const auto& store = rank.compute().store();
     const bool speaks_for_table = !rank.plan().replicated_table() || rank.owns(runtime::StageId(0));

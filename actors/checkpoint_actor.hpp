@@ -16,7 +16,7 @@ namespace millrace::actors {
 
 /// What the checkpoint actor of a process writes with.
 struct CheckpointActorSetup {
-  std::vector<Rank*> ranks;                 // of this process; outlive the actor
+  std::vector<Rank*> ranks;                   // of this process; outlive the actor
   runtime::CheckpointStore* store = nullptr;  // in process 0
   runtime::MetricsFile* metrics = nullptr;    // in process 0: synced before a commit, so that no committed step lacks its line
   runtime::TraceRing* trace = nullptr;        // the checkpoint lane
@@ -24,8 +24,8 @@ struct CheckpointActorSetup {
   std::int64_t samples_per_step = 0;
 };
 
-/// Writes the staged state of its process's ranks while they compute, and in process 0 commits. Spawned detached: it is the one actor that blocks, on the
-/// disk, on a thread of its own.
+/// Writes the staged state of its process's ranks while they compute, and in process 0 commits. Spawned detached: it is the one actor that
+/// blocks, on the disk, on a thread of its own.
 class CheckpointActor : public caf::event_based_actor {
  public:
   CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup);

@@ -13,8 +13,9 @@
 
 namespace millrace::actors {
 
-/// The one thread on which a rank computes. Tasks run in the order in which they were posted; nothing else of the rank touches its memory meanwhile.
-/// post() may be called from any thread, never blocks and never allocates: a task is a trivially copyable closure in a ring that is allocated once.
+/// The one thread on which a rank computes. Tasks run in the order in which they were posted; nothing else of the rank touches its memory
+/// meanwhile. post() may be called from any thread, never blocks and never allocates: a task is a trivially copyable closure in a ring that
+/// is allocated once.
 class ComputeWorker {
  public:
   /// `start` runs on the new thread first (pinning, the thread team), `stop` last.
@@ -29,8 +30,8 @@ class ComputeWorker {
   void post(Body body) {
     enqueue(make_task(body));
   }
-  /// The same for posts that may overtake each other on their way, as those of a rank's stage actors do, which run side by side: they run in the order
-  /// of their tickets 0, 1, 2, …, each given once. Throws Error(internal) when `capacity` tickets are ahead of a missing one.
+  /// The same for posts that may overtake each other on their way, as those of a rank's stage actors do, which run side by side: they run
+  /// in the order of their tickets 0, 1, 2, …, each given once. Throws Error(internal) when `capacity` tickets are ahead of a missing one.
   template <class Body>
   void post_in_order(std::int64_t ticket, Body body) {
     enqueue_in_order(ticket, make_task(body));

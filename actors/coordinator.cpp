@@ -18,12 +18,17 @@ void Coordinator::receive(const ToCoordinator& message) {
 
 std::string Coordinator::describe() const {
   switch (phase_) {
-    case Phase::starting: return "start";
-    case Phase::evaluating: return fmt::format("evaluation after step {}", step_);
-    case Phase::sampling: return "sampling";
+    case Phase::starting:
+      return "start";
+    case Phase::evaluating:
+      return fmt::format("evaluation after step {}", step_);
+    case Phase::sampling:
+      return "sampling";
     case Phase::draining:
-    case Phase::ended: return "the end of the run";
-    default: return fmt::format("step {}", step_ + 1);
+    case Phase::ended:
+      return "the end of the run";
+    default:
+      return fmt::format("step {}", step_ + 1);
   }
 }
 
@@ -49,14 +54,16 @@ void Coordinator::handle(const StepReport& message) {
   if (all_answered()) update();
 }
 
-/// Adds what the ranks found in model order and lets them update. Nothing is updated unless loss and norm are finite, so a bad step can be replayed.
+/// Adds what the ranks found in model order and lets them update. Nothing is updated unless loss and norm are finite, so a bad step can be
+/// replayed.
 void Coordinator::update() {
   const auto targets = setup_.valid_targets(step_);
   const auto& losses = reports_[static_cast<std::size_t>(setup_.head_rank)].losses;
   double loss_sum = 0;
   for (std::size_t microbatch = 0; microbatch < losses.size(); ++microbatch) {
     if (!std::isfinite(losses[microbatch])) {
-      return fail_run(ExitCode::numerics, fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, losses[microbatch]));
+      return fail_run(ExitCode::numerics, fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1,
+                                                      microbatch, losses[microbatch]));
     }
     loss_sum += losses[microbatch];
   }
@@ -66,7 +73,9 @@ void Coordinator::update() {
   double total = 0;
   for (std::size_t tensor = 0; tensor < squares.size(); ++tensor) {
     if (!std::isfinite(squares[tensor])) {
-      return fail_run(ExitCode::numerics, fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1, setup_.tensors[tensor], squares[tensor]));
+      return fail_run(ExitCode::numerics,
+                      fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1,
+                                  setup_.tensors[tensor], squares[tensor]));
     }
     total += squares[tensor];
   }
@@ -114,8 +123,8 @@ StepRecord Coordinator::record(double loss, double norm) const {
   return record;
 }
 
-/// What follows a step: an evaluation where due, then a checkpoint where due (so that a committed step has its evaluation on record), then the next step
-/// or the end.
+/// What follows a step: an evaluation where due, then a checkpoint where due (so that a committed step has its evaluation on record), then
+/// the next step or the end.
 void Coordinator::after_step() {
   stopping_ = stopping_ || port_.stop_requested();
   last_ = stopping_ || step_ + 1 >= setup_.train.steps;
@@ -160,7 +169,8 @@ void Coordinator::handle(const SnapshotTaken& message) {
     if (same == tied_.end()) {
       tied_.push_back(hash);
     } else if (same->hash != hash.hash) {
-      return fail_run(ExitCode::internal, fmt::format("step {}: the two copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
+      return fail_run(ExitCode::internal,
+                      fmt::format("step {}: the two copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
     }
   }
 }
@@ -181,9 +191,11 @@ void Coordinator::handle(const ShardWritten& message) {
 void Coordinator::count_save(std::int64_t step, const std::string& error) {
   failed_saves_ = error.empty() ? 0 : failed_saves_ + 1;
   if (failed_saves_ >= 3) {
-    return fail_run(ExitCode::storage, fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
+    return fail_run(ExitCode::storage,
+                    fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
   }
-  if (!error.empty() && last_ && step == step_) fail_run(ExitCode::storage, fmt::format("the checkpoint of step {}, the last, could not be written: {}", step, error));
+  if (!error.empty() && last_ && step == step_)
+    fail_run(ExitCode::storage, fmt::format("the checkpoint of step {}, the last, could not be written: {}", step, error));
 }
 
 void Coordinator::committed(std::int64_t step, const std::string& error) {
@@ -211,7 +223,8 @@ void Coordinator::handle(const EvaluationReport& message) {
   if (!all_answered()) return;
   double sum = 0;
   for (const double loss : evaluation_losses_) sum += loss;
-  port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0, setup_.evaluation_targets);
+  port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0,
+                  setup_.evaluation_targets);
   save_and_go_on();
 }
 
@@ -258,9 +271,10 @@ void Coordinator::drain() {
 void Coordinator::handle(const Collected&) {}
 
 void Coordinator::handle(const StageFailed& message) {
-  fail_run(static_cast<ExitCode>(message.code), message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
-                                                                       : fmt::format("rank {}, stage {}, step {}, microbatch {}, action {}: {}", message.rank, message.stage,
-                                                                                     message.step + 1, message.microbatch, message.action, message.cause));
+  fail_run(static_cast<ExitCode>(message.code),
+           message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
+                                  : fmt::format("rank {}, stage {}, step {}, microbatch {}, action {}: {}", message.rank, message.stage,
+                                                message.step + 1, message.microbatch, message.action, message.cause));
 }
 
 void Coordinator::fail_run(ExitCode code, const std::string& message) {

@@ -65,8 +65,9 @@ class CoordinatorPort {
   virtual void finished(ExitCode code, const std::string& message) = 0;
 };
 
-/// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads: messages in, messages out.
-/// It speaks to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on who owns what.
+/// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads: messages in,
+/// messages out. It speaks to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on who
+/// owns what.
 class Coordinator {
  public:
   Coordinator(CoordinatorSetup setup, CoordinatorPort& port);
@@ -114,7 +115,7 @@ class Coordinator {
   bool stopping_ = false, last_ = false, save_due_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;
-  std::vector<StepReport> reports_;   // by rank
+  std::vector<StepReport> reports_;  // by rank
   std::vector<double> evaluation_losses_;
   std::vector<std::int32_t> sample_;
   // the checkpoint in flight

@@ -18,7 +18,8 @@ class HeadActor : public StageActor {
   void exchange_tied() override;
 };
 
-/// Loss sums of the first `microbatches` microbatches of the list that has just ended, as the head left them, into `losses`. On the rank that owns the head.
+/// Loss sums of the first `microbatches` microbatches of the list that has just ended, as the head left them, into `losses`. On the rank
+/// that owns the head.
 void losses_of(const Rank& rank, std::int64_t microbatches, std::vector<double>& losses);
 /// Row `position` of the logits that the head's last logits pass left.
 [[nodiscard]] std::vector<float> logits_of(const Rank& rank, std::int64_t position);

@@ -11,7 +11,8 @@ template <class Fill>
 void for_each_tensor(Rank& rank, Fill fill) {
   rank.worker().run([&] {
     const auto& store = rank.compute().store();
-    for (const auto& tensor : rank.compute().parameters().tensors()) fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store);
+    for (const auto& tensor : rank.compute().parameters().tensors())
+      fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store);
     store.refresh_copies(rank.stream());
   });
 }
@@ -26,7 +27,8 @@ void initialize_from_seed(Rank& rank, std::uint64_t seed) {
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
   const layers::HuggingFaceWeights weights(folder, rank.plan().model);
-  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights.read(spec, store.master(spec.name)); });
+  for_each_tensor(
+      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights.read(spec, store.master(spec.name)); });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {

@@ -9,8 +9,8 @@
 
 namespace millrace::actors {
 
-/// Reads the tokens of one rank: a function of (seed, step, microbatch), so they do not travel down the pipeline. Fills batch slots when the rank actor
-/// says that they are free, and tells it; a step ahead, so that compute does not wait for data.
+/// Reads the tokens of one rank: a function of (seed, step, microbatch), so they do not travel down the pipeline. Fills batch slots when
+/// the rank actor says that they are free, and tells it; a step ahead, so that compute does not wait for data.
 class LoaderActor : public caf::event_based_actor {
  public:
   /// `rank` and `batches` outlive the actor.

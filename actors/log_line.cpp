@@ -42,9 +42,12 @@ std::string LogLine::format(const StepRecord& record) {
   smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
   const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;
   const std::string utilisation = peak_flops_ > 0 ? fmt::format(" | {:.1f}% MFU", 100 * record.flops / record.seconds / peak_flops_) : "";
-  return fmt::format("step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {} | skip {} | eta {}", record.step,
-                     record.steps, record.loss, score, record.gradient_norm, record.learning_rate, count_text(static_cast<double>(record.tokens) / record.seconds), utilisation,
-                     record.seconds * 1e3, 100 * record.bubble, 100 * record.wait, 100 * record.data, bytes_text(record.resident_bytes), record.skipped, duration_text(left));
+  return fmt::format(
+      "step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {} | "
+      "skip {} | eta {}",
+      record.step, record.steps, record.loss, score, record.gradient_norm, record.learning_rate,
+      count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3, 100 * record.bubble,
+      100 * record.wait, 100 * record.data, bytes_text(record.resident_bytes), record.skipped, duration_text(left));
 }
 
 }  // namespace millrace::actors

@@ -13,8 +13,9 @@
 #include "runtime/engine/stage.hpp"
 #include "runtime/schedule/action.hpp"
 
-/// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of microbatches; they cross
-/// processes over the control link, so each tells its fields by tie() (wire.hpp). The others stay inside a process; tensors are never in a message.
+/// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of
+/// microbatches; they cross processes over the control link, so each tells its fields by tie() (wire.hpp). The others stay inside a
+/// process; tensors are never in a message.
 namespace millrace::actors {
 
 // -- coordinator → rank -------------------------------------------------------------------------------------------------------------------

@@ -30,9 +30,7 @@ class ParityActor : public caf::event_based_actor {
   ParityActor(caf::actor_config& config, Setup setup) : caf::event_based_actor(config), setup_(std::move(setup)) {}
 
   caf::behavior make_behavior() override {
-    return {[this](const ToCoordinator& message) {
-              std::visit([this](const auto& alternative) { handle(alternative); }, message);
-            },
+    return {[this](const ToCoordinator& message) { std::visit([this](const auto& alternative) { handle(alternative); }, message); },
             [](const CheckpointCommitted&) {}};
   }
 
@@ -67,7 +65,9 @@ class ParityActor : public caf::event_based_actor {
     quit();
   }
   void handle(const StageFailed& failure) {
-    setup_.output->set_exception(std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank, failure.stage, failure.action, failure.cause))));
+    setup_.output->set_exception(
+        std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank,
+                                                                                       failure.stage, failure.action, failure.cause))));
     quit();
   }
   template <class T>
@@ -81,13 +81,14 @@ class ParityActor : public caf::event_based_actor {
 
 std::vector<std::vector<std::int32_t>> read_rows(const runtime::SafetensorsFile& golden, std::int64_t vocabulary) {
   const auto& ids = golden.at("input_ids");
-  MILLRACE_CHECK(ids.dtype == runtime::FileDType::i64 && ids.shape.size() == 2, ExitCode::model, "actors.parity", "{}: input_ids has {} axes, wanted int64 [rows, sequence]", golden.path(),
-                 ids.shape.size());
+  MILLRACE_CHECK(ids.dtype == runtime::FileDType::i64 && ids.shape.size() == 2, ExitCode::model, "actors.parity",
+                 "{}: input_ids has {} axes, wanted int64 [rows, sequence]", golden.path(), ids.shape.size());
   std::vector<std::int64_t> flat(static_cast<std::size_t>(ids.shape[0] * ids.shape[1]));
   golden.read_bytes(ids, 0, std::as_writable_bytes(std::span(flat)));
   std::vector<std::vector<std::int32_t>> rows(static_cast<std::size_t>(ids.shape[0]));
   for (std::size_t i = 0; i < flat.size(); ++i) {
-    MILLRACE_CHECK(flat[i] >= 0 && flat[i] < vocabulary, ExitCode::model, "actors.parity", "{}: input_ids[{}] = {}, the vocabulary has {}", golden.path(), i, flat[i], vocabulary);
+    MILLRACE_CHECK(flat[i] >= 0 && flat[i] < vocabulary, ExitCode::model, "actors.parity", "{}: input_ids[{}] = {}, the vocabulary has {}",
+                   golden.path(), i, flat[i], vocabulary);
     rows[i / static_cast<std::size_t>(ids.shape[1])].push_back(static_cast<std::int32_t>(flat[i]));
   }
   return rows;
@@ -134,7 +135,8 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   start.train = request.train;
   start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), plan.head_rank().value, rows, std::move(to_ranks), &output});
+    return pipeline.system().spawn<ParityActor>(
+        ParityActor::Setup{plan.ranks(), plan.head_rank().value, rows, std::move(to_ranks), &output});
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
   pipeline.start(start);

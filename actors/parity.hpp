@@ -10,20 +10,20 @@ namespace millrace::actors {
 
 /// `millrace parity DIR`: what to compare and how.
 struct ParitySettings {
-  std::string folder;            // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json
-  std::string dtype = "fp32";    // fp32 | bf16
+  std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json
+  std::string dtype = "fp32";  // fp32 | bf16
   int ranks = 1, chunks = 1;
   std::string schedule = "1f1b";
   std::string layout;
   std::string rematerialize = "none";
-  double tolerance = 1;          // scales all tolerances
-  int threads = 1;               // fixed, so that every layout computes with the same bits
+  double tolerance = 1;  // scales all tolerances
+  int threads = 1;       // fixed, so that every layout computes with the same bits
   cluster::ClusterConfig cluster;
 };
 
-/// Runs forward and backward in microbatches of one row through the pipeline, and in process 0 compares loss, logits, hidden states and every gradient with
-/// golden.safetensors, printing the largest difference of each group and a hash of all of them. Collective; the session is connected.
-/// Returns whether everything is within tolerance (in process 0; true elsewhere). Errors: Error(model), Error(config).
+/// Runs forward and backward in microbatches of one row through the pipeline, and in process 0 compares loss, logits, hidden states and
+/// every gradient with golden.safetensors, printing the largest difference of each group and a hash of all of them. Collective; the session
+/// is connected. Returns whether everything is within tolerance (in process 0; true elsewhere). Errors: Error(model), Error(config).
 [[nodiscard]] bool run_parity(Session& session, const ParitySettings& settings);
 
 }  // namespace millrace::actors

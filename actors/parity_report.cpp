@@ -52,8 +52,8 @@ Tolerance read_tolerance(const ParitySettings& settings) {
 }
 
 struct Difference {
-  double largest = 0;   // |a − b|
-  double ratio = 0;     // of what is allowed; beyond 1 is too much
+  double largest = 0;  // |a − b|
+  double ratio = 0;    // of what is allowed; beyond 1 is too much
   std::string tensor;
 };
 
@@ -94,8 +94,8 @@ class Group {
   }
   [[nodiscard]] bool print() const {
     const bool within = worst_.ratio <= 1;
-    fmt::print("{:<44} {:>3} tensors | largest difference {:.3e} | {:6.1f}% of what is allowed{} | {}\n", title_, count_, largest_, 100 * worst_.ratio,
-               count_ > 1 ? fmt::format(" ({})", worst_.tensor) : "", within ? "ok" : "BEYOND");
+    fmt::print("{:<44} {:>3} tensors | largest difference {:.3e} | {:6.1f}% of what is allowed{} | {}\n", title_, count_, largest_,
+               100 * worst_.ratio, count_ > 1 ? fmt::format(" ({})", worst_.tensor) : "", within ? "ok" : "BEYOND");
     return within;
   }
 
@@ -147,7 +147,8 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   loss /= static_cast<double>(rows * static_cast<std::size_t>(plan.sequence - 1));
   found["loss"] = {static_cast<float>(loss)};
 
-  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {}\n", settings.folder, settings.dtype, settings.ranks, settings.chunks, settings.schedule, layers::print_layout(plan.layout));
+  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {}\n", settings.folder, settings.dtype, settings.ranks, settings.chunks,
+             settings.schedule, layers::print_layout(plan.layout));
   std::map<std::string, Group> groups;
   for (const auto& tensor : golden.tensors()) {
     if (tensor.name == "input_ids") continue;
@@ -163,7 +164,10 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     std::vector<float> wanted(elements);
     golden.read(tensor.name, std::span<float>(wanted));
     const bool gradient = tensor.name.starts_with("grad.");
-    const auto limit = gradient ? tolerance.gradient : tensor.name == "loss" ? tolerance.loss : tensor.name == "logits" ? tolerance.logits : tolerance.hidden;
+    const auto limit = gradient                  ? tolerance.gradient
+                       : tensor.name == "loss"   ? tolerance.loss
+                       : tensor.name == "logits" ? tolerance.logits
+                                                 : tolerance.hidden;
     group.add(compare(tensor.name, mine->second, wanted, limit, gradient ? tolerance.gradient_floor : 0));
   }
   for (const auto& [name, values] : found) {

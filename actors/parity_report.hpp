@@ -9,7 +9,8 @@
 
 namespace millrace::actors {
 
-/// What the pipeline computed: loss sums by microbatch, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>", "grad.<name>".
+/// What the pipeline computed: loss sums by microbatch, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>",
+/// "grad.<name>".
 struct ParityOutput {
   std::vector<double> losses;
   std::vector<CapturedTensor> tensors;
@@ -17,6 +18,7 @@ struct ParityOutput {
 
 /// Prints one line a group with its largest difference, its tolerance and the tensor where it is, then the hash of everything computed.
 /// Returns whether all is within tolerance; a tensor that golden has and the output lacks, or the reverse for gradients, is not.
-[[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output);
+[[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
+                                 ParityOutput output);
 
 }  // namespace millrace::actors

@@ -40,8 +40,9 @@ PipelinePlan make_plan(const PlanRequest& request) {
   const std::int64_t stages = pipeline.ranks * pipeline.chunks;
   const std::int64_t layers = plan.model.layers;
   MILLRACE_CHECK(!pipeline.layout.empty() || stages <= layers + 2, ExitCode::config, "actors.plan",
-                 "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head may be stages of their own)", pipeline.ranks,
-                 pipeline.chunks, stages, layers, layers + 2);
+                 "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head "
+                 "may be stages of their own)",
+                 pipeline.ranks, pipeline.chunks, stages, layers, layers + 2);
   MILLRACE_CHECK(train.accumulators <= train.microbatches && train.microbatches % train.accumulators == 0, ExitCode::config, "actors.plan",
                  "train.accumulators = {} does not divide train.microbatches = {}", train.accumulators, train.microbatches);
   plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
@@ -68,7 +69,9 @@ PipelinePlan make_plan(const PlanRequest& request) {
   return plan;
 }
 
-std::size_t PipelinePlan::boundary_bytes() const { return static_cast<std::size_t>(rows * sequence * model.hidden_size) * kernels::size_of(compute); }
+std::size_t PipelinePlan::boundary_bytes() const {
+  return static_cast<std::size_t>(rows * sequence * model.hidden_size) * kernels::size_of(compute);
+}
 
 std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
   std::vector<cluster::ChannelSpec> channels;
@@ -124,7 +127,8 @@ std::string PipelinePlan::text() const {
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);
     text += '\n';
   }
-  for (const auto& channel : channels()) text += fmt::format("channel {} {} {} {} x {}\n", channel.id, channel.from_rank, channel.to_rank, channel.depth, channel.bytes);
+  for (const auto& channel : channels())
+    text += fmt::format("channel {} {} {} {} x {}\n", channel.id, channel.from_rank, channel.to_rank, channel.depth, channel.bytes);
   return text;
 }
 

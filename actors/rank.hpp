@@ -27,8 +27,8 @@ struct RankOptions {
   kernels::Implementation implementation = kernels::Implementation::fast;
 };
 
-/// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed after them.
-/// Its memory is touched by the worker alone while a list runs.
+/// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed
+/// after them. Its memory is touched by the worker alone while a list runs.
 class Rank {
  public:
   Rank(const PipelinePlan& plan, const RankOptions& options);
@@ -51,7 +51,8 @@ class Rank {
   [[nodiscard]] const runtime::RankPlan& evaluation_plan() const noexcept { return blueprint_.evaluation; }
   [[nodiscard]] const runtime::RankPlan& logits_plan() const noexcept { return blueprint_.logits; }
 
-  // -- batch slots: training microbatches take [0, n), evaluation [n, n + e) as rings --------------------------------------------------------
+  // -- batch slots: training microbatches take [0, n), evaluation [n, n + e) as rings
+  // --------------------------------------------------------
   [[nodiscard]] int training_batches() const noexcept { return blueprint_.training_batches; }
   [[nodiscard]] int evaluation_batches() const noexcept { return blueprint_.evaluation_batches; }
 

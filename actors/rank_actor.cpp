@@ -32,7 +32,9 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
-runtime::RankEngine::Options engine_options(const Rank& rank) { return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, kIssueAhead}; }
+runtime::RankEngine::Options engine_options(const Rank& rank) {
+  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, kIssueAhead};
+}
 
 }  // namespace
 
@@ -182,7 +184,8 @@ void RankActor::handle(const TakeSnapshot& message) {
     const auto& plan = rank_.plan();
     if (plan.replicated_table()) {
       const auto& name = plan.parameters.front().name;
-      if (const auto* table = rank_.compute().parameters().find(name)) tied_hashes_.push_back({name, runtime::hash_of(store.snapshot_master(*table)).hex()});
+      if (const auto* table = rank_.compute().parameters().find(name))
+        tied_hashes_.push_back({name, runtime::hash_of(store.snapshot_master(*table)).hex()});
     }
     record.end = steady_now();
     record.step = runtime::StepId(step_);
@@ -240,7 +243,8 @@ void RankActor::start(Table table, const runtime::RankPlan& plan, std::int64_t s
 }
 
 void RankActor::carry_out(const runtime::Decisions& decisions) {
-  for (const auto& slot : decisions.sends) rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
+  for (const auto& slot : decisions.sends)
+    rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
   for (const auto& slot : decisions.releases) rank_.links->link(slot.edge.value).release(slot.sequence);
   for (const auto& decision : decisions.issues) issue(decision);
   const bool finished = decisions.finished;
@@ -262,7 +266,8 @@ void RankActor::issue(const runtime::Issue& issue) {
   Execute execute;
   execute.ticket = tickets_++;
   execute.action = issue.action;
-  execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind) : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
+  execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind)
+                                           : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
   auto& slots = execute.slots;
   const bool makes_gradient = runtime::makes_gradient(issue.action.kind);
   slots.token_in = address(issue.activation, true);
@@ -277,8 +282,12 @@ void RankActor::issue(const runtime::Issue& issue) {
       slots.batch = training_batches_.slot(step_ * list_->microbatches + microbatch);
       slots.accumulators = static_cast<int>(static_cast<std::int64_t>(microbatch) * plan.accumulators / list_->microbatches);
       break;
-    case Table::evaluation: slots.batch = rank_.training_batches() + evaluation_batches_.slot(microbatch); break;
-    default: slots.batch = rank_.training_batches(); break;
+    case Table::evaluation:
+      slots.batch = rank_.training_batches() + evaluation_batches_.slot(microbatch);
+      break;
+    default:
+      slots.batch = rank_.training_batches();
+      break;
   }
   slots.result = microbatch;
 
@@ -350,7 +359,8 @@ void RankActor::list_finished() {
       if (rank_.plan().head_rank() == rank_.id()) report.logits = logits_of(rank_, logits_position_);
       return setup_.report(report);
     }
-    case Table::none: return;
+    case Table::none:
+      return;
   }
 }
 
@@ -368,8 +378,10 @@ void RankActor::work_done(RankWork work) {
       [[fallthrough]];
     case RankWork::tied_added:
       return post(RankWork::squares, [this] { runtime::square_sums(rank_.stream(), rank_.compute().store(), squares_); });
-    case RankWork::squares: return report_step();
-    case RankWork::optimizer: return setup_.report(Optimized{rank_.id().value, step_});
+    case RankWork::squares:
+      return report_step();
+    case RankWork::optimizer:
+      return setup_.report(Optimized{rank_.id().value, step_});
     case RankWork::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
       setup_.report(SnapshotTaken{rank_.id().value, step, tied_hashes_});
@@ -381,7 +393,8 @@ void RankActor::work_done(RankWork work) {
   }
 }
 
-/// Adds the other side's sum once both ways of the exchange are through: use 0 + use 1 on both ranks, the same bits since addition commutes.
+/// Adds the other side's sum once both ways of the exchange are through: use 0 + use 1 on both ranks, the same bits since addition
+/// commutes.
 void RankActor::tied_progress() {
   const bool embedding = rank_.plan().embedding_rank() == rank_.id();
   if (exchanged_ && tied_arrived_) {

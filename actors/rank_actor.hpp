@@ -29,8 +29,9 @@ struct RankActorSetup {
   std::function<std::vector<CapturedTensor>()> captured;
 };
 
-/// The shell of one rank's engine: tokens, credits and finished actions come in as messages, what the engine decides goes out to stage actors, links and
-/// loader. Rank-wide work (sums, optimizer, snapshot) is posted to the same compute worker, so it is in order with the actions.
+/// The shell of one rank's engine: tokens, credits and finished actions come in as messages, what the engine decides goes out to stage
+/// actors, links and loader. Rank-wide work (sums, optimizer, snapshot) is posted to the same compute worker, so it is in order with the
+/// actions.
 class RankActor : public caf::event_based_actor {
  public:
   RankActor(caf::actor_config& config, RankActorSetup setup);
@@ -73,9 +74,9 @@ class RankActor : public caf::event_based_actor {
   Rank& rank_;
   runtime::RankEngine engine_;
   caf::actor loader_;
-  std::vector<caf::actor> stages_;                        // by position among the rank's stages
-  std::vector<std::vector<std::byte*>> arrived_;          // by channel and ring slot: where the token lies
-  std::vector<std::vector<std::int64_t>> produced_;       // … and when its producer finished
+  std::vector<caf::actor> stages_;                   // by position among the rank's stages
+  std::vector<std::vector<std::byte*>> arrived_;     // by channel and ring slot: where the token lies
+  std::vector<std::vector<std::int64_t>> produced_;  // … and when its producer finished
   Table table_ = Table::none;
   const runtime::RankPlan* list_ = nullptr;
   std::int64_t step_ = -1;

@@ -41,7 +41,8 @@ int batches_in_flight(const runtime::RankPlan& plan) {
   return most;
 }
 
-RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs) : plan_(plan), rank_(rank), needs_(needs) {
+RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs)
+    : plan_(plan), rank_(rank), needs_(needs) {
   const auto& slots = plan.ledger.stages;
   const auto& placement = plan.schedule.placement;
   training = runtime::make_rank_plan(plan.schedule, rank, slots);
@@ -61,10 +62,12 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     rank_stage.stage = stage;
     rank_stage.training = plan_.programs(stage);
     if (needs_.logits && last) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
-    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()])) rank_stage.parameters.push_back(stage_parameter(spec, stage));
+    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()]))
+      rank_stage.parameters.push_back(stage_parameter(spec, stage));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
-    if (last) rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
+    if (last)
+      rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
     stages.push_back(std::move(rank_stage));
   }
   runtime::RankOptions options;
@@ -77,7 +80,8 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.plan_only = plan_only;
   // One ring for each channel that ends here, and for each that begins here: when the other end is in this process, the receiver's is used.
   for (const auto& channel : plan_.channels()) {
-    if (channel.from_rank == rank_.value || channel.to_rank == rank_.value) options.rings.push_back({channel.id, cluster::ring_bytes(channel)});
+    if (channel.from_rank == rank_.value || channel.to_rank == rank_.value)
+      options.rings.push_back({channel.id, cluster::ring_bytes(channel)});
   }
   return std::make_unique<runtime::RankCompute>(std::move(stages), options);
 }

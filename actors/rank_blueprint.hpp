@@ -18,8 +18,8 @@ struct RankNeeds {
   bool logits = false;                       // the head also has a program that ends in logits
 };
 
-/// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and memory.
-/// The rank is made from it, and `millrace inspect` shows it.
+/// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and
+/// memory. The rank is made from it, and `millrace inspect` shows it.
 struct RankBlueprint {
   RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs);
 

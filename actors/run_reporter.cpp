@@ -51,7 +51,8 @@ void RunReporter::step(const StepRecord& record) {
 }
 
 void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) {
-  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step, loss, loss / std::log(2.0), std::exp(loss), targets));
+  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step,
+                  loss, loss / std::log(2.0), std::exp(loss), targets));
   if (metrics_ == nullptr || recorded) return;
   runtime::MetricsRecord line;
   line.step = static_cast<std::uint64_t>(step);

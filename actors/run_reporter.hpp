@@ -11,11 +11,13 @@
 
 namespace millrace::actors {
 
-/// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0 only.
+/// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0
+/// only.
 class RunReporter {
  public:
   /// `metrics` may be null (nothing is written) and is not owned.
-  RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics) : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
+  RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics)
+      : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
 
   void say(std::string_view text);
   void warn(std::string_view text);

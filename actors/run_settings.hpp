@@ -33,7 +33,9 @@ struct RunSettings {
   /// The identity keys and their values, once the threads are known.
   std::function<std::map<std::string, std::string>(std::int64_t threads)> identity;
   /// Throws Error(checkpoint) naming each identity key that differs.
-  std::function<void(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current, const std::string& checkpoint)> check_identity;
+  std::function<void(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current,
+                     const std::string& checkpoint)>
+      check_identity;
 
   /// Called in every process when its ranks have stopped and before they go: what was traced, counted and planned. May be empty.
   std::function<void(Pipeline& pipeline)> examine;

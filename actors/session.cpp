@@ -32,7 +32,8 @@ void Session::prepare_together(const std::function<void()>& prepare) {
   }
   std::int32_t leader = static_cast<std::int32_t>(code);
   if (transport_) transport_->broadcast(std::as_writable_bytes(std::span(&leader, 1)));
-  if (leader != 0 && !leads()) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 speaks and leaves first, with the right code
+  if (leader != 0 && !leads())
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 speaks and leaves first, with the right code
   if (leader != 0 || code != ExitCode::ok) {
     cluster::abort_job(leader != 0 ? static_cast<ExitCode>(leader) : code, message, leads() || leader == 0);
   }
@@ -75,7 +76,8 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
 std::string Session::broadcast(const std::string& text) {
   if (!transport_) return text;
   std::array<char, 4096> buffer{};
-  MILLRACE_CHECK(text.size() < buffer.size(), ExitCode::internal, "actors.session", "{} bytes to broadcast, {} fit", text.size(), buffer.size() - 1);
+  MILLRACE_CHECK(text.size() < buffer.size(), ExitCode::internal, "actors.session", "{} bytes to broadcast, {} fit", text.size(),
+                 buffer.size() - 1);
   if (leads()) std::memcpy(buffer.data(), text.data(), text.size());
   transport_->broadcast(std::as_writable_bytes(std::span(buffer)));
   return std::string(buffer.data());

@@ -26,8 +26,8 @@ class Session {
   [[nodiscard]] bool leads() const noexcept { return launch_.process == 0; }
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
 
-  /// Collective, before connect(): runs `prepare` in every process (read the run description, say). Where it throws in process 0, that process alone
-  /// tells; where it throws elsewhere only, that process tells. Never returns then.
+  /// Collective, before connect(): runs `prepare` in every process (read the run description, say). Where it throws in process 0, that
+  /// process alone tells; where it throws elsewhere only, that process tells. Never returns then.
   void prepare_together(const std::function<void()>& prepare);
   /// Collective: rank numbers and the control link. Errors: Error(usage) for ranks that the processes do not divide.
   void connect(int ranks, const cluster::ClusterConfig& config);

@@ -14,8 +14,8 @@
 
 namespace millrace::actors {
 
-/// A decoder stage: the shell around one stage's programs. Told by its rank's actor what to run, it posts that to the rank's compute worker, which tells the
-/// rank actor when it is done. Nothing computes in the actor itself.
+/// A decoder stage: the shell around one stage's programs. Told by its rank's actor what to run, it posts that to the rank's compute
+/// worker, which tells the rank actor when it is done. Nothing computes in the actor itself.
 class StageActor : public caf::event_based_actor {
  public:
   /// `rank` outlives the actor.
@@ -57,7 +57,8 @@ void guarded(const caf::actor& rank_actor, const runtime::Action& action, bool i
   }
 }
 
-/// What a handler of the actor itself throws ends the job with its message too: CAF would end the actor alone, and everybody would wait for it.
+/// What a handler of the actor itself throws ends the job with its message too: CAF would end the actor alone, and everybody would wait for
+/// it.
 template <class Report>
 void report_exceptions(caf::event_based_actor& actor, Report report) {
   actor.set_exception_handler([report](std::exception_ptr& thrown) -> caf::error {

@@ -63,8 +63,8 @@ layers::LearningRate learning_rate(const runtime::TrainConfig& train) {
   return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps};
 }
 
-CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches, std::int64_t first_step,
-                                   std::int64_t evaluation_microbatches) {
+CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
+                                   std::int64_t first_step, std::int64_t evaluation_microbatches) {
   CoordinatorSetup setup;
   setup.ranks = plan.ranks();
   setup.head_rank = plan.head_rank().value;
@@ -101,20 +101,27 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-void introduce(RunReporter& reporter, const RunSettings& settings, const PipelinePlan& plan, const Session& session, const Beginning& beginning, const DatasetBatches& batches,
-               std::int64_t evaluation_microbatches, const std::vector<Rank*>& ranks) {
+void introduce(RunReporter& reporter, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
+               const Beginning& beginning, const DatasetBatches& batches, std::int64_t evaluation_microbatches,
+               const std::vector<Rank*>& ranks) {
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
-  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family, count_text(static_cast<double>(parameters)), plan.model.layers,
-                           plan.model.hidden_size, plan.model.vocab_size, settings.train.dtype));
-  reporter.say(fmt::format("data      {} tokens in {} files, {} files held out ({} microbatches an evaluation)", count_text(static_cast<double>(batches.dataset().train->size())),
-                           batches.dataset().train_files, batches.dataset().held_out_files, evaluation_microbatches));
-  reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(), session.topology().processes(), plan.schedule.name,
-                           layers::print_layout(plan.layout), settings.train.microbatches, settings.train.batch, settings.train.sequence));
+  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
+                           count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
+                           settings.train.dtype));
+  reporter.say(fmt::format("data      {} tokens in {} files, {} files held out ({} microbatches an evaluation)",
+                           count_text(static_cast<double>(batches.dataset().train->size())), batches.dataset().train_files,
+                           batches.dataset().held_out_files, evaluation_microbatches));
+  reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
+                           session.topology().processes(), plan.schedule.name, layers::print_layout(plan.layout),
+                           settings.train.microbatches, settings.train.batch, settings.train.sequence));
   std::uint64_t most = 0;
   for (const auto* rank : ranks) most = std::max<std::uint64_t>(most, rank->planned_bytes());
-  reporter.say(fmt::format("machine   {} | {} threads a rank | planned memory of a rank up to {}", instruction_set(), beginning.threads, bytes_text(most)));
-  if (!settings.directory.empty()) reporter.say(fmt::format("run       {}{}", settings.directory, beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
+  reporter.say(fmt::format("machine   {} | {} threads a rank | planned memory of a rank up to {}", instruction_set(), beginning.threads,
+                           bytes_text(most)));
+  if (!settings.directory.empty())
+    reporter.say(fmt::format("run       {}{}", settings.directory,
+                             beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
 }
 
 }  // namespace
@@ -181,14 +188,18 @@ void train(Session& session, const RunSettings& settings) {
   start.checkpoint.store = directory ? &directory->store() : nullptr;
   start.checkpoint.metrics = directory ? directory->metrics(beginning.step) : nullptr;
   start.checkpoint.identity = identity;
-  start.checkpoint.notes = {{"train.threads", std::to_string(beginning.threads)}, {"instruction_set", instruction_set()}, {"build", settings.build}, {"layout", layers::print_layout(plan.layout)}};
+  start.checkpoint.notes = {{"train.threads", std::to_string(beginning.threads)},
+                            {"instruction_set", instruction_set()},
+                            {"build", settings.build},
+                            {"layout", layers::print_layout(plan.layout)}};
   start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
     setup.coordinator = coordinator_setup(settings, plan, batches, beginning.step, evaluation_microbatches);
     setup.reporter = &reporter;
     setup.store = directory ? &directory->store() : nullptr;
-    for (const auto& parameter : plan.parameters) setup.state_bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
+    for (const auto& parameter : plan.parameters)
+      setup.state_bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;
     setup.text_of = text_of;
@@ -198,7 +209,9 @@ void train(Session& session, const RunSettings& settings) {
   };
 
   // All processes are on one config, plan, data and build before the first kernel.
-  std::map<std::string, std::string> hashes{{"config", runtime::hash_of(settings.text).hex()}, {"plan", runtime::hash_of(plan.text()).hex()}, {"build", settings.build},
+  std::map<std::string, std::string> hashes{{"config", runtime::hash_of(settings.text).hex()},
+                                            {"plan", runtime::hash_of(plan.text()).hex()},
+                                            {"build", settings.build},
                                             {"instruction set", instruction_set()}};
   hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);

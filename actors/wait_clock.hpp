@@ -7,7 +7,8 @@
 
 namespace millrace::actors {
 
-/// Turns "the worker has nothing to do, because …" into trace records: begins when the engine is blocked with nothing running, ends at the next issue.
+/// Turns "the worker has nothing to do, because …" into trace records: begins when the engine is blocked with nothing running, ends at the
+/// next issue.
 class WaitClock {
  public:
   /// Nothing runs and `wait` is why. A wait already going on keeps its begin and takes the newest reason.

@@ -12,8 +12,8 @@
 
 #include "kernels/base/check.hpp"
 
-/// Phases as bytes for the control link: numbers as they lie in memory (all hosts of a job run the same build, the run hash sees to it), strings and vectors
-/// with their length before them, variants with their index. A message cut short or too long throws Error(internal).
+/// Phases as bytes for the control link: numbers as they lie in memory (all hosts of a job run the same build, the run hash sees to it),
+/// strings and vectors with their length before them, variants with their index. A message cut short or too long throws Error(internal).
 namespace millrace::actors {
 
 class WireWriter {
@@ -29,7 +29,9 @@ class WireWriter {
   }
   void put(std::string& text) { put_range(text); }
   template <class T>
-  void put(std::vector<T>& values) { put_range(values); }
+  void put(std::vector<T>& values) {
+    put_range(values);
+  }
   template <class... Ts>
   void put(std::variant<Ts...>& value) {
     auto index = static_cast<std::uint32_t>(value.index());
@@ -67,7 +69,9 @@ class WireReader {
   }
   void get(std::string& text) { get_range(text); }
   template <class T>
-  void get(std::vector<T>& values) { get_range(values); }
+  void get(std::vector<T>& values) {
+    get_range(values);
+  }
   template <class... Ts>
   void get(std::variant<Ts...>& value) {
     std::uint32_t index = 0;

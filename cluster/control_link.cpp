@@ -29,7 +29,7 @@ using SessionPointer = std::shared_ptr<ControlSession>;
 namespace {
 
 constexpr auto collect_losses = Milliseconds(150);
-constexpr auto let_frames_out = Milliseconds(50);  // before a process that must tell others may end
+constexpr auto let_frames_out = Milliseconds(50);         // before a process that must tell others may end
 constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);

@@ -236,7 +236,8 @@ constexpr int broadcast_tag = 1;
 /// The transport thread must not block in MPI: links of this process may still have to move for others to arrive.
 void complete(Transport& transport, std::span<MPI_Request> requests) {
   for (int done = 0; !done;) {
-    transport.run([&] { check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall"); });
+    transport.run(
+        [&] { check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall"); });
     if (!done) std::this_thread::sleep_for(Microseconds(50));
   }
 }
@@ -244,7 +245,8 @@ void complete(Transport& transport, std::span<MPI_Request> requests) {
 }  // namespace
 
 void Transport::broadcast(std::span<std::byte> bytes) {
-  // Plain messages from process 0: MPI_Bcast would block the transport thread, and its chains need processes in the middle to keep calling MPI.
+  // Plain messages from process 0: MPI_Bcast would block the transport thread, and its chains need processes in the middle to keep calling
+  // MPI.
   std::vector<MPI_Request> requests;
   const int count = static_cast<int>(bytes.size());
   run([&] {
@@ -254,7 +256,9 @@ void Transport::broadcast(std::span<std::byte> bytes) {
     }
     requests.resize(static_cast<std::size_t>(processes() - 1));
     for (int other = 1; other < processes(); ++other) {
-      check_mpi(MPI_Isend(bytes.data(), count, MPI_BYTE, other, broadcast_tag, state_->world.control, &requests[static_cast<std::size_t>(other - 1)]), "MPI_Isend");
+      check_mpi(MPI_Isend(bytes.data(), count, MPI_BYTE, other, broadcast_tag, state_->world.control,
+                          &requests[static_cast<std::size_t>(other - 1)]),
+                "MPI_Isend");
     }
   });
   complete(*this, requests);

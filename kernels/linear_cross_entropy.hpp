@@ -14,21 +14,25 @@ struct CrossEntropyOptions {
 
 /// logits = h · wᵀ in fp32 (h [T, D], w [V, D], one dtype). Over tokens whose target is in [0, V), in order:
 ///   loss[0] = Σ lse − logit[target] + z·lse²      loss[1] = Σ z·lse²     (f64 [2])
-/// log_sum_exp f32 [T] is kept for the gradients. Targets i32 [T]; a negative one is masked: no loss, no gradient; one >= V throws Error(data).
-void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options,
-                                  const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
+/// log_sum_exp f32 [T] is kept for the gradients. Targets i32 [T]; a negative one is masked: no loss, no gradient; one >= V throws
+/// Error(data).
+void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                  CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
 /// With g the runtime scalar (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot): dh = dl · w, dtype of h.
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
-                                         const Tensor& g, CrossEntropyOptions options, const Tensor& dh, Scratch scratch);
+void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+                                         Scratch scratch);
 
 /// dw += dlᵀ · h, dw f32 [V, D]. The tiles are those of the input gradient, so the bits of dl are the same.
-void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
-                                          const Tensor& g, CrossEntropyOptions options, const Tensor& dw, Scratch scratch);
+void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                          const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
+                                          Scratch scratch);
 
 /// Both at once with the tile of dl computed once: the bits are those of the two above.
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
-                                    const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& dw, Scratch scratch);
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+                                    const Tensor& dw, Scratch scratch);
 
 /// Scratch for any of the calls; one tile of logits for all tokens and what the matmul needs.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads);

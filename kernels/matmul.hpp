@@ -14,11 +14,12 @@ struct MatmulOptions {
   bool accumulate = false;  // c must then be f32
 };
 
-/// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the stream's thread count
-/// alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing.
+/// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the
+/// stream's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing.
 void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch);
 
 /// Scratch for the largest call with these shapes (capacities) on `threads` threads.
-[[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads);
+[[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
+                                               int threads);
 
 }  // namespace millrace::kernels

@@ -7,8 +7,8 @@
 
 namespace millrace::kernels {
 
-/// y = x · r · w with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept for the gradients.
-/// With bf16 the product x·r is rounded to bf16 before w, as transformers does.
+/// y = x · r · w with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept for the
+/// gradients. With bf16 the product x·r is rounded to bf16 before w, as transformers does.
 void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r);
 
 /// dx = r·(g − x·r²·mean(g·x)) with g = dy·w. dx has the dtype of dy.

@@ -9,6 +9,7 @@ namespace millrace::kernels {
 void swiglu_forward(const Stream& stream, const Tensor& gate, const Tensor& up, const Tensor& y);
 
 /// d_gate = dy·up·σ(gate)·(1 + gate·(1 − σ(gate))),  d_up = dy·gate·σ(gate).
-void swiglu_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& gate, const Tensor& up, const Tensor& d_gate, const Tensor& d_up);
+void swiglu_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& gate, const Tensor& up, const Tensor& d_gate,
+                           const Tensor& d_up);
 
 }  // namespace millrace::kernels

@@ -17,16 +17,21 @@ using millrace::tools::Command;
 
 constexpr std::array<Command, 6> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
-    {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]", "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
-    {"inspect", "RUN.toml [--stage S] [key=value …]", "print a stage's programs: operations, shapes, labels, FLOPs, bytes, memory", millrace::tools::inspect},
-    {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints", millrace::tools::checkpoint},
-    {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key", millrace::tools::config},
+    {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
+     "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
+    {"inspect", "RUN.toml [--stage S] [key=value …]", "print a stage's programs: operations, shapes, labels, FLOPs, bytes, memory",
+     millrace::tools::inspect},
+    {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints",
+     millrace::tools::checkpoint},
+    {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
+     millrace::tools::config},
     {"doctor", "", "what this machine and this build can do", millrace::tools::doctor},
 }};
 
 void print_usage(std::FILE* to) {
   fmt::print(to, "millrace trains large language models across a pipeline of actors.\n\n");
-  for (const auto& command : commands) fmt::print(to, "  millrace {:<8} {}\n                    {}\n", command.name, command.usage, command.summary);
+  for (const auto& command : commands)
+    fmt::print(to, "  millrace {:<8} {}\n                    {}\n", command.name, command.usage, command.summary);
   fmt::print(to, "\nExit codes are in docs/errors.md.\n");
 }
 
@@ -50,7 +55,8 @@ int run(const std::vector<std::string>& words) {
     return command.run({words.begin() + 1, words.end()});
   }
   const auto close = millrace::configs::nearest_name(words.front(), names);
-  millrace::fail(millrace::ExitCode::usage, "millrace", "unknown command {}{}", words.front(), close.empty() ? "; millrace --help lists them" : ", nearest is " + close);
+  millrace::fail(millrace::ExitCode::usage, "millrace", "unknown command {}{}", words.front(),
+                 close.empty() ? "; millrace --help lists them" : ", nearest is " + close);
 }
 
 }  // namespace

@@ -33,8 +33,6 @@ class Buffer {
 
 /// Offsets in arenas are rounded up to this: a cache line pair, and what vector loads like.
 inline constexpr std::size_t kAlignment = 128;
-[[nodiscard]] constexpr std::size_t align_up(std::size_t bytes) noexcept {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+[[nodiscard]] constexpr std::size_t align_up(std::size_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace millrace::kernels

@@ -11,18 +11,18 @@ namespace millrace {
 /// How a process ends. The table in docs/errors.md says what each means to a script.
 enum class ExitCode : int {
   ok = 0,
-  difference = 1,   // a check that was asked for found a difference (parity, ckpt verify)
-  usage = 2,        // the command line
-  config = 3,       // the run description, or a plan that cannot be
-  data = 4,         // token or text files
-  model = 5,        // config.json, model.safetensors
-  checkpoint = 6,   // no usable checkpoint, or an identity key changed on resume
-  storage = 7,      // disk full, I/O error, no permission
-  memory = 8,       // the plan does not fit
-  numerics = 9,     // a loss or norm that is not finite
-  peer_lost = 10,   // another process died or fell silent
-  start = 11,       // the processes could not agree before the first step
-  internal = 70,    // our own mistake
+  difference = 1,  // a check that was asked for found a difference (parity, ckpt verify)
+  usage = 2,       // the command line
+  config = 3,      // the run description, or a plan that cannot be
+  data = 4,        // token or text files
+  model = 5,       // config.json, model.safetensors
+  checkpoint = 6,  // no usable checkpoint, or an identity key changed on resume
+  storage = 7,     // disk full, I/O error, no permission
+  memory = 8,      // the plan does not fit
+  numerics = 9,    // a loss or norm that is not finite
+  peer_lost = 10,  // another process died or fell silent
+  start = 11,      // the processes could not agree before the first step
+  internal = 70,   // our own mistake
 };
 
 /// Our own mistakes and bad input. The message reads "[who] what was found, what was wanted".
@@ -37,15 +37,14 @@ class Error : public std::runtime_error {
 
 /// Throws Error(code, "[who] message").
 template <class... Arguments>
-[[noreturn]] void fail(ExitCode code, const char* who, fmt::format_string<Arguments...> format,
-                       Arguments&&... arguments) {
+[[noreturn]] void fail(ExitCode code, const char* who, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   throw Error(code, fmt::format("[{}] {}", who, fmt::format(format, std::forward<Arguments>(arguments)...)));
 }
 
 }  // namespace millrace
 
 /// MILLRACE_CHECK(rows > 0, ExitCode::config, "configs.load", "train.batch = {}, wanted 1 or more", rows);
-#define MILLRACE_CHECK(condition, code, who, ...)              \
-  do {                                                         \
+#define MILLRACE_CHECK(condition, code, who, ...)                   \
+  do {                                                              \
     if (!(condition)) ::millrace::fail((code), (who), __VA_ARGS__); \
   } while (false)

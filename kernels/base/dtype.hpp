@@ -12,20 +12,28 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, f64 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::i64:
-    case DType::f64: return 8;
-    default: return 4;
+    case DType::f64:
+      return 8;
+    default:
+      return 4;
   }
 }
 
 [[nodiscard]] constexpr std::string_view to_string(DType dtype) noexcept {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::f64: return "f64";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::f64:
+      return "f64";
   }
   return "?";
 }
@@ -34,9 +42,7 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-[[nodiscard]] inline float to_float(BFloat16 value) noexcept {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-}
+[[nodiscard]] inline float to_float(BFloat16 value) noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 [[nodiscard]] inline float to_float(float value) noexcept { return value; }
 
 /// Round to nearest, ties to even; NaN stays NaN.
@@ -49,8 +55,12 @@ struct BFloat16 {
 template <class T>
 [[nodiscard]] inline T from_float(float value) noexcept;
 template <>
-inline float from_float<float>(float value) noexcept { return value; }
+inline float from_float<float>(float value) noexcept {
+  return value;
+}
 template <>
-inline BFloat16 from_float<BFloat16>(float value) noexcept { return to_bfloat16(value); }
+inline BFloat16 from_float<BFloat16>(float value) noexcept {
+  return to_bfloat16(value);
+}
 
 }  // namespace millrace::kernels

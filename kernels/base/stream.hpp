@@ -12,8 +12,8 @@ namespace millrace::kernels {
 /// Which implementation answers on a CPU: the plain loops that define the truth, or the fast ones.
 enum class Implementation : std::uint8_t { fast, reference };
 
-/// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it returns when the work is queued.
-/// A stream belongs to one rank and is used from that rank's worker thread only.
+/// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it returns when
+/// the work is queued. A stream belongs to one rank and is used from that rank's worker thread only.
 class Stream {
  public:
   explicit Stream(ThreadTeam& team, Implementation implementation = Implementation::fast, Device device = {})

@@ -10,7 +10,8 @@
 
 namespace millrace::kernels {
 
-/// A typed window onto memory that somebody else owns; row-major and contiguous. Its shape is the execution's: bounded axes carry their count.
+/// A typed window onto memory that somebody else owns; row-major and contiguous. Its shape is the execution's: bounded axes carry their
+/// count.
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::f32;
@@ -18,7 +19,9 @@ struct Tensor {
   MemorySpace space = MemorySpace::host;
 
   template <class T>
-  [[nodiscard]] T* as() const noexcept { return reinterpret_cast<T*>(data); }
+  [[nodiscard]] T* as() const noexcept {
+    return reinterpret_cast<T*>(data);
+  }
   [[nodiscard]] std::int64_t elements() const noexcept { return shape.elements(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements()) * size_of(dtype); }
   [[nodiscard]] explicit operator bool() const noexcept { return data != nullptr; }

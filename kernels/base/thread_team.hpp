@@ -13,8 +13,9 @@ namespace millrace::kernels {
 void keep_openmp_to_one_thread() noexcept;
 
 /// A fixed number of threads that run one function together. The caller is thread 0; the others spin briefly, then sleep on a futex.
-/// `run` returns when all are done, and throws what the body threw on the lowest thread; it allocates nothing. One caller at a time, always the same thread (the rank's worker).
-/// Every member thread keeps OpenMP to one thread, so that libraries underneath do not start teams of their own.
+/// `run` returns when all are done, and throws what the body threw on the lowest thread; it allocates nothing. One caller at a time, always
+/// the same thread (the rank's worker). Every member thread keeps OpenMP to one thread, so that libraries underneath do not start teams of
+/// their own.
 class ThreadTeam {
  public:
   /// threads >= 1. `cores`, when not empty, pins thread i to cores[i % cores.size()].

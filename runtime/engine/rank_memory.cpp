@@ -78,7 +78,7 @@ std::size_t RankMemoryPlan::bytes(MemoryKind kind) const noexcept {
 std::string RankMemoryPlan::print() const {
   std::string text = fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "region", "of", "slots", "bytes of a slot", "bytes");
   for (const MemorySection& section : sections_) {
-    const std::string stage = section.channel >= 0         ? fmt::format("ch {}", section.channel)
+    const std::string stage = section.channel >= 0        ? fmt::format("ch {}", section.channel)
                               : section.stage == no_stage ? "rank"
                                                           : fmt::format("st {}", section.stage);
     text += fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", to_string(section.kind), stage, section.slots, section.slot_bytes,

@@ -48,7 +48,7 @@ struct ParameterPlaces {
 /// A place for every value, from liveness; offsets are multiples of kernels::kAlignment. Bounded shapes take their capacity.
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
-  std::vector<Place> placements;                 // by value id; values that no program of this mode touches are at (workspace, 0)
+  std::vector<Place> placements;                     // by value id; values that no program of this mode touches are at (workspace, 0)
   std::array<std::size_t, kRegions> region_bytes{};  // of one slot; 0 for master, copy and accumulator, which the rank lays out
   std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, scratch included
   std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace

@@ -15,7 +15,9 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-bool moves_data(std::string_view cell) { return cell.find("SEND_") != std::string_view::npos || cell.find("RECV_") != std::string_view::npos; }
+bool moves_data(std::string_view cell) {
+  return cell.find("SEND_") != std::string_view::npos || cell.find("RECV_") != std::string_view::npos;
+}
 
 std::vector<Action> parse_line(std::string_view line, const std::string& name, int number) {
   std::vector<Action> actions;
@@ -40,13 +42,15 @@ std::vector<RankId> owners(const std::vector<std::vector<Action>>& ranks, const 
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& action : ranks[rank]) {
       const auto [place, fresh] = owner.try_emplace(action.stage.value, RankId(rank));
-      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, "runtime.schedule", "{}: {} stands in the line of rank {}, stage {} in that of rank {} before", name, action, rank,
-                     action.stage, place->second);
+      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, "runtime.schedule",
+                     "{}: {} stands in the line of rank {}, stage {} in that of rank {} before", name, action, rank, action.stage,
+                     place->second);
     }
   }
   std::vector<RankId> list;
   for (const auto& [stage, rank] : owner) {
-    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, "runtime.schedule", "{}: stage {} is missing, stage {} is there", name, list.size(), stage);
+    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, "runtime.schedule",
+                   "{}: stage {} is missing, stage {} is there", name, list.size(), stage);
     list.push_back(rank);
   }
   return list;

@@ -29,7 +29,9 @@ class RecordingPort : public CoordinatorPort {
   }
 
   template <class T>
-  [[nodiscard]] bool last_is() const { return !sent.empty() && std::holds_alternative<T>(sent.back()); }
+  [[nodiscard]] bool last_is() const {
+    return !sent.empty() && std::holds_alternative<T>(sent.back());
+  }
   template <class T>
   [[nodiscard]] std::size_t count() const {
     std::size_t n = 0;

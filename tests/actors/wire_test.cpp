@@ -31,7 +31,8 @@ TEST(Wire, KeepsEveryField) {
 
 TEST(Wire, RefusesWhatIsCutOrTooLong) {
   auto bytes = encode(ToRank{TakeSnapshot{7, "folder"}});
-  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_THROW(static_cast<void>(decode<ToRank>(bytes.data(), size)), Error) << size;
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(static_cast<void>(decode<ToRank>(bytes.data(), size)), Error) << size;
   bytes.push_back(std::byte{0});
   EXPECT_THROW(static_cast<void>(decode<ToRank>(bytes.data(), bytes.size())), Error);
   const std::uint32_t unknown = 1000;

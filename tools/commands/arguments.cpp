@@ -9,7 +9,8 @@
 
 namespace millrace::tools {
 
-Arguments::Arguments(const std::vector<std::string>& words, const std::vector<std::string>& options, const std::vector<std::string>& flags) {
+Arguments::Arguments(const std::vector<std::string>& words, const std::vector<std::string>& options,
+                     const std::vector<std::string>& flags) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!words[i].starts_with("--")) {
       positional_.push_back(words[i]);
@@ -52,8 +53,8 @@ long Arguments::integer(const std::string& name, long otherwise, long least, lon
   char* end = nullptr;
   errno = 0;
   const long number = std::strtol(value.c_str(), &end, 10);
-  MILLRACE_CHECK(!value.empty() && *end == 0 && errno == 0 && number >= least && number <= most, ExitCode::usage, "millrace", "--{} {}, wanted a whole number from {} to {}", name, value, least,
-                 most);
+  MILLRACE_CHECK(!value.empty() && *end == 0 && errno == 0 && number >= least && number <= most, ExitCode::usage, "millrace",
+                 "--{} {}, wanted a whole number from {} to {}", name, value, least, most);
   return number;
 }
 

@@ -10,8 +10,8 @@ namespace millrace::tools {
 /// A word behind `millrace`: one file in commands/ each.
 struct Command {
   const char* name;
-  const char* usage;    // "RUN.toml [key=value …]"
-  const char* summary;  // one line
+  const char* usage;                                      // "RUN.toml [key=value …]"
+  const char* summary;                                    // one line
   int (*run)(const std::vector<std::string>& arguments);  // exit code; may throw Error
 };
 
@@ -22,8 +22,8 @@ int checkpoint(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
 
-/// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw Error(usage) with the
-/// nearest known one.
+/// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
+/// Error(usage) with the nearest known one.
 class Arguments {
  public:
   /// `options` take a value, `flags` do not; both without dashes.

@@ -12,7 +12,8 @@
 namespace millrace::tools {
 namespace {
 
-/// Whether a person watches stdout. mpirun gives its processes a terminal of their own whatever its output goes to, so there its output decides.
+/// Whether a person watches stdout. mpirun gives its processes a terminal of their own whatever its output goes to, so there its output
+/// decides.
 bool watched(const cluster::Launch& launch) {
   if (!launch.under_mpirun) return isatty(STDOUT_FILENO) != 0;
   std::error_code error;
