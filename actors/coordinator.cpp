@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/sampler.hpp"
+#include "runtime/engine/optimizer_step.hpp"
 
 namespace millrace::actors {
 
@@ -67,26 +68,23 @@ void Coordinator::update() {
     }
     loss_sum += losses[microbatch];
   }
-  std::vector<double> squares(setup_.tensors.size(), 0.0);
-  for (const auto& report : reports_)
-    for (const auto& tensor : report.squares) squares.at(static_cast<std::size_t>(tensor.tensor)) = tensor.squares;
-  double total = 0;
-  for (std::size_t tensor = 0; tensor < squares.size(); ++tensor) {
-    if (!std::isfinite(squares[tensor])) {
-      return fail_run(ExitCode::numerics,
-                      fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1,
-                                  setup_.tensors[tensor], squares[tensor]));
+  std::vector<runtime::TensorSquareSum> squares;
+  for (const auto& report : reports_) {
+    for (const auto& tensor : report.squares) {
+      if (!std::isfinite(tensor.squares)) {
+        return fail_run(ExitCode::numerics,
+                        fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1,
+                                    setup_.tensors.at(static_cast<std::size_t>(tensor.tensor)), tensor.squares));
+      }
+      squares.push_back({tensor.tensor, tensor.squares});
     }
-    total += squares[tensor];
   }
   loss_ = targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0;
-  norm_ = std::sqrt(total);
+  norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
-  const double clip = setup_.train.clip;
-  const double scale = clip > 0 ? std::min(1.0, clip / (norm_ + 1e-6)) : 1.0;
   phase_ = Phase::optimizing;
   answers_ = 0;
-  port_.to_ranks(Optimize{step_, step_ + 1, scale, rate_});
+  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train.clip), rate_});
 }
 
 void Coordinator::handle(const Optimized&) {

@@ -99,7 +99,7 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
     rule.operation = parse_operation(word, value);
   } else if (key == "point") {
     rule.point = value;
-  } else if (equals == std::string_view::npos && rule.action.empty()) {
+  } else if (equals == std::string_view::npos && word != "delay" && rule.action.empty()) {
     rule.action = word;
   } else {
     fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' is no part of a rule", word);

@@ -86,7 +86,7 @@ TEST(Coordinator, RunsStepsInPhasesAndEnds) {
   answer_step(coordinator, 0);
   ASSERT_TRUE(port.last_is<Optimize>());
   const auto& update = std::get<Optimize>(port.sent.back());
-  EXPECT_DOUBLE_EQ(update.gradient_scale, 1.0 / (3.0 + 1e-6));
+  EXPECT_FLOAT_EQ(static_cast<float>(update.gradient_scale), static_cast<float>(1.0 / (3.0 + 1e-6)));
   EXPECT_DOUBLE_EQ(update.learning_rate, 0.1);
   EXPECT_EQ(update.update, 1);
   answer_optimize(coordinator, 0);

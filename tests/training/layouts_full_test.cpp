@@ -20,7 +20,7 @@ class EveryLayout : public ::testing::TestWithParam<LayoutCase> {};
 
 TEST_P(EveryLayout, HasTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryLayout, ::testing::ValuesIn(cases()), [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, EveryLayout, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
 }  // namespace
 }  // namespace millrace::tests

@@ -27,7 +27,7 @@ class Layouts : public ::testing::TestWithParam<LayoutCase> {};
 
 TEST_P(Layouts, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Some, Layouts, ::testing::ValuesIn(cases()), [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Some, Layouts, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
 TEST(OtherNumbers, AreSeen) {
   std::set<std::string> hashes;

@@ -57,8 +57,8 @@ TEST_P(Parity, IsWithinToleranceWithTheBitsOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                          ::testing::Combine(::testing::Values("hf_llama", "hf_llama3"), ::testing::Values("fp32", "bf16"),
                                             ::testing::ValuesIn(everywhere())),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" + std::get<2>(info.param).name;
+                         [](const auto& one) {
+                           return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
                          });
 
 TEST(ParityTolerance, IsHeld) {
