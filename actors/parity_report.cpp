@@ -108,13 +108,10 @@ class Group {
 
 /// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers is one group.
 std::string group_of(const std::string& name) {
-  std::string group = name;
-  const auto at = group.find(".layers.");
-  if (at != std::string::npos) {
-    const auto begin = at + 8, end = group.find('.', begin);
-    group.replace(begin, end - begin, "*");
-  }
-  return group;
+  const auto at = name.find(".layers.");
+  if (at == std::string::npos) return name;
+  const auto begin = at + 8, end = name.find('.', begin);
+  return name.substr(0, begin) + "*" + name.substr(std::min(end, name.size()));
 }
 
 /// Microbatches of one row, put together as golden has them.
