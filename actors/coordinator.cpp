@@ -128,7 +128,7 @@ void Coordinator::after_step() {
   last_ = stopping_ || step_ + 1 >= setup_.train.steps;
   ++step_;
   save_due_ = setup_.writes_checkpoints && (last_ || (setup_.checkpoint.every > 0 && step_ % setup_.checkpoint.every == 0));
-  const bool evaluate = (last_ && !stopping_) || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0);
+  const bool evaluate = step_ >= setup_.train.steps || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0);
   if (evaluate && setup_.evaluation_microbatches > 0) return begin_evaluation();
   save_and_go_on();
 }

@@ -220,6 +220,7 @@ struct BatchReady {
 enum class RankWork : std::uint8_t { sums, tied_added, squares, optimizer, snapshot };
 struct WorkDone {
   RankWork work = RankWork::sums;
+  std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
 };
 
 /// The worker or the loader could not finish: what Error said.

@@ -140,11 +140,15 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
   pipeline.start(start);
-  bool within = true;
-  if (session.leads()) within = report_parity(settings, plan, golden, output.get_future().get());
+  ParityOutput result;
+  try {
+    if (session.leads()) result = output.get_future().get();
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
+  }
   pipeline.wait();
   pipeline.close();
-  return within;
+  return !session.leads() || report_parity(settings, plan, golden, std::move(result));
 }
 
 }  // namespace millrace::actors

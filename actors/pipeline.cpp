@@ -112,7 +112,11 @@ void Pipeline::start(const Start& start) {
     rank->inbox = system_->spawn<RankActor>(setup);
     rank_actors_.push_back(rank->inbox);
   }
-  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
+  try {
+    session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
+  } catch (const Error& error) {
+    session_.fail(error.code(), error.what());  // not thrown: the actors are alive
+  }
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
 }
 

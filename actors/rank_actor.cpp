@@ -101,7 +101,7 @@ caf::behavior RankActor::make_behavior() {
         exchanged_ = true;
         tied_progress();
       },
-      [this](const WorkDone& work) { work_done(work.work); },
+      [this](const WorkDone& work) { work_done(work); },
       [this](const WorkFailed& failure) { fail(failure); },
       [this](const ShardWritten& written) { setup_.report(written); },
   };
@@ -113,8 +113,9 @@ void RankActor::post(RankWork work, Body body) {
   rank_.worker().post([this, work, body] {
     const auto& self = rank_.inbox;
     guarded(self, {}, false, [&] {
+      const std::int64_t begin = steady_now();
       body();
-      caf::anon_send(self, WorkDone{work});
+      caf::anon_send(self, WorkDone{work, begin, steady_now()});
     });
   });
 }
@@ -160,15 +161,7 @@ void RankActor::handle(const Optimize& message) {
   scalars.gradient_scale = static_cast<float>(message.gradient_scale);
   scalars.update = message.update;
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
-  post(RankWork::optimizer, [this, scalars] {
-    runtime::TraceRecord record;
-    record.begin = steady_now();
-    runtime::apply_adamw(rank_.stream(), scalars, rank_.compute().store());
-    record.end = steady_now();
-    record.step = runtime::StepId(step_);
-    record.kind = runtime::SpanKind::optimizer;
-    rank_.trace().add(record);
-  });
+  post(RankWork::optimizer, [this, scalars] { runtime::apply_adamw(rank_.stream(), scalars, rank_.compute().store()); });
 }
 
 void RankActor::handle(const TakeSnapshot& message) {
@@ -176,8 +169,6 @@ void RankActor::handle(const TakeSnapshot& message) {
   snapshot_steps_.push_back(message.step);
   show("snapshot", runtime::no_stage, runtime::no_microbatch);
   post(RankWork::snapshot, [this] {
-    runtime::TraceRecord record;
-    record.begin = steady_now();
     const auto& store = rank_.compute().store();
     store.take_snapshot();
     tied_hashes_.clear();
@@ -187,10 +178,6 @@ void RankActor::handle(const TakeSnapshot& message) {
       if (const auto* table = rank_.compute().parameters().find(name))
         tied_hashes_.push_back({name, runtime::hash_of(store.snapshot_master(*table)).hex()});
     }
-    record.end = steady_now();
-    record.step = runtime::StepId(step_);
-    record.kind = runtime::SpanKind::snapshot;
-    rank_.trace().add(record);
   });
 }
 
@@ -231,7 +218,9 @@ void RankActor::start(Table table, const runtime::RankPlan& plan, std::int64_t s
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
   step_begin_ = steady_now();
+  starting_ = true;  // what was loaded ahead is not missing
   carry_out(engine_.start(plan, runtime::StepId(step)));
+  starting_ = false;
   request_batches();
   // What was loaded ahead.
   if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
@@ -240,6 +229,7 @@ void RankActor::start(Table table, const runtime::RankPlan& plan, std::int64_t s
     const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - first, plan.microbatches);
     for (std::int64_t microbatch = 0; microbatch < ready; ++microbatch) carry_out(engine_.batch_ready(runtime::MicrobatchId(microbatch)));
   }
+  note_wait();
 }
 
 void RankActor::carry_out(const runtime::Decisions& decisions) {
@@ -320,7 +310,7 @@ void RankActor::action_done(const ActionDone& action) {
 
 /// The worker is idle and the list is not done: from when on, and why.
 void RankActor::note_wait() {
-  if (!engine_.running() || engine_.issued() > engine_.finished()) return;
+  if (starting_ || !engine_.running() || engine_.issued() > engine_.finished()) return;
   const auto wait = engine_.wait();
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
   const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
@@ -366,9 +356,17 @@ void RankActor::list_finished() {
 
 // -- after a training list ----------------------------------------------------------------------------------------------------------------
 
-void RankActor::work_done(RankWork work) {
+void RankActor::work_done(const WorkDone& finished) {
   const auto& plan = rank_.plan();
-  switch (work) {
+  auto trace = [&](runtime::SpanKind kind, std::int64_t step) {
+    runtime::TraceRecord record;
+    record.begin = finished.begin;
+    record.end = finished.end;
+    record.step = runtime::StepId(step);
+    record.kind = kind;
+    rank_.trace().add(record);
+  };
+  switch (finished.work) {
     case RankWork::sums:
       if (plan.replicated_table() && (plan.embedding_rank() == rank_.id() || plan.head_rank() == rank_.id())) {
         const bool embedding = plan.embedding_rank() == rank_.id();
@@ -381,9 +379,11 @@ void RankActor::work_done(RankWork work) {
     case RankWork::squares:
       return report_step();
     case RankWork::optimizer:
+      trace(runtime::SpanKind::optimizer, step_);
       return setup_.report(Optimized{rank_.id().value, step_});
     case RankWork::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
+      trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
       setup_.report(SnapshotTaken{rank_.id().value, step, tied_hashes_});
       send(setup_.checkpoint, WriteShard{rank_.id().value, step, folders_.front()});
       snapshot_steps_.erase(snapshot_steps_.begin());

@@ -58,7 +58,7 @@ class RankActor : public caf::event_based_actor {
   void note_wait();
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch);
   // -- after a training list
-  void work_done(RankWork work);
+  void work_done(const WorkDone& finished);
   void tied_progress();
   void report_step();
   void fail(const WorkFailed& failure);
@@ -97,7 +97,7 @@ class RankActor : public caf::event_based_actor {
   std::vector<TiedHash> tied_hashes_;
   std::vector<std::string> folders_;  // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
-  bool failed_ = false;
+  bool starting_ = false, failed_ = false;
 };
 
 }  // namespace millrace::actors

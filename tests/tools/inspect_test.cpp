@@ -38,7 +38,7 @@ TEST(Inspect, AStageShowsItsProgramsPlacesAndPeak) {
 TEST(Inspect, ASplitScheduleShowsThreePrograms) {
   const auto result = run_millrace(inspect({"--stage", "1", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
   ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"forward: ", "input_gradient: ", "weight_gradient: ", "stash_weight+", "handoff+", "ring of channel"});
+  expect_parts(result.out, {"forward: ", "input_gradient: ", "weight_gradient: ", "stash_weight+", "handoff+", "ring             ch"});
 }
 
 TEST(Inspect, AProgramThatTheScheduleDoesNotRunIsShownWithItsSource) {
