@@ -1,2 +1,0 @@
-millrace_add_benchmark(attention_bench SOURCES attention_bench.cpp LIBRARIES millrace_kernels)
-millrace_add_benchmark(pointwise_bench SOURCES pointwise_bench.cpp LIBRARIES millrace_kernels)
