@@ -189,17 +189,22 @@ Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<Stat
   state.thread = std::thread([&state, &error, &started] {
     pthread_setname_np(pthread_self(), "transport");
     prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 µs would more than double the shortest nap
-    try {
-      state.start_mpi();
-    } catch (...) {
-      error = std::current_exception();
-    }
+    bool up = false;
     {
+      std::exception_ptr problem;
+      try {
+        state.start_mpi();
+        up = true;
+      } catch (...) {
+        problem = std::current_exception();
+      }
       const std::lock_guard lock(state.mutex);
+      error = std::move(problem);
       started = true;
       state.task_done.notify_all();
     }
-    if (!error) state.serve();
+    // The constructor may have returned, and its locals with it: only our own may be read from here on.
+    if (up) state.serve();
   });
   std::unique_lock lock(state.mutex);
   state.task_done.wait(lock, [&] { return started; });
