@@ -27,7 +27,10 @@ using Microseconds = std::chrono::microseconds;
 
 constexpr int host_bytes = 64;
 constexpr auto transfer_spin = Microseconds(200);  // in the middle of a message; yields would double the time of 256 KiB
-constexpr auto yield_span = Microseconds(50);      // between spinning and napping
+constexpr auto yield_span = Microseconds(50);      // between spinning and napping, where others want the core
+constexpr auto alone_span = Microseconds(2000);    // … where nobody does: then yields are free and a nap would only add latency
+constexpr auto long_yield = Microseconds(5);       // somebody else ran during such a yield
+constexpr auto crowd_memory = Microseconds(20000);
 constexpr auto first_nap = Microseconds(20);
 constexpr auto idle_nap = Microseconds(1000);  // nothing is posted: only wake() matters
 
@@ -156,6 +159,7 @@ void Transport::State::serve() {
   const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
   auto next_nap = first_nap;
   auto last_activity = Clock::now();
+  auto crowded_until = last_activity;
   while (!stop) {
     const std::uint32_t seen = wakes.load(std::memory_order_seq_cst);
     if (has_task.load(std::memory_order_acquire)) run_task();
@@ -169,8 +173,11 @@ void Transport::State::serve() {
     const auto quiet = Clock::now() - last_activity;
     if (quiet < (activity == Activity::transferring ? std::max(spin, transfer_spin) : spin)) {
       pause_briefly();
-    } else if (activity == Activity::transferring || quiet < spin + yield_span) {
+    } else if (activity == Activity::transferring || quiet < spin + (last_activity + quiet < crowded_until ? yield_span : alone_span)) {
+      const auto before = Clock::now();
       sched_yield();
+      const auto after = Clock::now();
+      if (after - before > long_yield) crowded_until = after + crowd_memory;
     } else if (activity == Activity::idle) {
       nap(seen, idle_nap);
     } else {

@@ -31,8 +31,9 @@ class Poller {
 /// The one thread of a process that calls MPI, from MPI_Init_thread to MPI_Finalize. At most one in a process's life.
 ///
 /// How it waits (measured on 2 cores, benchmarks/links): after activity it polls without pause for `spin_microseconds`, then yields between
-/// polls, then naps, 20 µs growing to `nap_limit_microseconds`. A submission ends a nap at once; only what arrives from outside waits for
-/// its end. With as many compute threads as cores a spinning transport would take half of a stage's core, so there the spin is short.
+/// polls (2 ms where its yields show that nobody else wants the core, else 50 µs), then naps, 20 µs growing to `nap_limit_microseconds`. A
+/// submission ends a nap at once; only what arrives from outside waits for its end. With as many compute threads as cores a spinning
+/// transport would take half of a stage's core, so there the spin is short.
 class Transport {
  public:
   /// Starts the thread and MPI; returns when all processes have. Throws Error(start) when MPI cannot start.
