@@ -1,3 +1,12 @@
+# The headers that all tests read, compiled once: in an executable, since position-independent code of a library would be another kind.
+# Tests are compiled without optimisation: what they measure is right or wrong, and it halves their share of a clean build.
+if(MILLRACE_BUILD_TESTS)
+  add_executable(test_headers EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp)
+  target_link_libraries(test_headers PRIVATE millrace_options fmt::fmt GTest::gtest)
+  target_compile_options(test_headers PRIVATE -O0)
+  millrace_precompile(test_headers <gtest/gtest.h> <chrono> <cmath> <fstream> <iterator> <limits> <sstream> <thread>)
+endif()
+
 # millrace_add_test(NAME SOURCES a_test.cpp … LIBRARIES millrace_kernels … [RANKS n] [LABEL quick|full] [TIMEOUT seconds])
 # One executable, one CTest entry. RANKS n > 1 starts it under mpirun with n processes and its own main().
 function(millrace_add_test name)
@@ -10,6 +19,8 @@ function(millrace_add_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE millrace_options ${ARG_LIBRARIES} GTest::gtest)
+  target_compile_options(${name} PRIVATE -O0)
+  millrace_reuse_precompiled(${name} test_headers)
   target_compile_definitions(${name} PRIVATE MILLRACE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MILLRACE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(ARG_RANKS AND ARG_RANKS GREATER 1)
     add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none -np ${ARG_RANKS} $<TARGET_FILE:${name}>)

@@ -16,10 +16,10 @@ struct Writer {
     if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
     return text;
   }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return in_quotes(value); }
   std::string operator()(const std::vector<std::string>& values) const {
     std::string text = "[";
-    for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + quoted(value);
+    for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + in_quotes(value);
     return text + "]";
   }
 };
@@ -28,7 +28,7 @@ struct Writer {
 
 std::string to_text(const Value& value) { return std::visit(Writer{}, value); }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (const char character : text) {
     switch (character) {

@@ -15,6 +15,6 @@ using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<
 [[nodiscard]] std::string to_text(const Value& value);
 
 /// A TOML basic string with its quotes.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 }  // namespace millrace::configs

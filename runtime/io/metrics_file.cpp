@@ -27,15 +27,17 @@ std::string number_text(double value) {
   return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
 }
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string in_quotes(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 void add_field(std::string& line, const std::string& name, const MetricValue& value) {
-  const auto key = "," + quoted(name) + ":";
+  const auto key = "," + in_quotes(name) + ":";
   if (const auto* count = std::get_if<std::int64_t>(&value)) line += key + std::to_string(*count);
   if (const auto* number = std::get_if<double>(&value)) line += key + number_text(*number);
-  if (const auto* text = std::get_if<std::string>(&value)) line += key + quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) line += key + in_quotes(*text);
   if (const auto* exact = std::get_if<ExactNumber>(&value))
-    line += key + number_text(exact->value) + "," + quoted(name + "_hex") + ":\"" + hexadecimal(exact->value) + "\"";
+    line += key + number_text(exact->value) + "," + in_quotes(name + "_hex") + ":\"" + hexadecimal(exact->value) + "\"";
 }
 
 /// The step of a line; nothing for a line that is not one of ours.

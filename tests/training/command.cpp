@@ -11,7 +11,7 @@
 namespace millrace::tests {
 namespace {
 
-std::string quoted(const std::string& word) {
+std::string in_quotes(const std::string& word) {
   std::string text = "'";
   for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return text + "'";
@@ -26,11 +26,12 @@ std::string contents(const std::string& path) {
 
 JobResult run_job(int processes, const std::vector<std::string>& words, int seconds) {
   const TemporaryFolder folder;
-  std::string line = "cd " + quoted(MILLRACE_SOURCE_DIR) + " && timeout --kill-after=5 " + std::to_string(seconds) + " ";
-  if (processes > 1) line += quoted(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(processes) + " ";
-  line += quoted(MILLRACE_BINARY_DIR "/millrace");
-  for (const auto& word : words) line += " " + quoted(word);
-  line += " > " + quoted(folder / "out") + " 2> " + quoted(folder / "err") + " < /dev/null";
+  std::string line = "cd " + in_quotes(MILLRACE_SOURCE_DIR) + " && timeout --kill-after=5 " + std::to_string(seconds) + " ";
+  if (processes > 1)
+    line += in_quotes(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(processes) + " ";
+  line += in_quotes(MILLRACE_BINARY_DIR "/millrace");
+  for (const auto& word : words) line += " " + in_quotes(word);
+  line += " > " + in_quotes(folder / "out") + " 2> " + in_quotes(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(folder / "out"), contents(folder / "err")};
 }

@@ -1,0 +1,2 @@
+// Exists for its precompiled headers (cmake/tests.cmake).
+int main() {}
