@@ -5,28 +5,15 @@
 #include <map>
 #include <string>
 
+#include "actors/job_config.hpp"
 #include "actors/pipeline_plan.hpp"
-#include "cluster/cluster_config.hpp"
-#include "layers/model_config.hpp"
-#include "runtime/train_config.hpp"
 
 namespace millrace::actors {
 
 class Pipeline;
 
-/// A resolved run description, as the rooms know it; tools/ fills it from configs/.
-struct RunSettings {
-  std::string directory;   // empty: nothing is written
-  std::string model_from;  // Hugging Face folder with the initial weights; empty: from the seed
-  layers::ModelConfig model;
-  runtime::DataConfig data;
-  runtime::TrainConfig train;
-  runtime::EvaluateConfig evaluate;
-  runtime::PipelineConfig pipeline;
-  runtime::CheckpointConfig checkpoint;
-  runtime::RematerializeConfig rematerialize;
-  runtime::SampleConfig sample;
-  cluster::ClusterConfig cluster;
+/// A resolved run description and what the command adds to it (tools/run_settings.hpp).
+struct RunSettings : JobConfig {
   std::string text;   // every key and value: kept in the run directory, compared between processes
   std::string build;  // what was built from what
   bool terminal = false;

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "actors/training.hpp"
-#include "configs/identity.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/run_settings.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -19,31 +19,6 @@ bool watched(const cluster::Launch& launch) {
   std::error_code error;
   const auto output = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), error).string();
   return !error && (output.starts_with("/dev/pts/") || output.starts_with("/dev/tty"));
-}
-
-actors::RunSettings settings_of(const configs::RunConfig& config, const cluster::Launch& launch) {
-  actors::RunSettings settings;
-  settings.directory = config.directory;
-  settings.model_from = config.model_from;
-  settings.model = config.model;
-  settings.data = config.data;
-  settings.train = config.train;
-  settings.evaluate = config.evaluate;
-  settings.pipeline = config.pipeline;
-  settings.checkpoint = config.checkpoint;
-  settings.rematerialize = config.rematerialize;
-  settings.sample = config.sample;
-  settings.cluster = config.cluster;
-  settings.text = configs::canonical_text(config);
-  settings.build = build_id();
-  settings.terminal = watched(launch);
-  settings.identity = [config](std::int64_t threads) {
-    auto resolved = config;
-    resolved.train.threads = threads;
-    return configs::identity(resolved);
-  };
-  settings.check_identity = configs::check_identity;
-  return settings;
 }
 
 }  // namespace
@@ -61,7 +36,9 @@ int train(const std::vector<std::string>& arguments) {
   try {
     if (session.leads())
       for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
-    actors::train(session, settings_of(run->config, session.launch()));
+    auto settings = settings_of(run->config, build_id());
+    settings.terminal = watched(session.launch());
+    actors::train(session, settings);
   } catch (const Error& error) {
     session.fail(error.code(), error.what());
   } catch (const std::exception& error) {
