@@ -79,9 +79,8 @@ caf::behavior RankActor::make_behavior() {
         const auto& arrival = token.arrival;
         const auto channel = static_cast<std::size_t>(arrival.channel);
         if (channel >= rank_.plan().edges.size()) {
-          tied_arrival_ = arrival;
-          tied_arrived_ = true;
-          return tied_progress();
+          if (tied_.arrived(arrival)) add_tied();
+          return;
         }
         const auto slot = static_cast<std::size_t>(arrival.sequence) % arrived_[channel].size();
         arrived_[channel][slot] = arrival.data;
@@ -90,16 +89,15 @@ caf::behavior RankActor::make_behavior() {
       },
       [this](const SlotWritable& slot) {
         if (static_cast<std::size_t>(slot.channel) >= rank_.plan().edges.size()) {
-          tied_writable_ = true;
-          return tied_progress();
+          if (tied_.writable()) report_step();
+          return;
         }
         carry_out(engine_.credit_returned(runtime::EdgeId(slot.channel), slot.sequence));
       },
       [this](const BatchReady& ready) { batch_ready(ready.request); },
       [this](const ActionDone& action) { action_done(action); },
       [this](const Exchanged&) {
-        exchanged_ = true;
-        tied_progress();
+        if (tied_.sent()) add_tied();
       },
       [this](const WorkDone& work) { work_done(work); },
       [this](const WorkFailed& failure) { fail(failure); },
@@ -126,7 +124,7 @@ void RankActor::handle(const RunStep& message) {
   step_ = message.step;
   const auto targets = setup_.batches->valid_targets(step_);
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
-  exchanged_ = tied_arrived_ = tied_writable_ = false;
+  tied_.begin();
   trace_mark_ = rank_.trace().count();
   start(Table::training, rank_.training_plan(), step_);
 }
@@ -393,34 +391,21 @@ void RankActor::work_done(const WorkDone& finished) {
   }
 }
 
-/// Adds the other side's sum once both ways of the exchange are through: use 0 + use 1 on both ranks, the same bits since addition
-/// commutes.
-void RankActor::tied_progress() {
+/// Adds the other side's sum: use 0 + use 1 on both ranks, the same bits since addition commutes.
+void RankActor::add_tied() {
   const bool embedding = rank_.plan().embedding_rank() == rank_.id();
-  if (exchanged_ && tied_arrived_) {
-    exchanged_ = tied_arrived_ = false;
-    tied_adding_ = true;
-    return post(RankWork::tied_added, [this, embedding] {
-      const auto& name = rank_.plan().parameters.front().name;
-      const auto own = rank_.compute().store().accumulator(rank_.compute().parameters().at(name), embedding ? 0 : 1);
-      auto other = own;
-      other.data = tied_arrival_.data;
-      kernels::accumulate(rank_.stream(), other, own);
-      rank_.links->link(tied_arrival_.channel).release(tied_arrival_.sequence);
-    });
-  }
-  if (report_waits_ && tied_writable_) {
-    report_waits_ = false;
-    report_step();
-  }
+  post(RankWork::tied_added, [this, embedding] {
+    const auto& name = rank_.plan().parameters.front().name;
+    const auto own = rank_.compute().store().accumulator(rank_.compute().parameters().at(name), embedding ? 0 : 1);
+    auto other = own;
+    other.data = tied_.arrival().data;
+    kernels::accumulate(rank_.stream(), other, own);
+    rank_.links->link(tied_.arrival().channel).release(tied_.arrival().sequence);
+  });
 }
 
 void RankActor::report_step() {
-  // The sent sum's slot must be free before the next step writes it.
-  if (std::exchange(tied_adding_, false) && !tied_writable_) {
-    report_waits_ = true;
-    return;
-  }
+  if (!tied_.may_report()) return;
   const std::int64_t now = steady_now();
   runtime::TraceRecord record;
   record.begin = step_begin_;

@@ -10,6 +10,7 @@
 #include "actors/batch_window.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
+#include "actors/tied_exchange.hpp"
 #include "actors/wait_clock.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/rank_engine.hpp"
@@ -59,7 +60,7 @@ class RankActor : public caf::event_based_actor {
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch);
   // -- after a training list
   void work_done(const WorkDone& finished);
-  void tied_progress();
+  void add_tied();
   void report_step();
   void fail(const WorkFailed& failure);
   // -- batches
@@ -87,9 +88,7 @@ class RankActor : public caf::event_based_actor {
   std::uint64_t trace_mark_ = 0;
   BatchWindow training_batches_, evaluation_batches_;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
-  // the tied table's exchange
-  bool exchanged_ = false, tied_arrived_ = false, tied_writable_ = false, tied_adding_ = false, report_waits_ = false;
-  cluster::Arrival tied_arrival_;
+  TiedExchange tied_;
   std::vector<runtime::TensorSquareSum> squares_;
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;
