@@ -10,10 +10,13 @@
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/versions.hpp"
 #include "kernels/base/cpu_features.hpp"
+#include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
 #include "layers/optimizers/learning_rate.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/data/mapped_file.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/io/hash.hpp"
 
@@ -102,8 +105,7 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
 }
 
 void introduce(RunReporter& reporter, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
-               const Beginning& beginning, const DatasetBatches& batches, std::int64_t evaluation_microbatches,
-               const std::vector<Rank*>& ranks) {
+               const Beginning& beginning, const DatasetBatches& batches, std::int64_t evaluation_microbatches) {
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
   reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
@@ -115,10 +117,7 @@ void introduce(RunReporter& reporter, const RunSettings& settings, const Pipelin
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
                            session.topology().processes(), plan.schedule.name, layers::print_layout(plan.layout),
                            settings.train.microbatches, settings.train.batch, settings.train.sequence));
-  std::uint64_t most = 0;
-  for (const auto* rank : ranks) most = std::max<std::uint64_t>(most, rank->planned_bytes());
-  reporter.say(fmt::format("machine   {} | {} threads a rank | planned memory of a rank up to {}", instruction_set(), beginning.threads,
-                           bytes_text(most)));
+  reporter.say(fmt::format("machine   {} | {} threads a rank", instruction_set(), beginning.threads));
   if (!settings.directory.empty())
     reporter.say(fmt::format("run       {}{}", settings.directory,
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
@@ -128,6 +127,7 @@ void introduce(RunReporter& reporter, const RunSettings& settings, const Pipelin
 
 void train(Session& session, const RunSettings& settings) {
   install_signals();
+  runtime::report_lost_data();
   const auto plan = make_plan(settings.plan_request());
   learning_rate(settings.train).validate();
   runtime::BatchShape shape;
@@ -190,6 +190,7 @@ void train(Session& session, const RunSettings& settings) {
   start.checkpoint.identity = identity;
   start.checkpoint.notes = {{"train.threads", std::to_string(beginning.threads)},
                             {"instruction_set", instruction_set()},
+                            {"libraries", kernels::cpu::onednn_version() + ", " + cluster::mpi_version()},
                             {"build", settings.build},
                             {"layout", layers::print_layout(plan.layout)}};
   start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
@@ -215,7 +216,7 @@ void train(Session& session, const RunSettings& settings) {
                                             {"instruction set", instruction_set()}};
   hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);
-  if (session.leads()) introduce(reporter, settings, plan, session, beginning, batches, evaluation_microbatches, pipeline.ranks());
+  if (session.leads()) introduce(reporter, settings, plan, session, beginning, batches, evaluation_microbatches);
 
   pipeline.start(start);
   if (session.leads()) {

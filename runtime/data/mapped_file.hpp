@@ -6,8 +6,8 @@
 
 namespace millrace::runtime {
 
-/// A file of data, read-only in memory. The file is opened once and its size taken from that descriptor. Who shortens a file while it is
-/// mapped gets a bus error, as with every reader by mmap: data files are to be replaced by rename, not rewritten in place.
+/// A file of data, read-only in memory. The file is opened once and its size taken from that descriptor. A file that is shortened while it
+/// is mapped cannot be read to its end: with report_lost_data() the process then says so and ends; data files are to be replaced by rename.
 class MappedFile {
  public:
   /// Errors: Error(data) naming the path and the system's reason.
@@ -24,5 +24,9 @@ class MappedFile {
   const std::byte* data_ = nullptr;  // null when the file is empty
   std::size_t size_ = 0;
 };
+
+/// From here on, a read of a mapped file's bytes that are no longer on the disk (the file was shortened, or the disk fails) ends the
+/// process with exit code `data` and a message that names the file, instead of a bus error. Other bus errors stay what they are.
+void report_lost_data();
 
 }  // namespace millrace::runtime
