@@ -35,8 +35,10 @@ std::string Coordinator::describe() const {
 
 // -- steps --------------------------------------------------------------------------------------------------------------------------------
 
-void Coordinator::handle(const RankReady&) {
+void Coordinator::handle(const RankReady& message) {
+  planned_bytes_ = std::max<std::uint64_t>(planned_bytes_, message.planned_bytes);
   if (!all_answered()) return;
+  port_.ready(planned_bytes_);
   if (step_ < setup_.train.steps) return begin_step();
   last_ = true;  // a finished run that was started again tells its result
   if (setup_.evaluation_microbatches > 0) return begin_evaluation();
@@ -153,7 +155,7 @@ void Coordinator::snapshot() {
   const auto folder = port_.begin_checkpoint(step_);
   if (!folder) return count_save(step_, "it could not be begun");
   saving_ = true;
-  save_failed_ = false;
+  save_error_.clear();
   saving_step_ = step_;
   shards_ = 0;
   shard_reports_.clear();
@@ -175,13 +177,13 @@ void Coordinator::handle(const SnapshotTaken& message) {
 
 void Coordinator::handle(const ShardWritten& message) {
   ++shards_;
-  if (!message.error.empty() && !save_failed_) {
-    save_failed_ = true;
-    port_.discard_checkpoint(message.step, fmt::format("rank {}: {}", message.rank, message.error));
+  if (!message.error.empty() && save_error_.empty()) {
+    save_error_ = fmt::format("rank {}: {}", message.rank, message.error);
+    port_.discard_checkpoint(message.step, save_error_);
   }
   if (!message.report.empty()) shard_reports_.push_back(message.report);
   if (shards_ < setup_.ranks) return;
-  if (save_failed_) return committed(message.step, "discarded");
+  if (!save_error_.empty()) return committed(message.step, save_error_);
   port_.commit_checkpoint(message.step, shard_reports_);
 }
 
@@ -271,8 +273,8 @@ void Coordinator::handle(const Collected&) {}
 void Coordinator::handle(const StageFailed& message) {
   fail_run(static_cast<ExitCode>(message.code),
            message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
-                                  : fmt::format("rank {}, stage {}, step {}, microbatch {}, action {}: {}", message.rank, message.stage,
-                                                message.step + 1, message.microbatch, message.action, message.cause));
+                                  : fmt::format("rank {}, stage {}, {}, microbatch {}, action {}: {}", message.rank, message.stage,
+                                                describe(), message.microbatch, message.action, message.cause));
 }
 
 void Coordinator::fail_run(ExitCode code, const std::string& message) {

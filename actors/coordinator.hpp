@@ -50,6 +50,8 @@ class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;
   virtual void to_ranks(const ToRank& message) = 0;
+  /// Every rank is there; the plan of the one with most memory.
+  virtual void ready(std::uint64_t planned_bytes) = 0;
   /// A folder for the checkpoint of `step` (finished steps), or nothing when there is no room; why is warned by the port.
   virtual std::optional<std::string> begin_checkpoint(std::int64_t step) = 0;
   /// Commits what the ranks wrote, in the background; Coordinator::committed() follows.
@@ -122,7 +124,8 @@ class Coordinator {
   bool saving_ = false, waits_for_staging_ = false;
   std::int64_t saving_step_ = 0;
   int shards_ = 0, failed_saves_ = 0;
-  bool save_failed_ = false;
+  std::string save_error_;           // of the first rank that could not write
+  std::uint64_t planned_bytes_ = 0;  // of the rank with most
   std::vector<std::string> shard_reports_;
   std::vector<TiedHash> tied_;
 };

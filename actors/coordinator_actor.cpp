@@ -34,6 +34,10 @@ caf::behavior CoordinatorActor::make_behavior() {
   };
 }
 
+void CoordinatorActor::ready(std::uint64_t planned_bytes) {
+  setup_.reporter->say(fmt::format("memory    planned: {} on the rank with most", bytes_text(planned_bytes)));
+}
+
 std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {
   try {
     attempt_ = setup_.store->begin(static_cast<std::uint64_t>(step), setup_.state_bytes);

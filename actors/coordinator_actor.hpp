@@ -34,6 +34,7 @@ class CoordinatorActor : public caf::event_based_actor, private CoordinatorPort 
 
  private:
   void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
+  void ready(std::uint64_t planned_bytes) override;
   std::optional<std::string> begin_checkpoint(std::int64_t step) override;
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override;
   void discard_checkpoint(std::int64_t step, const std::string& why) override;

@@ -17,10 +17,11 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
   const auto& topology = session.topology();
   const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), needs.threads);
   for (int index = 0; index < topology.ranks_per_process(); ++index) {
-    RankOptions rank;
+    RankSetup rank;
     rank.id = runtime::RankId(topology.first_rank() + index);
     if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
     rank.needs = needs;
+    rank.needs.ranks_per_process = topology.ranks_per_process();
     ranks_.push_back(std::make_unique<Rank>(plan, rank));
   }
   system_config_ = std::make_unique<caf::actor_system_config>();
@@ -34,11 +35,11 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
 Pipeline::~Pipeline() {
   session_.on_message(nullptr);
   session_.on_progress(nullptr);
+  links_.reset();  // first: it tells the ranks' inboxes
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
   for (auto& rank : ranks_) rank->inbox = nullptr;
   system_.reset();
-  links_.reset();
 }
 
 std::vector<Rank*> Pipeline::ranks() const {

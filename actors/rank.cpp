@@ -20,14 +20,14 @@ class Rank::Events : public cluster::LinkEvents {
   Rank& rank_;
 };
 
-Rank::Rank(const PipelinePlan& plan, const RankOptions& options)
-    : plan_(plan), options_(options), blueprint_(plan, options.id, options.needs), compute_(blueprint_.build(false)) {
+Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
+    : plan_(plan), setup_(setup), blueprint_(plan, setup.id, setup.needs), compute_(blueprint_.build(false)) {
   events_ = std::make_unique<Events>(*this);
   worker_ = std::make_unique<ComputeWorker>(
       64,
       [this] {
-        team_ = std::make_unique<kernels::ThreadTeam>(options_.needs.threads, options_.cores);
-        stream_ = std::make_unique<kernels::Stream>(*team_, options_.implementation);
+        team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
+        stream_ = std::make_unique<kernels::Stream>(*team_, setup_.implementation);
       },
       [this] {
         stream_.reset();

@@ -20,7 +20,7 @@
 
 namespace millrace::actors {
 
-struct RankOptions {
+struct RankSetup {
   runtime::RankId id;
   RankNeeds needs;
   std::vector<int> cores;  // to pin the team to; empty: not pinned
@@ -31,12 +31,12 @@ struct RankOptions {
 /// after them. Its memory is touched by the worker alone while a list runs.
 class Rank {
  public:
-  Rank(const PipelinePlan& plan, const RankOptions& options);
+  Rank(const PipelinePlan& plan, const RankSetup& setup);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  [[nodiscard]] runtime::RankId id() const noexcept { return options_.id; }
+  [[nodiscard]] runtime::RankId id() const noexcept { return setup_.id; }
   [[nodiscard]] const PipelinePlan& plan() const noexcept { return plan_; }
   [[nodiscard]] runtime::RankCompute& compute() noexcept { return *compute_; }
   [[nodiscard]] const runtime::RankCompute& compute() const noexcept { return *compute_; }
@@ -44,7 +44,7 @@ class Rank {
   /// On the worker only.
   [[nodiscard]] const kernels::Stream& stream() const noexcept { return *stream_; }
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
-  [[nodiscard]] bool owns(runtime::StageId stage) const { return plan_.schedule.placement.rank_of(stage) == options_.id; }
+  [[nodiscard]] bool owns(runtime::StageId stage) const { return plan_.schedule.placement.rank_of(stage) == setup_.id; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
   [[nodiscard]] const runtime::RankPlan& training_plan() const noexcept { return blueprint_.training; }
@@ -78,7 +78,7 @@ class Rank {
  private:
   class Events;
   const PipelinePlan& plan_;
-  RankOptions options_;
+  RankSetup setup_;
   RankBlueprint blueprint_;
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;

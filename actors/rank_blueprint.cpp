@@ -78,9 +78,10 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.staging = needs_.staging;
   options.threads = needs_.threads;
   options.plan_only = plan_only;
-  // One ring for each channel that ends here, and for each that begins here: when the other end is in this process, the receiver's is used.
+  // One ring for each channel that ends here, and for each that begins here and ends in another process: inside one the receiver's is used.
   for (const auto& channel : plan_.channels()) {
-    if (channel.from_rank == rank_.value || channel.to_rank == rank_.value)
+    const bool same_process = channel.from_rank / needs_.ranks_per_process == channel.to_rank / needs_.ranks_per_process;
+    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && !same_process))
       options.rings.push_back({channel.id, cluster::ring_bytes(channel)});
   }
   return std::make_unique<runtime::RankCompute>(std::move(stages), options);

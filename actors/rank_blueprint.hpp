@@ -14,6 +14,7 @@ namespace millrace::actors {
 struct RankNeeds {
   int threads = 1;
   std::int64_t evaluation_microbatches = 0;  // of one evaluation
+  int ranks_per_process = 1;                 // consecutive ranks share a process
   bool staging = false;                      // room for snapshots
   bool logits = false;                       // the head also has a program that ends in logits
 };

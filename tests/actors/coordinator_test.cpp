@@ -12,6 +12,7 @@ namespace {
 class RecordingPort : public CoordinatorPort {
  public:
   void to_ranks(const ToRank& message) override { sent.push_back(message); }
+  void ready(std::uint64_t bytes) override { planned_bytes = bytes; }
   std::optional<std::string> begin_checkpoint(std::int64_t step) override {
     if (no_room) return std::nullopt;
     return "folder-" + std::to_string(step);
@@ -46,6 +47,7 @@ class RecordingPort : public CoordinatorPort {
   std::vector<std::pair<std::int64_t, double>> evaluations;
   std::vector<std::int32_t> sample;
   bool stop = false, no_room = false;
+  std::uint64_t planned_bytes = 0;
   std::int64_t time = 0;
   std::optional<ExitCode> ended;
   std::string end_message;
@@ -79,9 +81,10 @@ void answer_optimize(Coordinator& coordinator, std::int64_t step) {
 TEST(Coordinator, RunsStepsInPhasesAndEnds) {
   RecordingPort port;
   Coordinator coordinator(two_ranks(2), port);
-  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{0, 700});
   EXPECT_TRUE(port.sent.empty()) << "nothing starts before every rank is ready";
-  coordinator.receive(RankReady{1, 0});
+  coordinator.receive(RankReady{1, 300});
+  EXPECT_EQ(port.planned_bytes, 700U);
   ASSERT_TRUE(port.last_is<RunStep>());
   answer_step(coordinator, 0);
   ASSERT_TRUE(port.last_is<Optimize>());

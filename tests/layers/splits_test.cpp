@@ -81,9 +81,9 @@ TEST_P(Splits, RematerialisationKeepsTheBits) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Splits,
                          ::testing::Combine(::testing::Bool(), ::testing::Values(kernels::DType::f32, kernels::DType::bf16)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param) ? "tied_" : "untied_") +
-                                  std::string(kernels::to_string(std::get<1>(info.param)));
+                         [](const auto& model) {
+                           return std::string(std::get<0>(model.param) ? "tied_" : "untied_") +
+                                  std::string(kernels::to_string(std::get<1>(model.param)));
                          });
 
 TEST(Rematerialisation, FullKeepsLessThanNone) {

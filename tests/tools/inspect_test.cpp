@@ -70,7 +70,7 @@ TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
     const auto config = configs::load(request).config;
     const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
     for (int rank = 0; rank < 2; ++rank) {
-      actors::RankOptions options;
+      actors::RankSetup options;
       options.id = runtime::RankId(rank);
       options.needs.evaluation_microbatches = config.evaluate.batches;
       options.needs.staging = true;

@@ -36,10 +36,14 @@ void expect_boundary_traffic(actors::Pipeline& pipeline, std::int64_t steps, std
       const bool sends = channel.from_rank == rank->id().value, receives = channel.to_rank == rank->id().value;
       if (!sends && !receives) continue;
       const auto counters = rank->links->link(channel.id).counters();
-      if (sends) EXPECT_EQ(counters.messages_sent, messages) << "channel " << channel.id;
-      if (sends) EXPECT_EQ(counters.bytes_sent, messages * boundary) << "channel " << channel.id;
-      if (receives) EXPECT_EQ(counters.messages_received, messages) << "channel " << channel.id;
-      if (receives) EXPECT_EQ(counters.bytes_received, messages * boundary) << "channel " << channel.id;
+      if (sends) {
+        EXPECT_EQ(counters.messages_sent, messages) << "channel " << channel.id;
+        EXPECT_EQ(counters.bytes_sent, messages * boundary) << "channel " << channel.id;
+      }
+      if (receives) {
+        EXPECT_EQ(counters.messages_received, messages) << "channel " << channel.id;
+        EXPECT_EQ(counters.bytes_received, messages * boundary) << "channel " << channel.id;
+      }
       ++ends;
     }
   }
