@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -38,7 +39,9 @@ class WireWriter {
     put(index);
     std::visit([this](auto& alternative) { put(alternative); }, value);
   }
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+  /// Begins anew in the same memory.
+  void clear() { bytes_.clear(); }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
   template <class Range>
@@ -77,7 +80,7 @@ class WireReader {
     std::uint32_t index = 0;
     get(index);
     MILLRACE_CHECK(index < sizeof...(Ts), ExitCode::internal, "actors.wire", "message kind {} found, {} known", index, sizeof...(Ts));
-    emplace(value, index, std::index_sequence_for<Ts...>{});
+    if (index != value.index()) emplace(value, index, std::index_sequence_for<Ts...>{});  // else its lists keep their room
     std::visit([this](auto& alternative) { get(alternative); }, value);
   }
   void finish() const { MILLRACE_CHECK(left_ == 0, ExitCode::internal, "actors.wire", "{} bytes more than the message has fields", left_); }
@@ -110,20 +113,21 @@ class WireReader {
   std::size_t left_;
 };
 
+/// The bytes stay good until this thread encodes again: a steady step allocates nothing.
 template <class T>
-[[nodiscard]] std::vector<std::byte> encode(T message) {
-  WireWriter writer;
-  writer.put(message);
-  return writer.take();
+[[nodiscard]] std::span<const std::byte> encode(const T& message) {
+  thread_local WireWriter writer;
+  writer.clear();
+  writer.put(const_cast<T&>(message));  // tie() serves reader and writer; nothing is changed here
+  return writer.bytes();
 }
 
+/// Into a message that may have been used before: its lists keep their room.
 template <class T>
-[[nodiscard]] T decode(const std::byte* data, std::size_t size) {
-  T message{};
-  WireReader reader(data, size);
+void decode(std::span<const std::byte> bytes, T& message) {
+  WireReader reader(bytes.data(), bytes.size());
   reader.get(message);
   reader.finish();
-  return message;
 }
 
 }  // namespace millrace::actors

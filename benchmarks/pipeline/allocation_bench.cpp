@@ -29,6 +29,7 @@ std::string owner(const AllocationSite& site) {
     if (contains(frame, "[libdnnl")) return "oneDNN";
     const std::string_view name = std::string_view(frame).substr(0, frame.find_first_of("<([", 1));  // without arguments of types and calls
     if (contains(name, "caf::")) return "CAF";
+    if (contains(name, "boost::asio")) return "Asio";
     if (contains(name, "StepReport::StepReport")) return "message";  // the copy that travels to the coordinator: one a rank and step
     if (contains(frame, "millrace::benchmarks")) return "benchmark";
     if (contains(name, "millrace::")) return "ours";

@@ -7,10 +7,17 @@
 namespace millrace::actors {
 namespace {
 
+template <class T>
+T decoded(std::span<const std::byte> bytes) {
+  T message;
+  decode(bytes, message);
+  return message;
+}
+
 TEST(Wire, KeepsEveryField) {
   StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {0.5, -1.0}, {1, 2, 3, 4, 5}, 99};
   const auto bytes = encode(ToCoordinator{report});
-  const auto back = std::get<StepReport>(decode<ToCoordinator>(bytes.data(), bytes.size()));
+  const auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.step, 41);
   ASSERT_EQ(back.squares.size(), 2U);
@@ -22,7 +29,7 @@ TEST(Wire, KeepsEveryField) {
 
   Collected collected{1, true, {"grad.x", {2, 1}, {1.0F, 2.0F}}};
   const auto more = encode(ToCoordinator{collected});
-  const auto other = std::get<Collected>(decode<ToCoordinator>(more.data(), more.size()));
+  const auto other = std::get<Collected>(decoded<ToCoordinator>(more));
   EXPECT_TRUE(other.last);
   EXPECT_EQ(other.tensor.name, "grad.x");
   EXPECT_EQ(other.tensor.shape, (std::vector<std::int64_t>{2, 1}));
@@ -30,13 +37,29 @@ TEST(Wire, KeepsEveryField) {
 }
 
 TEST(Wire, RefusesWhatIsCutOrTooLong) {
-  auto bytes = encode(ToRank{TakeSnapshot{7, "folder"}});
-  for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_THROW(static_cast<void>(decode<ToRank>(bytes.data(), size)), Error) << size;
+  const auto encoded = encode(ToRank{TakeSnapshot{7, "folder"}});
+  std::vector<std::byte> bytes(encoded.begin(), encoded.end());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THROW(decoded<ToRank>(std::span(bytes).first(size)), Error) << size;
+  }
   bytes.push_back(std::byte{0});
-  EXPECT_THROW(static_cast<void>(decode<ToRank>(bytes.data(), bytes.size())), Error);
+  EXPECT_THROW(decoded<ToRank>(bytes), Error);
   const std::uint32_t unknown = 1000;
-  EXPECT_THROW(static_cast<void>(decode<ToRank>(reinterpret_cast<const std::byte*>(&unknown), sizeof unknown)), Error);
+  EXPECT_THROW(decoded<ToRank>(std::as_bytes(std::span(&unknown, 1))), Error);
+}
+
+TEST(Wire, AMessageMayBeUsedAgain) {
+  ToCoordinator message;
+  decode(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {3.0}, {}, 0}}), message);
+  const auto* room = std::get<StepReport>(message).squares.data();
+  decode(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}}), message);
+  const auto& report = std::get<StepReport>(message);
+  EXPECT_EQ(report.squares.data(), room);
+  ASSERT_EQ(report.squares.size(), 1U);
+  EXPECT_EQ(report.squares[0].tensor, 5);
+  EXPECT_TRUE(report.losses.empty());
+  decode(encode(ToCoordinator{RankReady{3, 4}}), message);
+  EXPECT_EQ(std::get<RankReady>(message).planned_bytes, 4U);
 }
 
 }  // namespace
