@@ -11,10 +11,17 @@
 namespace millrace::actors {
 namespace {
 
+/// What the lists may say but the actors do not do.
+void check_runnable(const runtime::Schedule& schedule) {
+  MILLRACE_CHECK(schedule.placement.replicas() == 1, ExitCode::config, "actors.plan",
+                 "schedule {} keeps two replicas of each stage, which training does not carry out yet; use dualpipe-v", schedule.name);
+}
+
 /// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
 runtime::Schedule planned_schedule(const PlanRequest& request) {
   const auto& path = request.pipeline.plan;
   auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
+  check_runnable(schedule);
   const auto check = [&](const char* key, std::int64_t wanted, std::int64_t found) {
     MILLRACE_CHECK(wanted == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found, wanted);
   };
@@ -53,7 +60,9 @@ PipelinePlan make_plan(const PlanRequest& request) {
   schedule.chunks = static_cast<int>(pipeline.chunks);
   schedule.microbatches = static_cast<int>(train.microbatches);
   if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
+  schedule.group = static_cast<int>(pipeline.group);
   plan.schedule = pipeline.plan.empty() ? runtime::make_schedule(schedule) : planned_schedule(request);
+  check_runnable(plan.schedule);
   plan.ledger = runtime::make_ledger(plan.schedule);
   plan.edges = runtime::edges_of(plan.schedule.placement);
   for (const auto& rank : plan.schedule.ranks)

@@ -101,6 +101,9 @@ class Checker {
     }
     want(pipeline.warmup == -1 || pipeline.schedule == "1f1b", "pipeline.warmup", "which is for pipeline.schedule = 1f1b, not {}",
          pipeline.schedule);
+    const bool grouped = pipeline.schedule == "interleaved" || pipeline.schedule == "interleaved-zb";
+    want(pipeline.group == 0 || grouped, "pipeline.group", "which is for pipeline.schedule = interleaved or interleaved-zb, not {}",
+         pipeline.schedule);
   }
 
   void rest() const {

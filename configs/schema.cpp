@@ -6,6 +6,8 @@
 #include <cctype>
 #include <type_traits>
 
+#include "runtime/schedule/schedule_config.hpp"
+
 namespace millrace::configs {
 namespace {
 
@@ -186,7 +188,7 @@ void pipeline_keys(std::vector<Key>& keys) {
               1 << 16));
   keys.push_back(between(bind("pipeline.chunks", layout, "Stages of a rank.", MEMBER(pipeline.chunks)), 1, 1 << 10));
   keys.push_back(among(bind("pipeline.schedule", layout, "What runs before what on a rank.", MEMBER(pipeline.schedule)),
-                       {"1f1b", "gpipe", "looped-bfs", "zb-h1"}));
+                       {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
   keys.push_back(
       bind("pipeline.layout", layout, "Layers of each stage, e.g. \"E t*2 | t | t*3 H\". Empty: spread evenly.", MEMBER(pipeline.layout)));
   keys.push_back(
@@ -194,6 +196,11 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
       1 << 20, "microbatches"));
+  keys.push_back(
+      between(bind("pipeline.group", layout,
+                   "interleaved, interleaved-zb: microbatches that go through one chunk before the next. 0: the schedule's choice.",
+                   MEMBER(pipeline.group)),
+              0, 1 << 20, "microbatches"));
 }
 
 void other_keys(std::vector<Key>& keys) {

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   const int microbatches = argc > 2 ? std::atoi(argv[2]) : 8;
   try {
     for (const auto& name : runtime::schedule_names()) {
-      runtime::ScheduleRequest request{name, ranks, name == "looped-bfs" ? 2 : 1, microbatches, std::nullopt};
+      runtime::ScheduleRequest request{name, ranks, runtime::usual_chunks(name), microbatches, std::nullopt};
       const auto schedule = runtime::make_schedule(request);
       // A forward takes 1, so do the gradient of the input and that of the weights: a whole backward takes 2.
       const auto costs = runtime::uniform_costs(schedule.placement, 1, 1, 1);

@@ -22,6 +22,9 @@ struct Action {
   StageId stage;
   ActionKind kind = ActionKind::forward;
   MicrobatchId microbatch;
+  /// First half of an overlapped pair O(F;B): this F and the next entry, a B or I of another microbatch, are issued as one block.
+  /// A device that cannot overlap them runs the two in order. Pairs do not chain.
+  bool overlaps_next = false;
   friend bool operator==(const Action&, const Action&) = default;
 };
 
@@ -35,7 +38,7 @@ struct Action {
   return kind == ActionKind::weight_gradient || kind == ActionKind::backward;
 }
 
-/// "<stage><letter><microbatch>", for example 3I2: the cell of PyTorch's pipelining tables.
+/// "<stage><letter><microbatch>", for example 3I2: the cell of PyTorch's pipelining tables. Says nothing of pairs (cell.hpp does).
 [[nodiscard]] std::string to_string(const Action& action);
 
 /// The inverse of to_string. Error(config) tells the text, the column and what was wanted there.

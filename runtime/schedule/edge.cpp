@@ -7,8 +7,9 @@ const char* to_string(TokenKind kind) { return kind == TokenKind::activation ? "
 std::vector<Edge> edges_of(const Placement& placement) {
   std::vector<Edge> edges;
   for (TokenKind kind : {TokenKind::activation, TokenKind::gradient}) {
-    for (int stage = 0; stage + 1 < placement.stages(); ++stage) {
+    for (int stage = 0; stage < placement.stages(); ++stage) {
       const StageId lower{stage};
+      if (!placement.next(lower)) continue;
       const StageId upper = *placement.next(lower);
       Edge edge;
       edge.id = EdgeId{edges.size()};
@@ -23,13 +24,21 @@ std::vector<Edge> edges_of(const Placement& placement) {
   return edges;
 }
 
+namespace {
+
+// Position of the boundary above `lower` among all boundaries: each replica before it has one boundary less than it has stages.
+int boundary_above(const Placement& placement, StageId lower) { return lower.value - placement.replica_of(lower); }
+
+}  // namespace
+
 std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, TokenKind kind) {
   if (kind == TokenKind::activation) {
     const auto before = placement.previous(consumer);
-    return before ? std::optional<EdgeId>(EdgeId{before->value}) : std::nullopt;
+    return before ? std::optional<EdgeId>(EdgeId{boundary_above(placement, *before)}) : std::nullopt;
   }
   if (!placement.next(consumer)) return std::nullopt;
-  return EdgeId{placement.stages() - 1 + consumer.value};
+  const int boundaries = placement.stages() - placement.replicas();
+  return EdgeId{boundaries + boundary_above(placement, consumer)};
 }
 
 std::optional<EdgeId> edge_out_of(const Placement& placement, const Action& action) {

@@ -1,15 +1,16 @@
 #include "runtime/schedule/hash.hpp"
 
+#include "runtime/schedule/cell.hpp"
+
 namespace millrace::runtime {
 
 std::string canonical_text(const Schedule& schedule) {
   std::string text = fmt::format("#millrace-schedule 1\n#M {}\n#ranks", schedule.microbatches);
   for (int stage = 0; stage < schedule.placement.stages(); ++stage) text += fmt::format(" {}", schedule.placement.rank_of(StageId{stage}));
   text += "\n";
-  for (const auto& list : schedule.ranks) {
-    for (std::size_t index = 0; index < list.size(); ++index) text += (index ? "," : "") + to_string(list[index]);
-    text += "\n";
-  }
+  // A mirror has the same ranks as a V, but two chains.
+  if (schedule.placement.replicas() > 1) text += fmt::format("#replicas {}\n", schedule.placement.replicas());
+  for (const auto& list : schedule.ranks) text += print_row(list) + "\n";
   return text;
 }
 

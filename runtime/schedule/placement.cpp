@@ -30,6 +30,13 @@ Placement Placement::v_shape(int ranks) {
   return {"v", ranks, std::move(rank_of)};
 }
 
+Placement Placement::mirror(int ranks) {
+  Placement placement = v_shape(ranks);  // the same ranks; what differs is who follows whom
+  placement.name_ = "mirror";
+  placement.replicas_ = 2;
+  return placement;
+}
+
 Placement Placement::by_hand(int ranks, std::vector<RankId> rank_of_stage) { return {"by-hand", ranks, std::move(rank_of_stage)}; }
 
 Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage)
@@ -56,12 +63,12 @@ int Placement::chunks() const {
 }
 
 std::optional<StageId> Placement::previous(StageId stage) const {
-  if (stage.value == 0) return std::nullopt;
+  if (model_stage(stage) == 0) return std::nullopt;
   return StageId{stage.value - 1};
 }
 
 std::optional<StageId> Placement::next(StageId stage) const {
-  if (stage.value + 1 == stages()) return std::nullopt;
+  if (model_stage(stage) + 1 == model_stages()) return std::nullopt;
   return StageId{stage.value + 1};
 }
 

@@ -13,6 +13,8 @@ namespace millrace::runtime {
 ///     single   V = 1, stage s on rank s
 ///     loop     stage s on rank s mod P
 ///     v        V = 2, rank r owns r and 2P−1−r: embedding and head share rank 0
+///     mirror   two replicas of a model of P stages, one for each direction: replica 0 has stage s on rank s; replica 1 has the stage ids
+///              P…2P−1 and runs the other way, its stage s on rank P−1−s. Two chains; each takes half of the microbatches.
 ///     by hand  any map from stage to rank
 ///
 /// Neighbours come from previous() and next(), never from s ± 1, so that another chain of stages needs no other schedule code.
@@ -21,6 +23,7 @@ class Placement {
   [[nodiscard]] static Placement single(int ranks);
   [[nodiscard]] static Placement loop(int ranks, int chunks);
   [[nodiscard]] static Placement v_shape(int ranks);
+  [[nodiscard]] static Placement mirror(int ranks);
   /// `rank_of_stage[s]` owns stage s; every rank of 0…ranks−1 must own at least one. Error(config) otherwise.
   [[nodiscard]] static Placement by_hand(int ranks, std::vector<RankId> rank_of_stage);
 
@@ -36,15 +39,24 @@ class Placement {
   [[nodiscard]] const std::vector<StageId>& stages_of(RankId rank) const { return stages_of_.at(rank.index()); }
   [[nodiscard]] StageId stage_of(RankId rank, int chunk) const { return stages_of(rank).at(static_cast<std::size_t>(chunk)); }
 
-  /// The stage whose activation this one consumes; nothing for the first.
+  /// Copies of the model in this placement: 2 for mirror, otherwise 1. Stage ids count all copies, replica after replica.
+  [[nodiscard]] int replicas() const { return replicas_; }
+  /// Stages of one copy.
+  [[nodiscard]] int model_stages() const { return stages() / replicas_; }
+  [[nodiscard]] int replica_of(StageId stage) const { return stage.value / model_stages(); }
+  /// Which part of the model a stage is, 0…model_stages()−1.
+  [[nodiscard]] int model_stage(StageId stage) const { return stage.value % model_stages(); }
+
+  /// The stage whose activation this one consumes; nothing for the first of a replica.
   [[nodiscard]] std::optional<StageId> previous(StageId stage) const;
-  /// The stage whose gradient this one consumes; nothing for the last.
+  /// The stage whose gradient this one consumes; nothing for the last of a replica.
   [[nodiscard]] std::optional<StageId> next(StageId stage) const;
 
  private:
   Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage);
 
   std::string name_;
+  int replicas_ = 1;
   std::vector<RankId> rank_of_;                  // by stage
   std::vector<int> chunk_of_;                    // by stage
   std::vector<std::vector<StageId>> stages_of_;  // by rank

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,28 @@ struct Schedule {
 
   /// True where no action is a backward: an evaluation step.
   [[nodiscard]] bool forward_only() const;
+
+  // Replicas share the microbatches in contiguous parts: of two, replica 0 takes 0…M/2−1, replica 1 the rest.
+  [[nodiscard]] MicrobatchId first_microbatch(StageId stage) const;
+  [[nodiscard]] int microbatches_of(StageId stage) const;
+  /// Whether this stage sees this microbatch; always true with one replica.
+  [[nodiscard]] bool has(StageId stage, MicrobatchId microbatch) const;
+};
+
+/// What the search of `auto` knows of one rank. Times in any one unit, memory in any other.
+struct RankCost {
+  double forward = 1;
+  double input_gradient = 1;
+  double weight_gradient = 1;
+  double held = 1;         // memory of one microbatch from F to I (M_B)
+  double held_weight = 1;  // memory of one microbatch from I to W (M_W)
+  double limit = std::numeric_limits<double>::infinity();
+};
+
+/// Input of the search. Without ranks: unit costs, and for each rank the memory of P microbatches, which is what 1f1b needs.
+struct SearchInput {
+  std::vector<RankCost> ranks;
+  double latency = 0;  // from the end of an action to its token on the neighbouring rank
 };
 
 /// What a run asks for.
@@ -29,19 +52,25 @@ struct ScheduleRequest {
   int chunks = 1;                          // pipeline.chunks
   int microbatches = 1;                    // train.microbatches
   std::optional<std::vector<int>> warmup;  // 1f1b only: forwards of each rank before its first backward
+  int group = 0;                           // pipeline.group, interleaved and interleaved-zb only: N; 0 lets the schedule choose
+  SearchInput search = {};                 // auto only
 };
 
 /// Names that make_schedule knows, in the order of the documentation.
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 
+/// What suits where nobody says how many chunks: 1 for a schedule of one chunk a rank, otherwise 2. Error(config) for an unknown name.
+[[nodiscard]] int usual_chunks(std::string_view name);
+
 /// The schedule of that name. Error(config) for an unknown name (tells the nearest known one) and for a combination the
 /// schedule cannot do (tells the nearest legal one). The result is well formed and free of deadlock.
 [[nodiscard]] Schedule make_schedule(const ScheduleRequest& request);
 
-/// The placement that make_schedule(request) would use; the same errors, without making the lists.
+/// The placement of make_schedule(request); the same errors.
 [[nodiscard]] Placement placement_of(const ScheduleRequest& request);
 
 // -- the generators, one file each -----------------------------------------------------------------------------------
+// P ranks, V chunks, M microbatches; times F, I, W, B = I + W of a whole rank; peaks in microbatches of a whole rank.
 
 /// All forwards, then all backwards (Huang et al. 2019). One chunk a rank. Peak: M microbatches.
 [[nodiscard]] Schedule gpipe(int ranks, int microbatches);
@@ -57,8 +86,41 @@ struct ScheduleRequest {
 /// Breadth first over the chunks of a loop placement (Lamy-Poirier 2022). Peak: M microbatches.
 [[nodiscard]] Schedule looped_bfs(int ranks, int chunks, int microbatches);
 
+/// 1f1b over the chunks of a loop placement, in groups of N microbatches (Narayanan et al. 2021); group 0 is N = P.
+/// Wants P ≤ N ≤ M and M mod N = 0 or ≥ P, unless V = 1. Peak (2(P−1)+(V−1)N+1)/V.
+[[nodiscard]] Schedule interleaved(int ranks, int chunks, int microbatches, int group = 0);
+
+/// MaxText's rolled loop: the lists of looped_bfs. Wants M to be a multiple of P.
+[[nodiscard]] Schedule circular(int ranks, int chunks, int microbatches);
+
 /// Split backward at the memory of 1f1b (Qi et al. 2023). One chunk a rank.
 [[nodiscard]] Schedule zb_h1(int ranks, int microbatches);
+
+/// Split backward without a span bubble, at twice the memory (Qi et al. 2023). One chunk a rank. Peak 2P−1.
+[[nodiscard]] Schedule zb_h2(int ranks, int microbatches);
+
+/// interleaved with split backward (Qi et al. 2023; PyTorch). group 0: M/rounds with rounds = max(1, M div P), which must divide M.
+[[nodiscard]] Schedule interleaved_zb(int ranks, int chunks, int microbatches, int group = 0);
+
+/// No span bubble at the memory of 1f1b (Qi et al. 2024). V placement, two chunks a rank.
+[[nodiscard]] Schedule zb_v(int ranks, int microbatches);
+
+/// Half the memory of 1f1b, half its bubble (Qi et al. 2024). V placement, two chunks a rank.
+[[nodiscard]] Schedule v_half(int ranks, int microbatches);
+
+/// A third of the memory of 1f1b (Qi et al. 2024). V placement, two chunks a rank.
+[[nodiscard]] Schedule v_min(int ranks, int microbatches);
+
+/// From both ends at once over two copies of the model, forward and backward overlapped (DeepSeek-AI 2024). Mirror placement.
+/// Wants P even, M even, M ≥ 2P.
+[[nodiscard]] Schedule dualpipe(int ranks, int microbatches);
+
+/// DualPipe cut in half: one copy, V placement, two chunks a rank (Sea AI Lab 2025). Wants M ≥ 2P.
+[[nodiscard]] Schedule dualpipe_v(int ranks, int microbatches);
+
+/// Greedy search for given costs, latency and memory (Qi et al. 2023). One chunk a rank. Error(config) where `input` does not fit the
+/// ranks or a rank cannot hold one microbatch.
+[[nodiscard]] Schedule auto_search(int ranks, int microbatches, const SearchInput& input = {});
 
 /// Forwards alone, for evaluation: any placement, any number of microbatches. Live with one slot on every edge.
 [[nodiscard]] Schedule forward_only(const Placement& placement, int microbatches);

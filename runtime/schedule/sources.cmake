@@ -3,15 +3,33 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/placement.cpp
   ${CMAKE_CURRENT_LIST_DIR}/edge.cpp
   ${CMAKE_CURRENT_LIST_DIR}/schedule.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/make_schedule.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/list_writer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/gpipe.cpp
   ${CMAKE_CURRENT_LIST_DIR}/one_f_one_b.cpp
   ${CMAKE_CURRENT_LIST_DIR}/looped_bfs.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/interleaving.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/interleaved.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/circular.cpp
   ${CMAKE_CURRENT_LIST_DIR}/zb_h1.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/zb_h2.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/interleaved_zb.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/zb_v.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/building_block.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/v_half.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/v_min.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dualpipe_phases.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dualpipe.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dualpipe_v.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/auto_search.cpp
   ${CMAKE_CURRENT_LIST_DIR}/forward_only.cpp
   ${CMAKE_CURRENT_LIST_DIR}/causality.cpp
   ${CMAKE_CURRENT_LIST_DIR}/validate.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ledger.cpp
   ${CMAKE_CURRENT_LIST_DIR}/replay.cpp
   ${CMAKE_CURRENT_LIST_DIR}/render.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/cell.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/lower.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/table_header.cpp
   ${CMAKE_CURRENT_LIST_DIR}/table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/hash.cpp)

@@ -4,10 +4,15 @@
 #include <map>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/cell.hpp"
+#include "runtime/schedule/lower.hpp"
+#include "runtime/schedule/table_header.hpp"
 #include "runtime/schedule/validate.hpp"
 
 namespace millrace::runtime {
 namespace {
+
+constexpr const char* who = "runtime.schedule";
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -15,74 +20,123 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-bool moves_data(std::string_view cell) {
-  return cell.find("SEND_") != std::string_view::npos || cell.find("RECV_") != std::string_view::npos;
-}
-
-std::vector<Action> parse_line(std::string_view line, const std::string& name, int number) {
+std::vector<Action> parse_line(std::string_view line, const std::string& place) {
   std::vector<Action> actions;
   for (int column = 1;; ++column) {
     const auto comma = line.find(',');
-    const auto cell = trimmed(line.substr(0, comma));
-    if (!cell.empty() && !moves_data(cell)) {
-      try {
-        actions.push_back(parse_action(cell));
-      } catch (const Error& error) {
-        fail(ExitCode::config, "runtime.schedule", "{}:{}: cell {}: {}", name, number, column, error.what());
-      }
+    try {
+      const auto cell = parse_cell(trimmed(line.substr(0, comma)));
+      actions.insert(actions.end(), cell.begin(), cell.end());
+    } catch (const Error& error) {
+      fail(ExitCode::config, who, "{}: cell {}: {}", place, column, error.what());
     }
     if (comma == std::string_view::npos) return actions;
     line.remove_prefix(comma + 1);
   }
 }
 
-/// The rank of each stage: the line that its forwards stand in.
+// The rank of each stage: the line that its actions stand in.
 std::vector<RankId> owners(const std::vector<std::vector<Action>>& ranks, const std::string& name) {
   std::map<int, RankId> owner;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& action : ranks[rank]) {
       const auto [place, fresh] = owner.try_emplace(action.stage.value, RankId(rank));
-      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, "runtime.schedule",
+      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, who,
                      "{}: {} stands in the line of rank {}, stage {} in that of rank {} before", name, action, rank, action.stage,
                      place->second);
     }
   }
   std::vector<RankId> list;
   for (const auto& [stage, rank] : owner) {
-    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, "runtime.schedule",
-                   "{}: stage {} is missing, stage {} is there", name, list.size(), stage);
+    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, who, "{}: stage {} is missing, stage {} is there", name,
+                   list.size(), stage);
     list.push_back(rank);
   }
   return list;
+}
+
+bool owned_as(const Placement& placement, const std::vector<RankId>& owner) {
+  if (placement.stages() != static_cast<int>(owner.size())) return false;
+  for (std::size_t stage = 0; stage < owner.size(); ++stage)
+    if (placement.rank_of(StageId{stage}) != owner[stage]) return false;
+  return true;
+}
+
+// A placement that people have a name for is known by it, also where the table does not say so.
+Placement recognised(int ranks, const std::vector<RankId>& owner) {
+  const int chunks = std::max(1, static_cast<int>(owner.size()) / ranks);
+  const Placement known[] = {Placement::single(ranks), Placement::v_shape(ranks), Placement::loop(ranks, chunks)};
+  for (const Placement& placement : known)
+    if (owned_as(placement, owner)) return placement;
+  return Placement::by_hand(ranks, owner);
+}
+
+Placement choose_placement(const Schedule& schedule, const TableFacts& facts) {
+  const std::vector<RankId> owner = owners(schedule.ranks, schedule.name);
+  const int ranks = static_cast<int>(schedule.ranks.size());
+  const auto named = placement_of(facts, ranks, static_cast<int>(owner.size()), schedule.name);
+  if (!named) return facts.placement ? Placement::by_hand(ranks, owner) : recognised(ranks, owner);
+  MILLRACE_CHECK(owned_as(*named, owner), ExitCode::config, who, "{}: #placement {}, but its stages stand on ranks {}", schedule.name,
+                 *facts.placement, fmt::join(owner, " "));
+  return *named;
+}
+
+// Each microbatch has a cell of its own at least, so a larger number is a slip of the pen (and would take memory by it).
+int count_microbatches(const Schedule& schedule) {
+  std::size_t cells = 0;
+  Action newest;
+  for (const auto& list : schedule.ranks) {
+    cells += list.size();
+    for (const Action& action : list)
+      if (action.microbatch > newest.microbatch) newest = action;
+  }
+  MILLRACE_CHECK(newest.microbatch.index() < cells, ExitCode::config, who, "{}: {} is of microbatch {}, the table has {} cells only",
+                 schedule.name, newest, newest.microbatch, cells);
+  return newest.microbatch.value + 1;
+}
+
+std::string print_rows(const std::vector<std::vector<std::string>>& rows) {
+  std::string text;
+  for (const auto& cells : rows) text += fmt::format("{}\n", fmt::join(cells, ","));
+  return text;
+}
+
+std::string print(const Schedule& schedule, const std::vector<std::vector<std::string>>& rows, TableHeader header) {
+  return (header == TableHeader::with ? print_header(schedule) : "") + print_rows(rows);
 }
 
 }  // namespace
 
 Schedule parse_table(std::string_view text, const std::string& name) {
   Schedule schedule;
+  TableFacts facts;
   schedule.name = name;
   for (int number = 1; !text.empty(); ++number) {
     const auto end = std::min(text.find('\n'), text.size());
     const auto line = trimmed(text.substr(0, end));
+    const std::string place = fmt::format("{}:{}", name, number);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.empty() || line.front() == '#') continue;
-    schedule.ranks.push_back(parse_line(line, name, number));
+    if (line.empty()) continue;
+    if (line.front() == '#') {
+      read_header_line(line, place, facts);
+    } else {
+      schedule.ranks.push_back(parse_line(line, place));
+    }
   }
-  MILLRACE_CHECK(!schedule.ranks.empty(), ExitCode::config, "runtime.schedule", "{}: no line of a rank", name);
-  schedule.placement = Placement::by_hand(static_cast<int>(schedule.ranks.size()), owners(schedule.ranks, name));
-  for (const auto& rank : schedule.ranks)
-    for (const auto& action : rank) schedule.microbatches = std::max(schedule.microbatches, action.microbatch.value + 1);
+  MILLRACE_CHECK(!schedule.ranks.empty(), ExitCode::config, who, "{}: no line of a rank", name);
+  schedule.placement = choose_placement(schedule, facts);
+  schedule.microbatches = count_microbatches(schedule);
   check_schedule(schedule);
+  check_header(facts, schedule);
   return schedule;
 }
 
-std::string print_table(const Schedule& schedule) {
-  std::string text;
-  for (const auto& rank : schedule.ranks) {
-    for (std::size_t i = 0; i < rank.size(); ++i) text += (i > 0 ? "," : "") + to_string(rank[i]);
-    text += '\n';
-  }
-  return text;
+std::string print_table(const Schedule& schedule, TableHeader header) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& list : schedule.ranks) rows.push_back(print_cells(list));
+  return print(schedule, rows, header);
 }
+
+std::string print_full_table(const Schedule& schedule, TableHeader header) { return print(schedule, lower(schedule), header); }
 
 }  // namespace millrace::runtime

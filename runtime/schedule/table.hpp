@@ -7,13 +7,28 @@
 
 namespace millrace::runtime {
 
-/// A schedule from its table: one line a rank, cells separated by commas ("0F0,0F1,0B0"), empty cells are bubbles, lines that begin with
-/// '#' are remarks. The form of PyTorch's compute-only pipelining tables; cells that move data (SEND_F, RECV_B, …) are passed over, since
-/// receives are implicit here. Who owns a stage follows from the line its forwards stand in. `name` is named in messages. The result is
-/// well formed and free of deadlock. Errors: Error(config) with line and column of the cell, or what check_schedule finds.
+/// A schedule from its table: one line a rank, cells separated by commas (cell.hpp), as in PyTorch's pipelining tables, compute-only or
+/// full. Empty cells are bubbles; cells that move data are passed over, since receives are implicit here.
+///
+/// Lines that begin with '#' are remarks, except these, which are checked against the cells:
+///
+///     #millrace-schedule 1        version of this form
+///     #P 4   #V 2   #M 8          ranks, chunks of a rank, microbatches, each on a line of its own
+///     #placement V                single, loop, V, mirror or by-hand
+///     #hash 8c1f0b7e55aa9d32      content_hash of the schedule
+///
+/// Without #placement, who owns a stage follows from the line its forwards stand in (a mirror needs it). `name` is named in messages and
+/// becomes the schedule's. The result is well formed and free of deadlock. Errors: Error(config) with line and number of the cell, or
+/// what check_schedule finds.
 [[nodiscard]] Schedule parse_table(std::string_view text, const std::string& name);
 
-/// The table of a schedule; parse_table reads it back.
-[[nodiscard]] std::string print_table(const Schedule& schedule);
+/// Whether a printed table begins with the '#' lines; PyTorch cannot read those.
+enum class TableHeader { with, without };
+
+/// The compute-only table of a schedule; parse_table reads it back.
+[[nodiscard]] std::string print_table(const Schedule& schedule, TableHeader header = TableHeader::with);
+
+/// The full table: with SEND and RECV cells (lower.hpp). parse_table reads it back, PyTorch runs it. Error(config) if the schedule is dead.
+[[nodiscard]] std::string print_full_table(const Schedule& schedule, TableHeader header = TableHeader::with);
 
 }  // namespace millrace::runtime

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "runtime/schedule/cell.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {
@@ -26,6 +27,32 @@ TEST(Action, BadTextNamesTheColumn) {
       {"3SEND_F1", "column 2: wanted F, I, W"},
   };
   for (const Case& bad : cases) expect_contains(error_of(ExitCode::config, [&] { (void)parse_action(bad.text); }), bad.message);
+}
+
+TEST(Action, APairIsAMatterOfEqualityNotOfText) {
+  Action first = parse_action("0F5");
+  first.overlaps_next = true;
+  EXPECT_NE(first, parse_action("0F5"));
+  EXPECT_EQ(to_string(first), "0F5");
+}
+
+TEST(Cell, GivesOneTwoOrNoActions) {
+  EXPECT_EQ(text_of(parse_cell("3I2")), "3I2");
+  EXPECT_EQ(text_of(parse_cell("(0F5;7B0)OVERLAP_F_B")), "0F5 7B0");
+  EXPECT_TRUE(parse_cell("(0F5;7I0)OVERLAP_F_B")[0].overlaps_next);
+  EXPECT_FALSE(parse_cell("(0F5;7I0)OVERLAP_F_B")[1].overlaps_next);
+  for (const char* text :
+       {"", "2SEND_F1", "3RECV_F1", "0SEND_B12", "1RECV_B0", "1UNSHARD", "1RESHARD", "1REDUCE_GRAD", "0OPT", "12CKPT_SNAP"})
+    EXPECT_TRUE(parse_cell(text).empty()) << text;
+  for (const char* text : {"2SEND_F", "SEND_F1", "2SEND_F1x", "2SEND_G1", "UNSHARD", "1OPTS", "(0F5;7B0)", "(0F5)OVERLAP_F_B",
+                           "(0B5;7F0)OVERLAP_F_B", "(0F5;7W0)OVERLAP_F_B", "(0F5;7B5)OVERLAP_F_B", "(", "(;)OVERLAP_F_B", ";"})
+    EXPECT_FALSE(error_of(ExitCode::config, [text] { (void)parse_cell(text); }).empty()) << text;
+}
+
+TEST(Cell, PrintsPairsAsOne) {
+  std::vector<Action> list = parse_cell("(0F5;7B0)OVERLAP_F_B");
+  list.push_back(parse_action("0F6"));
+  EXPECT_EQ(print_row(list), "(0F5;7B0)OVERLAP_F_B,0F6");
 }
 
 TEST(Ids, AreComparableHashableAndPrintable) {

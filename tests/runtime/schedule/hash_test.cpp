@@ -14,6 +14,17 @@ TEST(Hash, IsFnv1aOfTheCanonicalText) {
   EXPECT_EQ(content_hash(one_f_one_b(2, 1)), hash);
 }
 
+TEST(Hash, SeesPairsAndReplicas) {
+  expect_contains(canonical_text(dualpipe_v(1, 2)), "\n0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,");
+  Schedule apart = dualpipe_v(1, 2);
+  for (Action& action : apart.ranks[0]) action.overlaps_next = false;
+  EXPECT_NE(content_hash(apart), content_hash(dualpipe_v(1, 2)));
+  Schedule folded = dualpipe(2, 4);
+  expect_contains(canonical_text(folded), "#ranks 0 1 1 0\n#replicas 2\n");
+  folded.placement = Placement::v_shape(2);
+  EXPECT_NE(content_hash(folded), content_hash(dualpipe(2, 4)));
+}
+
 TEST(Hash, SeesListsAndPlacementButNotTheName) {
   Schedule renamed = one_f_one_b(2, 4);
   renamed.name = "mine";

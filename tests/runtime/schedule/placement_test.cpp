@@ -29,6 +29,24 @@ TEST(Placement, ChunksAndNeighbours) {
   EXPECT_EQ(*v.next(StageId{2}), StageId{3});
 }
 
+TEST(Placement, MirrorHasTwoChains) {
+  const Placement mirror = Placement::mirror(4);
+  EXPECT_EQ(ranks_of(mirror), "01233210");
+  EXPECT_EQ(mirror.name(), "mirror");
+  EXPECT_EQ(mirror.replicas(), 2);
+  EXPECT_EQ(mirror.model_stages(), 4);
+  EXPECT_EQ(mirror.replica_of(StageId{3}), 0);
+  EXPECT_EQ(mirror.replica_of(StageId{4}), 1);
+  EXPECT_EQ(mirror.model_stage(StageId{6}), 2);
+  EXPECT_EQ(mirror.rank_of(StageId{6}), RankId{1});
+  EXPECT_FALSE(mirror.next(StageId{3}));
+  EXPECT_FALSE(mirror.previous(StageId{4}));
+  EXPECT_EQ(*mirror.next(StageId{4}), StageId{5});
+  EXPECT_FALSE(mirror.next(StageId{7}));
+  EXPECT_EQ(Placement::v_shape(4).replicas(), 1);
+  EXPECT_EQ(Placement::v_shape(4).model_stage(StageId{6}), 6);
+}
+
 TEST(Placement, RefusesWhatCannotBe) {
   expect_contains(error_of(ExitCode::config,
                            [] {
@@ -56,6 +74,21 @@ TEST(Edges, OneOfEachKindBetweenNeighbours) {
   EXPECT_FALSE(edge_out_of(v, {StageId{3}, ActionKind::forward, MicrobatchId{0}}));
   EXPECT_FALSE(edge_out_of(v, {StageId{0}, ActionKind::input_gradient, MicrobatchId{0}}));
   EXPECT_FALSE(edge_out_of(v, {StageId{1}, ActionKind::weight_gradient, MicrobatchId{0}}));
+}
+
+TEST(Edges, AMirrorHasTwoChainsAndNoBend) {
+  const Placement mirror = Placement::mirror(3);
+  const auto edges = edges_of(mirror);
+  ASSERT_EQ(edges.size(), 8u);
+  for (std::size_t index = 0; index < edges.size(); ++index) {
+    const Edge& edge = edges[index];
+    EXPECT_EQ(edge.id.index(), index);
+    EXPECT_FALSE(edge.local());
+    EXPECT_EQ(mirror.replica_of(edge.producer), mirror.replica_of(edge.consumer));
+    EXPECT_EQ(edge_into(mirror, edge.consumer, edge.kind), edge.id);
+    const ActionKind maker = edge.kind == TokenKind::activation ? ActionKind::forward : ActionKind::input_gradient;
+    EXPECT_EQ(edge_out_of(mirror, {edge.producer, maker, MicrobatchId{0}}), edge.id);
+  }
 }
 
 }  // namespace

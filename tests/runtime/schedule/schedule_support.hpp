@@ -61,6 +61,13 @@ inline std::vector<ScheduleRequest> every_request(const std::vector<int>& ranks,
   return requests;
 }
 
+/// Every schedule once, with two chunks where it takes several; all of them can do 4 ranks and 8 microbatches.
+inline std::vector<ScheduleRequest> one_of_each(int ranks, int microbatches) {
+  std::vector<ScheduleRequest> requests;
+  for (const std::string& name : schedule_names()) requests.push_back({name, ranks, usual_chunks(name), microbatches, {}});
+  return requests;
+}
+
 inline std::string name_of(const ScheduleRequest& request) {
   std::string name = fmt::format("{} P={} V={} M={}", request.name, request.ranks, request.chunks, request.microbatches);
   if (request.warmup) name += fmt::format(" warmup={}", request.warmup->front());

@@ -1,5 +1,7 @@
 #include "runtime/schedule/schedule.hpp"
 
+#include <map>
+
 #include "runtime/schedule/replay.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -87,6 +89,117 @@ TEST(Schedules, EveryOneIsWellFormedAndLive) {
     EXPECT_EQ(schedule.placement.name(), placement_of(request).name());
     EXPECT_FALSE(schedule.forward_only());
   }
+}
+
+// -- every name, every size ----------------------------------------------------------------------------------------------
+
+// The request as the message advises: "nearest legal: train.microbatches = 8" and the like, the first of several.
+std::optional<ScheduleRequest> advised(ScheduleRequest request, const std::string& message) {
+  bool changed = false;
+  const auto take = [&](const char* key, int& value) {
+    const std::string text = fmt::format("{} = ", key);
+    const std::size_t at = message.find(text, std::min(message.find("nearest legal"), message.find("take ")));
+    if (at == std::string::npos) return;
+    value = std::stoi(message.substr(at + text.size()));
+    changed = true;
+  };
+  take("pipeline.ranks", request.ranks);
+  take("pipeline.chunks", request.chunks);
+  if (message.find("nearest legal: pipeline.group") == std::string::npos) take("train.microbatches", request.microbatches);
+  take("pipeline.group", request.group);
+  return changed ? std::optional(request) : std::nullopt;
+}
+
+// Empty where the request can be met.
+std::string refusal_of(const ScheduleRequest& request) {
+  try {
+    (void)make_schedule(request);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(ExitCode::config)) << error.what();
+    return error.what();
+  }
+}
+
+TEST(Schedules, EverySizeRunsOrAdvisesOneThatDoes) {
+  std::map<std::string, int> made;
+  for (int ranks : {1, 2, 3, 4, 5, 8}) {
+    for (int microbatches = 1; microbatches <= 4 * ranks; ++microbatches) {
+      for (const std::string& name : schedule_names()) {
+        for (int chunks : {1, 2, 3}) {
+          for (int group : {0, ranks, ranks + 1}) {
+            ScheduleRequest request{name, ranks, chunks, microbatches, {}, group};
+            SCOPED_TRACE(fmt::format("{} N={}", name_of(request), group));
+            std::string refused = refusal_of(request);
+            if (refused.empty()) {
+              ASSERT_NO_THROW(check_schedule(make_schedule(request)));
+              ++made[name];
+              continue;
+            }
+            // What is advised for one fault may meet the next one, for example first the ranks, then the microbatches.
+            for (int step = 0; !refused.empty(); ++step) {
+              ASSERT_LT(step, 4) << refused;
+              const auto next = advised(request, refused);
+              ASSERT_TRUE(next) << "no advice in: " << refused;
+              request = *next;
+              refused = refusal_of(request);
+            }
+          }
+        }
+      }
+    }
+  }
+  for (const std::string& name : schedule_names()) EXPECT_GT(made[name], 0) << name;
+  // Those that take any M, for one of three numbers of chunks and one of three groups.
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "auto"}) EXPECT_EQ(made[name], 4 * 23) << name;
+}
+
+TEST(Schedules, GroupsThatWouldStarveAChunk) {
+  const auto refusal = [](const ScheduleRequest& request) { return error_of(ExitCode::config, [&] { (void)make_schedule(request); }); };
+  expect_contains(
+      refusal({"interleaved", 4, 2, 6, {}}),
+      "train.microbatches = 6 with pipeline.group = 4, wanted groups of 4 (the ranks) to train.microbatches and a last group that "
+      "is full or not smaller than 4; nearest legal: pipeline.group = 6, or train.microbatches = 8 with pipeline.group = 4");
+  expect_contains(refusal({"interleaved", 4, 2, 3, {}}), "nearest legal: train.microbatches = 4 with pipeline.group = 4");
+  expect_contains(refusal({"interleaved", 4, 2, 8, {}, 3}), "nearest legal: pipeline.group = 4, or train.microbatches = 8 with");
+  expect_contains(refusal({"interleaved-zb", 4, 2, 9, {}}),
+                  "train.microbatches = 9 do not divide into 2 equal rounds; nearest legal: train.microbatches = 10");
+  expect_contains(refusal({"zb-v", 4, 2, 8, {}, 4}), "zb-v has no groups, pipeline.group = 4 found; take pipeline.group = 0");
+  expect_contains(refusal({"interleaved", 4, 2, 8, {}, -1}), "pipeline.group = -1, wanted 0 or more");
+  EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 6, {}, 6}));
+  EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 9, {}, 5}));
+  EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 1, 3, {}}));
+}
+
+TEST(Schedules, WhatTwoEndsAndRoundsNeed) {
+  const auto refusal = [](const ScheduleRequest& request) { return error_of(ExitCode::config, [&] { (void)make_schedule(request); }); };
+  expect_contains(refusal({"circular", 4, 2, 6, {}}), "wanted a multiple of 4; nearest legal: train.microbatches = 8");
+  expect_contains(refusal({"dualpipe", 3, 1, 8, {}}), "dualpipe on 3 ranks, wanted an even number");
+  expect_contains(refusal({"dualpipe", 3, 1, 8, {}}), "nearest legal: pipeline.ranks = 4, or dualpipe-v");
+  expect_contains(refusal({"dualpipe", 4, 1, 9, {}}), "nearest legal: train.microbatches = 10");
+  expect_contains(refusal({"dualpipe", 4, 1, 6, {}}), "an even number of 8 or more; nearest legal: train.microbatches = 8");
+  expect_contains(refusal({"dualpipe-v", 4, 2, 7, {}}), "wanted 8 or more; nearest legal: train.microbatches = 8");
+  expect_contains(refusal({"zb-v", 4, 1, 8, {}}), "zb-v runs two chunks a rank, pipeline.chunks = 1 found; take pipeline.chunks = 2");
+}
+
+TEST(Schedules, FewMicrobatchesAreTheLongListsCutShort) {
+  // ZB-V is made for 2P−1 microbatches and cut; what is left keeps its order.
+  Schedule cut = zb_v(4, 7);
+  for (auto& list : cut.ranks) std::erase_if(list, [](const Action& action) { return action.microbatch.value >= 3; });
+  EXPECT_EQ(zb_v(4, 3).ranks, cut.ranks);
+}
+
+TEST(Schedules, ReplicasShareTheMicrobatches) {
+  const Schedule schedule = dualpipe(4, 10);
+  EXPECT_TRUE(schedule.has(StageId{3}, MicrobatchId{4}));
+  EXPECT_FALSE(schedule.has(StageId{3}, MicrobatchId{5}));
+  EXPECT_FALSE(schedule.has(StageId{4}, MicrobatchId{4}));
+  EXPECT_TRUE(schedule.has(StageId{4}, MicrobatchId{9}));
+  EXPECT_EQ(schedule.first_microbatch(StageId{7}), MicrobatchId{5});
+  EXPECT_EQ(schedule.microbatches_of(StageId{7}), 5);
+  EXPECT_TRUE(zb_v(4, 10).has(StageId{7}, MicrobatchId{9}));
+  for (const auto& list : schedule.ranks)
+    for (const Action& action : list) EXPECT_TRUE(schedule.has(action.stage, action.microbatch)) << to_string(action);
 }
 
 TEST(ForwardOnly, LiveWithOneSlotAnEdgeOnEveryPlacement) {

@@ -1,0 +1,70 @@
+#include "runtime/schedule/cell.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.schedule";
+constexpr std::string_view pair_end = ")OVERLAP_F_B";
+
+// What else PyTorch and spec tables say; the first four name a microbatch, the others may.
+constexpr std::array<std::string_view, 9> implicit{"SEND_F",  "RECV_F",      "SEND_B", "RECV_B",   "UNSHARD",
+                                                   "RESHARD", "REDUCE_GRAD", "OPT",    "CKPT_SNAP"};
+
+std::size_t digits(std::string_view text) {
+  std::size_t count = 0;
+  while (count < text.size() && std::isdigit(static_cast<unsigned char>(text[count])) != 0) ++count;
+  return count;
+}
+
+bool is_implicit(std::string_view text) {
+  const std::size_t stage = digits(text);
+  const std::string_view rest = text.substr(stage);
+  for (std::size_t i = 0; stage > 0 && i < implicit.size(); ++i) {
+    if (!rest.starts_with(implicit[i])) continue;
+    const std::string_view microbatch = rest.substr(implicit[i].size());
+    if (digits(microbatch) == microbatch.size() && (i >= 4 || !microbatch.empty())) return true;
+  }
+  return false;
+}
+
+std::vector<Action> parse_pair(std::string_view text) {
+  const std::size_t middle = text.find(';');
+  MILLRACE_CHECK(text.ends_with(pair_end) && middle != std::string_view::npos, ExitCode::config, who,
+                 "\"{}\": wanted an overlapped pair like (0F5;7B0)OVERLAP_F_B", text);
+  Action first = parse_action(text.substr(1, middle - 1));
+  const Action second = parse_action(text.substr(middle + 1, text.size() - pair_end.size() - middle - 1));
+  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, who,
+                 "\"{}\": wanted F first and B or I second in an overlapped pair", text);
+  MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, who,
+                 "\"{}\": both halves of an overlapped pair are of microbatch {}, wanted different ones", text, first.microbatch);
+  first.overlaps_next = true;
+  return {first, second};
+}
+
+}  // namespace
+
+std::vector<Action> parse_cell(std::string_view text) {
+  if (text.empty() || is_implicit(text)) return {};
+  if (text.front() == '(') return parse_pair(text);
+  return {parse_action(text)};
+}
+
+std::vector<std::string> print_cells(const std::vector<Action>& list) {
+  std::vector<std::string> cells;
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    const bool pair = list[index].overlaps_next && index + 1 < list.size();
+    cells.push_back(pair ? fmt::format("({};{}{}", list[index], list[index + 1], pair_end) : to_string(list[index]));
+    if (pair) ++index;
+  }
+  return cells;
+}
+
+std::string print_row(const std::vector<Action>& list) { return fmt::format("{}", fmt::join(print_cells(list), ",")); }
+
+}  // namespace millrace::runtime

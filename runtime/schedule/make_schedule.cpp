@@ -1,0 +1,116 @@
+// The schedules by name.
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/schedule_config.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.schedule";
+
+enum class Chunks { one, two, any };
+
+struct Generator {
+  const char* name;
+  Chunks chunks;
+  Schedule (*make)(const ScheduleRequest&);
+};
+
+using Request = ScheduleRequest;
+
+constexpr std::array generators{
+    Generator{"gpipe", Chunks::one, [](const Request& run) { return gpipe(run.ranks, run.microbatches); }},
+    Generator{"1f1b", Chunks::one, [](const Request& run) { return one_f_one_b(run.ranks, run.microbatches, run.warmup); }},
+    Generator{"looped-bfs", Chunks::any, [](const Request& run) { return looped_bfs(run.ranks, run.chunks, run.microbatches); }},
+    Generator{"interleaved", Chunks::any,
+              [](const Request& run) { return interleaved(run.ranks, run.chunks, run.microbatches, run.group); }},
+    Generator{"circular", Chunks::any, [](const Request& run) { return circular(run.ranks, run.chunks, run.microbatches); }},
+    Generator{"zb-h1", Chunks::one, [](const Request& run) { return zb_h1(run.ranks, run.microbatches); }},
+    Generator{"zb-h2", Chunks::one, [](const Request& run) { return zb_h2(run.ranks, run.microbatches); }},
+    Generator{"zb-v", Chunks::two, [](const Request& run) { return zb_v(run.ranks, run.microbatches); }},
+    Generator{"interleaved-zb", Chunks::any,
+              [](const Request& run) { return interleaved_zb(run.ranks, run.chunks, run.microbatches, run.group); }},
+    Generator{"v-half", Chunks::two, [](const Request& run) { return v_half(run.ranks, run.microbatches); }},
+    Generator{"v-min", Chunks::two, [](const Request& run) { return v_min(run.ranks, run.microbatches); }},
+    Generator{"dualpipe", Chunks::one, [](const Request& run) { return dualpipe(run.ranks, run.microbatches); }},
+    Generator{"dualpipe-v", Chunks::two, [](const Request& run) { return dualpipe_v(run.ranks, run.microbatches); }},
+    Generator{"auto", Chunks::one, [](const Request& run) { return auto_search(run.ranks, run.microbatches, run.search); }},
+};
+
+constexpr bool names_as_in_the_configuration() {
+  if (generators.size() != schedule_choices.size()) return false;
+  for (std::size_t i = 0; i < generators.size(); ++i)
+    if (std::string_view(generators[i].name) != schedule_choices[i]) return false;
+  return true;
+}
+static_assert(names_as_in_the_configuration());
+
+// Levenshtein distance: how many letters to change, add or drop.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t substitute = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+const Generator& find_generator(std::string_view name) {
+  const Generator* nearest = &generators.front();
+  for (const Generator& generator : generators) {
+    if (generator.name == name) return generator;
+    if (edit_distance(name, generator.name) < edit_distance(name, nearest->name)) nearest = &generator;
+  }
+  fail(ExitCode::config, who, "pipeline.schedule = \"{}\" is unknown, did you mean \"{}\"? (known: {})", name, nearest->name,
+       fmt::join(schedule_names(), ", "));
+}
+
+// What no schedule can do, and what this one has no use for.
+void check_request(const Request& request, const Generator& generator) {
+  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, wanted 1 or more", request.ranks);
+  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, wanted 1 or more", request.chunks);
+  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, who, "train.microbatches = {}, wanted 1 or more", request.microbatches);
+  MILLRACE_CHECK(generator.chunks != Chunks::one || request.chunks == 1, ExitCode::config, who,
+                 "{} runs one chunk a rank, pipeline.chunks = {} found; take pipeline.chunks = 1, or looped-bfs, which runs several",
+                 request.name, request.chunks);
+  MILLRACE_CHECK(generator.chunks != Chunks::two || request.chunks == 2, ExitCode::config, who,
+                 "{} runs two chunks a rank, pipeline.chunks = {} found; take pipeline.chunks = 2", request.name, request.chunks);
+  MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, who,
+                 "{} has no warm-up parameter, {} values found; leave it out, or take 1f1b, which has one", request.name,
+                 request.warmup->size());
+  MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, wanted 0 or more", request.group);
+  const bool grouped = request.name == "interleaved" || request.name == "interleaved-zb";
+  MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, who,
+                 "{} has no groups, pipeline.group = {} found; take pipeline.group = 0, or interleaved, which has them", request.name,
+                 request.group);
+}
+
+}  // namespace
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names(schedule_choices.begin(), schedule_choices.end());
+  return names;
+}
+
+int usual_chunks(std::string_view name) { return find_generator(name).chunks == Chunks::one ? 1 : 2; }
+
+Schedule make_schedule(const ScheduleRequest& request) {
+  const Generator& generator = find_generator(request.name);
+  check_request(request, generator);
+  return generator.make(request);
+}
+
+Placement placement_of(const ScheduleRequest& request) { return make_schedule(request).placement; }
+
+}  // namespace millrace::runtime
