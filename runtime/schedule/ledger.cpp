@@ -31,9 +31,10 @@ StageSlots count_slots(const Schedule& schedule, StageId stage) {
   Window weight;
   Window handoff;
   int taken = 0;
+  const int first = schedule.first_microbatch(stage).value;
   for (const Action& action : schedule.ranks[schedule.placement.rank_of(stage).index()]) {
     if (action.stage != stage) continue;
-    const int m = action.microbatch.value;  // microbatches enter in order and all of them do, so m counts the entries
+    const int m = action.microbatch.value - first;  // microbatches enter in order and all of them do, so m counts the entries
     if (action.kind == ActionKind::forward) {
       input.enter();
       weight.enter();
@@ -52,12 +53,13 @@ int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& 
   int depth = 1;
   int over = 0;  // tokens 0…over−1 are known to be finished with; only rises, for the producer's list only learns
   const auto& known = finished[edge.producer_rank.index()];
-  for (int m = 0; m < schedule.microbatches; ++m) {
-    const MicrobatchId token{m};
+  const int first = schedule.first_microbatch(edge.producer).value;
+  for (int m = 0; m < schedule.microbatches_of(edge.producer); ++m) {
+    const MicrobatchId token{first + m};
     const int maker = edge.kind == TokenKind::activation ? table.forward(edge.producer, token) : table.gradient(edge.producer, token);
     const int seen = known[static_cast<std::size_t>(maker)];
     while (over < m) {
-      const MicrobatchId held{over};
+      const MicrobatchId held{first + over};
       const int last = forward_only ? table.forward(edge.consumer, held) : table.last(edge.consumer, held);
       if (last >= seen) break;
       ++over;

@@ -31,11 +31,15 @@ std::string render(const Timeline& timeline, const Placement& placement, double 
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     std::string line(width, ' ');
     for (std::size_t column = 0; column < width; column += static_cast<std::size_t>(columns)) line[column] = '.';
-    for (const TimedAction& timed : timeline.ranks[rank]) {
+    const auto& list = timeline.ranks[rank];
+    for (std::size_t index = 0; index < list.size(); ++index) {
+      const TimedAction& timed = list[index];
+      const bool pair = timed.action.overlaps_next && index + 1 < list.size();
       const std::size_t begin = column_of(timed.begin, unit, columns);
       const std::size_t end = std::max(begin, column_of(timed.end, unit, columns));
       const bool one_unit = end - begin <= static_cast<std::size_t>(columns);
       std::string cell = label_of(timed.action, placement);
+      if (pair) cell += "&" + label_of(list[++index].action, placement);  // one block: both have the same times
       cell.resize(end - begin, one_unit ? ' ' : '=');
       line.replace(begin, end - begin, cell);
     }

@@ -1,0 +1,71 @@
+#include "runtime/schedule/cost.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of the key.
+std::uint64_t mix(std::uint64_t key) {
+  key += 0x9e3779b97f4a7c15u;
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+  return key ^ (key >> 31);
+}
+
+// In (0, 1).
+double uniform(std::uint64_t key) { return (static_cast<double>(mix(key) >> 11) + 0.5) * 0x1.0p-53; }
+
+// Box and Muller 1958.
+double normal(std::uint64_t key) { return std::sqrt(-2 * std::log(uniform(key))) * std::cos(2 * std::numbers::pi * uniform(mix(~key))); }
+
+}  // namespace
+
+double& StageCost::of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+      return forward;
+    case ActionKind::input_gradient:
+      return input_gradient;
+    case ActionKind::weight_gradient:
+      return weight_gradient;
+    case ActionKind::backward:
+      return backward;
+  }
+  return forward;
+}
+
+double StageCost::of(ActionKind kind) const { return const_cast<StageCost*>(this)->of(kind); }
+
+std::vector<StageCost> uniform_costs(const Placement& placement, double forward, double input_gradient, double weight_gradient) {
+  std::vector<StageCost> costs;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    const auto chunks =
+        static_cast<double>(placement.stages_of(placement.rank_of(StageId{stage})).size()) / static_cast<double>(placement.replicas());
+    costs.push_back({forward / chunks, input_gradient / chunks, weight_gradient / chunks, (input_gradient + weight_gradient) / chunks});
+  }
+  return costs;
+}
+
+std::vector<LinkCost> uniform_links(const Placement& placement, double latency) {
+  LinkCost link;
+  link.latency = latency;
+  return std::vector<LinkCost>(edges_of(placement).size(), link);
+}
+
+double Noise::factor(RankId rank, const Action& action) const {
+  double factor = slowdown.empty() ? 1 : slowdown.at(rank.index());
+  if (jitter > 0) {
+    std::uint64_t key = mix(seed);
+    key = mix(key ^ static_cast<std::uint64_t>(action.stage.value));
+    key = mix(key ^ static_cast<std::uint64_t>(action.kind));
+    key = mix(key ^ static_cast<std::uint64_t>(action.microbatch.value));
+    factor *= std::exp(jitter * normal(key) - jitter * jitter / 2);
+  }
+  return factor;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,33 @@
+#include "runtime/schedule/wiring.hpp"
+
+namespace millrace::runtime {
+
+Wiring::Wiring(const Schedule& schedule)
+    : edges(edges_of(schedule.placement)),
+      forward_only(schedule.forward_only()),
+      ports_(static_cast<std::size_t>(schedule.placement.stages())) {
+  for (const Edge& edge : edges) {
+    const bool activation = edge.kind == TokenKind::activation;
+    Ports& producer = ports_[edge.producer.index()];
+    Ports& consumer = ports_[edge.consumer.index()];
+    (activation ? producer.activation_out : producer.gradient_out) = edge.id.value;
+    (activation ? consumer.activation_in : consumer.gradient_in) = edge.id.value;
+  }
+  for (int stage = 0; stage < schedule.placement.stages(); ++stage) {
+    first_microbatch.push_back(schedule.first_microbatch(StageId{stage}).value);
+  }
+}
+
+PairTable::PairTable(const std::vector<PairCost>& pairs, int stages) : pairs_(&pairs), of_forward_(static_cast<std::size_t>(stages)) {
+  for (std::size_t index = 0; index < pairs.size(); ++index)
+    of_forward_.at(pairs[index].forward.index()).push_back(static_cast<int>(index));
+}
+
+int PairTable::find(StageId forward, StageId backward) const {
+  for (const int index : of_forward_[forward.index()]) {
+    if ((*pairs_)[static_cast<std::size_t>(index)].backward == backward) return index;
+  }
+  return -1;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/schedule/cost.hpp"
+#include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/schedule.hpp"
+
+namespace millrace::runtime {
+
+/// The edges at each stage of a schedule as numbers in arrays, for passes over millions of actions; −1 where there is no edge.
+class Wiring {
+ public:
+  explicit Wiring(const Schedule& schedule);
+
+  std::vector<Edge> edges;            // by EdgeId
+  std::vector<int> first_microbatch;  // by StageId: the first that passes it; token k of its edges is microbatch first + k
+  bool forward_only = false;
+
+  [[nodiscard]] std::int32_t activation_into(StageId stage) const { return ports_[stage.index()].activation_in; }
+  [[nodiscard]] std::int32_t gradient_into(StageId stage) const { return ports_[stage.index()].gradient_in; }
+  /// The edge whose token the action waits for.
+  [[nodiscard]] std::int32_t input(const Action& action) const {
+    if (action.kind == ActionKind::weight_gradient) return -1;
+    return action.kind == ActionKind::forward ? activation_into(action.stage) : gradient_into(action.stage);
+  }
+  /// The edge that the action's result takes.
+  [[nodiscard]] std::int32_t output(const Action& action) const {
+    if (action.kind == ActionKind::weight_gradient) return -1;
+    const Ports& ports = ports_[action.stage.index()];
+    return action.kind == ActionKind::forward ? ports.activation_out : ports.gradient_out;
+  }
+
+ private:
+  struct Ports {
+    std::int32_t activation_in = -1, activation_out = -1, gradient_in = -1, gradient_out = -1;
+  };
+  std::vector<Ports> ports_;  // by StageId
+};
+
+/// Finds the cost of a pair by its two stages.
+class PairTable {
+ public:
+  PairTable(const std::vector<PairCost>& pairs, int stages);
+  /// Index among the pairs, −1 where this one has no cost of its own.
+  [[nodiscard]] int find(StageId forward, StageId backward) const;
+
+ private:
+  const std::vector<PairCost>* pairs_;
+  std::vector<std::vector<int>> of_forward_;  // by the forward's stage: indices
+};
+
+}  // namespace millrace::runtime

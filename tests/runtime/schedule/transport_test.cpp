@@ -1,0 +1,171 @@
+#include "runtime/schedule/transport.hpp"
+
+#include <array>
+#include <functional>
+#include <random>
+
+#include "runtime/schedule/validate.hpp"
+#include "tests/runtime/schedule/schedule_support.hpp"
+#include "tests/runtime/schedule/stepping_engine.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::array transports{Transport::free, Transport::edge_fifo, Transport::direction_fifo, Transport::rank_fifo,
+                                Transport::rendezvous};
+
+std::vector<int> slots_everywhere(const Placement& placement, int slots) { return std::vector<int>(edges_of(placement).size(), slots); }
+
+bool is_live(const Schedule& schedule, const TransportModel& model) {
+  return replay_transport(schedule.placement, full_table(schedule), model).live;
+}
+
+// The fewest slots on every edge with which the schedule completes.
+int fewest_slots(const Schedule& schedule, TransportModel model) {
+  for (int slots = 1;; ++slots) {
+    model.slots = slots_everywhere(schedule.placement, slots);
+    if (slots > schedule.microbatches || is_live(schedule, model)) return slots;
+  }
+}
+
+std::string text_of(const std::vector<TransferCell>& cells) {
+  std::string text;
+  for (const TransferCell& cell : cells) text += (text.empty() ? "" : " ") + to_string(cell);
+  return text;
+}
+
+TEST(FullTable, SendsFollowTheirActionsAndReceivesStandWhereTheListIs) {
+  const FullTable cells = full_table(one_f_one_b(2, 3));
+  EXPECT_EQ(text_of(cells[0]), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0F2 0SEND_F2 0RECV_B1 0B1 0RECV_B2 0B2");
+  EXPECT_EQ(text_of(cells[1]), "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1RECV_F2 1B1 1SEND_B1 1F2 1B2 1SEND_B2");
+}
+
+TEST(FullTable, ADeadScheduleSaysWhy) {
+  const Schedule dead = table(Placement::single(2), 2, {"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"});
+  expect_contains(error_of(ExitCode::config, [&] { (void)full_table(dead); }), "cycle: rank 0 waits for rank 1");
+}
+
+TEST(Transport, FewestSlotsWithReceivesInTheLists) {
+  struct Row {
+    const char* name;
+    int chunks;
+    std::function<int(int ranks, int microbatches)> slots;
+  };
+  const auto one = [](int, int) { return 1; };
+  const auto two = [](int, int) { return 2; };
+  const auto as_ranks = [](int ranks, int) { return ranks; };
+  const auto as_microbatches = [](int, int microbatches) { return microbatches; };
+  const Row rows[] = {{"gpipe", 1, one},
+                      {"1f1b", 1, one},
+                      {"zb-h1", 1, one},
+                      {"v-half", 2, one},
+                      {"v-min", 2, one},
+                      {"zb-h2", 1, two},
+                      {"zb-v", 2, two},
+                      {"dualpipe", 1, two},
+                      {"dualpipe-v", 2, two},
+                      {"interleaved", 2, as_ranks},
+                      {"interleaved-zb", 2, as_ranks},
+                      {"looped-bfs", 2, as_microbatches}};
+  for (const Row& row : rows) {
+    for (const auto& [ranks, microbatches] : {std::pair{4, 16}, std::pair{8, 32}}) {
+      const Schedule schedule = make_schedule({row.name, ranks, row.chunks, microbatches, {}});
+      EXPECT_EQ(fewest_slots(schedule, {}), row.slots(ranks, microbatches)) << row.name << " P=" << ranks;
+      TransportModel implicit;
+      implicit.implicit_receives = true;
+      EXPECT_EQ(fewest_slots(schedule, implicit), 1) << row.name << " P=" << ranks;
+    }
+  }
+}
+
+TEST(Transport, SendsThatBlockTheirListKillSomeSchedules) {
+  const auto live = [](const char* name, int ranks, int microbatches, int outbox) {
+    const bool one_chunk = std::string(name).find("zb-h") == 0 || std::string(name) == "gpipe" || std::string(name) == "1f1b" ||
+                           std::string(name) == "dualpipe";
+    const Schedule schedule = make_schedule({name, ranks, one_chunk ? 1 : 2, microbatches, {}});
+    TransportModel model;
+    model.implicit_receives = true;
+    model.slots = slots_everywhere(schedule.placement, 1);
+    model.outbox = outbox;
+    return is_live(schedule, model);
+  };
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v", "interleaved"}) {
+    for (const int outbox : {1, 2}) EXPECT_TRUE(live(name, 8, 32, outbox)) << name << " " << outbox;
+  }
+  EXPECT_FALSE(live("interleaved-zb", 5, 20, 1));
+  EXPECT_FALSE(live("interleaved-zb", 8, 32, 1));
+  EXPECT_FALSE(live("interleaved-zb", 8, 32, 2));
+  EXPECT_FALSE(live("looped-bfs", 4, 16, 1));
+  EXPECT_FALSE(live("looped-bfs", 4, 16, 2));
+}
+
+TEST(Transport, ReportsNameTheTokenAndTheCycle) {
+  // Breadth first in one queue of blocking receives with too few slots: the wrap edge fills up.
+  TransportModel model;
+  const Schedule schedule = looped_bfs(2, 2, 4);
+  model.slots = slots_everywhere(schedule.placement, 1);
+  const Liveness dead = replay_transport(schedule.placement, full_table(schedule), model);
+  ASSERT_FALSE(dead.live);
+  expect_contains(dead.report, "finds no free slot of 1 on its edge");
+  EXPECT_FALSE(dead.cycle.empty());
+
+  FullTable unsent = full_table(one_f_one_b(2, 1));
+  std::erase_if(unsent[0], [](const TransferCell& cell) { return cell.kind == TransferCell::Kind::send; });
+  const Liveness missing = replay_transport(Placement::single(2), unsent, {});
+  ASSERT_FALSE(missing.live);
+  expect_contains(missing.report,
+                  "rank 1 is stuck at 1RECV_F0 (cell 0 of 4): no activation of microbatch 0 from stage 0, which rank 0 has "
+                  "made and not sent; rank 0 is stuck at 0RECV_B0");
+  EXPECT_EQ(missing.cycle, (std::vector<RankId>{RankId{0}, RankId{1}}));
+}
+
+TEST(Transport, CellsThatCannotBeAreErrors) {
+  const auto check = [](FullTable cells) { (void)replay_transport(Placement::single(2), cells, {}); };
+  FullTable cells = full_table(one_f_one_b(2, 1));
+  std::swap(cells[0], cells[1]);
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "does not belong to this rank");
+  cells = full_table(one_f_one_b(2, 1));
+  cells[0].push_back({TransferCell::Kind::send, {}, TokenKind::gradient, StageId{0}, MicrobatchId{0}});
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_B0: no gradient passes between two ranks here");
+  cells = full_table(one_f_one_b(2, 1));
+  cells[0].push_back(cells[0][1]);
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second one for the same token");
+}
+
+TEST(Transport, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
+  std::mt19937 random(23);
+  const auto below = [&](unsigned bound) { return static_cast<int>(random() % bound); };
+  std::array<std::array<int, 2>, transports.size()> outcomes{};
+  for (int trial = 0; trial < 600; ++trial) {
+    const auto requests = one_of_each(below(2) ? 2 : 4, 8);
+    const Schedule schedule = make_schedule(requests[random() % requests.size()]);
+    FullTable cells = full_table(schedule);
+    for (int damage = below(5); damage > 0; --damage) {  // a user's table, perhaps a broken one
+      auto& list = cells[random() % cells.size()];
+      const std::size_t at = random() % (list.size() - 1);
+      if (below(12) == 0)
+        list.erase(list.begin() + static_cast<long>(at));
+      else if (!list[at].action.overlaps_next && !(at > 0 && list[at - 1].action.overlaps_next))
+        std::swap(list[at], list[at + 1]);
+    }
+    TransportModel model;
+    const auto which = static_cast<std::size_t>(below(transports.size()));
+    model.transport = transports[which];
+    model.implicit_receives = below(2) == 0;
+    if (below(3) > 0) model.slots = slots_everywhere(schedule.placement, 1 + below(8));
+    model.outbox = below(2) * (1 + below(2));
+    const Liveness liveness = replay_transport(schedule.placement, cells, model);
+    EXPECT_EQ(liveness.live, SteppingEngine(schedule.placement, cells, model, static_cast<unsigned>(trial)).completes())
+        << schedule.name << " " << to_string(model.transport) << "\n"
+        << liveness.report;
+    EXPECT_EQ(liveness.live, liveness.report.empty());
+    ++outcomes[which][liveness.live];
+  }
+  for (std::size_t which = 0; which < transports.size(); ++which) {
+    EXPECT_GT(outcomes[which][0], 15) << to_string(transports[which]);
+    EXPECT_GT(outcomes[which][1], 15) << to_string(transports[which]);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::runtime
