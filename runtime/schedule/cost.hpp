@@ -72,4 +72,7 @@ struct Costs {
   Noise noise;
 };
 
+/// Throws Error(internal) unless there is a cost for every stage and, where any are given, for every edge and rank.
+void check_costs(const Costs& costs, const Placement& placement);
+
 }  // namespace millrace::runtime

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/waits.hpp"
 #include "runtime/schedule/wiring.hpp"
 
 namespace millrace::runtime {
@@ -64,7 +65,7 @@ class Simulator {
         wiring_(schedule),
         pairs_(costs.pairs, schedule.placement.stages()),
         microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
-    check_costs();
+    check_costs(costs, schedule.placement);
     lay_out();
   }
 
@@ -78,21 +79,11 @@ class Simulator {
     }
     check_complete();
     summarise();
+    if (trace_) share_waits(schedule_, costs_, wiring_, result_);
     return std::move(result_);
   }
 
  private:
-  void check_costs() const {
-    const auto sized = [](std::size_t found, std::size_t wanted, const char* what) {
-      MILLRACE_CHECK(found == wanted, ExitCode::internal, who, "{} {}, wanted {}", found, what, wanted);
-    };
-    sized(costs_.stages.size(), static_cast<std::size_t>(schedule_.placement.stages()), "stage costs");
-    if (!costs_.links.empty()) sized(costs_.links.size(), wiring_.edges.size(), "link costs");
-    if (!costs_.slots.empty()) sized(costs_.slots.size(), wiring_.edges.size(), "ring sizes");
-    if (!costs_.noise.slowdown.empty()) sized(costs_.noise.slowdown.size(), schedule_.ranks.size(), "slowdowns");
-    MILLRACE_CHECK(costs_.issue_ahead >= 1, ExitCode::internal, who, "issue_ahead = {}, wanted 1 or more", costs_.issue_ahead);
-  }
-
   void lay_out() {
     ranks_.resize(schedule_.ranks.size());
     channels_.resize(wiring_.edges.size());
@@ -112,7 +103,6 @@ class Simulator {
     if (!trace_) return;
     result_.bindings.resize(actions);
     result_.order.reserve(actions);
-    result_.edges.resize(wiring_.edges.size());
   }
 
   std::size_t token_of(std::int32_t edge, const Action& action) const {
@@ -177,7 +167,7 @@ class Simulator {
     Latest start{state.free, {entry > 0 ? static_cast<std::uint32_t>(entry - 1) : 0, 0, 0, state.next > 0 ? Bound::list : Bound::nothing}};
     start.consider(issue.time, issue.binding);
     const double end = start.time + duration(rank, size);
-    if (trace_) record(rank, entry, start, start.time - state.free);
+    if (trace_) result_.order.push_back(static_cast<std::uint32_t>(entry));
     for (std::size_t half = 0; half < size; ++half) {
       result_.begin[entry + half] = start.time;
       result_.end[entry + half] = end;
@@ -206,55 +196,6 @@ class Simulator {
       if (stall.rank.index() == rank && index >= state.next && index < state.next + size) sum += stall.duration;
     }
     return sum;
-  }
-
-  // Puts down why an entry began when it did, and shares the wait before it out among its causes, the last cause last.
-  void record(std::size_t rank, std::size_t entry, const Latest& start, double gap) {
-    result_.order.push_back(static_cast<std::uint32_t>(entry));
-    if (gap <= 0) return;
-    RankTime& time = result_.ranks[rank];
-    const auto take = [&gap](double& sum, double most) {
-      const double part = std::min(gap, most);
-      sum += part;
-      gap -= part;
-      return part;
-    };
-    take(time.launch, start.binding.launches * costs_.launch);
-    const std::uint32_t source = start.binding.source;
-    switch (start.binding.bound) {
-      case Bound::activation:
-      case Bound::gradient: {
-        const std::int32_t edge = wiring_.output(action_at(source));
-        EdgeWait& wait = result_.edges[static_cast<std::size_t>(edge)];
-        const double free = start.time - start.binding.launches * costs_.launch;  // when the token was there
-        wait.link += take(time.link, free - result_.end[source]);
-        wait.token += take(start.binding.bound == Bound::activation ? time.activation : time.gradient, gap);
-        break;
-      }
-      case Bound::slot: {
-        const std::int32_t edge = ring_between(rank, action_at(source).stage);
-        if (edge >= 0) result_.edges[static_cast<std::size_t>(edge)].slot += gap;
-        take(time.slot, gap);
-        break;
-      }
-      default:
-        take(time.launch, gap);
-    }
-  }
-
-  // The ring that the rank's next entry fills and the stage empties.
-  std::int32_t ring_between(std::size_t rank, StageId consumer) const {
-    const auto& list = schedule_.ranks[rank];
-    for (std::size_t index = ranks_[rank].next; index < std::min(ranks_[rank].next + 2, list.size()); ++index) {
-      const std::int32_t edge = wiring_.output(list[index]);
-      if (edge >= 0 && wiring_.edges[static_cast<std::size_t>(edge)].consumer == consumer) return edge;
-    }
-    return no_edge.value;
-  }
-
-  const Action& action_at(std::size_t action) const {
-    const RankId rank = result_.rank_of(action);
-    return schedule_.ranks[rank.index()][action - result_.first[rank.index()]];
   }
 
   // Sends the output of an action and gives back the slots that it used for the last time.

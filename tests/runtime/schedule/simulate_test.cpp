@@ -274,6 +274,27 @@ TEST(Simulate, ASlowRankSlowsTheStepAndAStallDelaysItOnce) {
   EXPECT_NEAR(simulate(schedule, costs).makespan, even + 2.5, 1e-9);
 }
 
+TEST(Simulate, CompletesExactlyWhereTheReplaySaysLive) {
+  RandomRuns runs(71);
+  int dead = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    RandomRun run = runs.next();
+    run.costs.slots = make_ledger(run.schedule).depths;
+    for (int& slots : run.costs.slots) slots = 1 + runs.below(static_cast<unsigned>(slots));
+    const bool live = replay_untimed(run.schedule, run.costs.slots).live;
+    bool complete = true;
+    try {
+      (void)simulate(run.schedule, run.costs, false);
+    } catch (const Error&) {
+      complete = false;
+    }
+    EXPECT_EQ(complete, live) << run.schedule.name;
+    dead += !live;
+  }
+  EXPECT_GT(dead, 20);
+  EXPECT_LT(dead, 90);
+}
+
 TEST(Simulate, WrongSizesAndDeadRingsAreErrors) {
   const Schedule schedule = gpipe(2, 3);
   Costs costs = unit_costs(schedule);

@@ -140,7 +140,7 @@ TEST(Lower, EveryPairOfRanksAgreesOnTheOrder) {
 
 TEST(Lower, ADeadScheduleSaysWhereItStops) {
   const Schedule dead = table(Placement::single(2), 2, {"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"});
-  expect_contains(error_of(ExitCode::config, [&] { static_cast<void>(lower(dead)); }), "rank 0 stops before 0B0; rank 1 stops before 1F1");
+  expect_contains(error_of(ExitCode::config, [&] { static_cast<void>(lower(dead)); }), "rank 0 is stuck at 0B0 (action 1 of 4)");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "runtime/schedule/validate.hpp"
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 #include "runtime/schedule/ledger.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -73,16 +75,57 @@ TEST(Replay, LedgerDepthsAreAlwaysLive) {
     const Schedule schedule = make_schedule(request);
     EXPECT_TRUE(replay_untimed(schedule, make_ledger(schedule).depths).live) << name_of(request);
   }
+  for (int ranks : {2, 4, 8}) {
+    for (const ScheduleRequest& request : one_of_each(ranks, 2 * ranks)) {
+      const Schedule schedule = make_schedule(request);
+      EXPECT_TRUE(replay_untimed(schedule, make_ledger(schedule).depths).live) << name_of(request);
+    }
+  }
 }
 
-TEST(Replay, RandomSwapsAreFoundDeadExactlyWhenNoOrderExists) {
-  // Against another way to decide: actions are peeled off in topological order of the whole graph, one at a time, at random.
+// Another way to decide: entries are peeled off one at a time, at random, whenever what they need has been peeled off before.
+bool can_be_peeled(const Schedule& schedule, std::mt19937& random) {
+  std::set<std::string> made;  // "F of stage 1, microbatch 0", "I …" whether by I or B
+  std::vector<std::size_t> done(schedule.ranks.size(), 0);
+  const auto text = [](StageId stage, bool forward, MicrobatchId m) { return fmt::format("{}{}{}", forward ? 'F' : 'I', stage, m); };
+  const auto ready = [&](const Action& action) {
+    if (action.kind == ActionKind::weight_gradient) return true;
+    const bool forward = action.kind == ActionKind::forward;
+    const auto from = forward ? schedule.placement.previous(action.stage) : schedule.placement.next(action.stage);
+    return !from || made.count(text(*from, forward, action.microbatch)) > 0;
+  };
+  std::vector<std::size_t> open(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < open.size(); ++rank) open[rank] = rank;
+  while (!open.empty()) {
+    std::shuffle(open.begin(), open.end(), random);
+    const auto found = std::find_if(open.begin(), open.end(), [&](std::size_t rank) {
+      const auto& list = schedule.ranks[rank];
+      if (done[rank] == list.size()) return true;
+      return ready(list[done[rank]]) && (!list[done[rank]].overlaps_next || ready(list[done[rank] + 1]));
+    });
+    if (found == open.end()) return false;
+    const auto& list = schedule.ranks[*found];
+    if (done[*found] == list.size()) {
+      open.erase(found);
+      continue;
+    }
+    for (std::size_t size = list[done[*found]].overlaps_next ? 2 : 1; size > 0; --size) {
+      const Action& action = list[done[*found]++];
+      if (action.kind != ActionKind::weight_gradient)
+        made.insert(text(action.stage, action.kind == ActionKind::forward, action.microbatch));
+    }
+  }
+  return true;
+}
+
+TEST(Replay, RandomTablesAreDeadExactlyWhenNoOrderExists) {
   std::mt19937 random(7);
-  int dead = 0;
-  for (int trial = 0; trial < 400; ++trial) {
-    Schedule schedule = one_f_one_b(3, 4);
-    for (int swap = 0; swap < 4; ++swap) {
-      auto& list = schedule.ranks[random() % 3];
+  int dead = 0, live = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    const auto requests = one_of_each(random() % 2 ? 2 : 4, 8);
+    Schedule schedule = make_schedule(requests[random() % requests.size()]);
+    for (int swap = 0; swap < 6; ++swap) {
+      auto& list = schedule.ranks[random() % schedule.ranks.size()];
       const std::size_t at = random() % (list.size() - 1);
       std::swap(list[at], list[at + 1]);
       try {
@@ -91,25 +134,52 @@ TEST(Replay, RandomSwapsAreFoundDeadExactlyWhenNoOrderExists) {
         std::swap(list[at], list[at + 1]);
       }
     }
-    std::vector<std::size_t> done(3, 0);
-    const auto has = [&](std::size_t rank, const Action& wanted) {
-      const auto& list = schedule.ranks[rank];
-      return std::find(list.begin(), list.begin() + static_cast<long>(done[rank]), wanted) != list.begin() + static_cast<long>(done[rank]);
-    };
-    for (int tries = 0; tries < 2000; ++tries) {
-      const std::size_t rank = random() % 3;
-      if (done[rank] == schedule.ranks[rank].size()) continue;
-      Action needed = schedule.ranks[rank][done[rank]];
-      const int other = needed.kind == ActionKind::forward ? needed.stage.value - 1 : needed.stage.value + 1;
-      needed.stage = StageId{other};
-      if (other < 0 || other > 2 || has(static_cast<std::size_t>(other), needed)) ++done[rank];
-    }
-    bool complete = true;
-    for (std::size_t rank = 0; rank < 3; ++rank) complete = complete && done[rank] == schedule.ranks[rank].size();
-    EXPECT_EQ(replay_untimed(schedule).live, complete);
-    dead += !complete;
+    const Liveness liveness = replay_untimed(schedule);
+    ASSERT_EQ(liveness.live, can_be_peeled(schedule, random)) << schedule.name << "\n" << liveness.report;
+    EXPECT_EQ(liveness.cycle.empty(), liveness.live);
+    EXPECT_EQ(liveness.report.empty(), liveness.live);
+    ++(liveness.live ? live : dead);
   }
-  EXPECT_GT(dead, 10);
+  EXPECT_GT(dead, 50);
+  EXPECT_GT(live, 50);
+}
+
+TEST(WellFormed, PairsAreAForwardAndABackwardOfTwoMicrobatches) {
+  const auto error = [](std::size_t at, const char* row) {
+    Schedule schedule = table(Placement::single(1), 2, {row});
+    schedule.ranks[0][at].overlaps_next = true;
+    return error_of(ExitCode::config, [&] { check_well_formed(schedule); });
+  };
+  expect_contains(error(0, "0F0 0B0 0F1 0B1"), "rank 0, pair (0F0;0B0): both halves are of microbatch 0, wanted two different ones");
+  expect_contains(error(0, "0F0 0F1 0B0 0B1"), "rank 0, pair (0F0;0F1): wanted an F, then a B or I");
+  expect_contains(error(2, "0F0 0F1 0B0 0B1"), "rank 0, pair (0B0;0B1): wanted an F, then a B or I");
+  expect_contains(error(3, "0F0 0F1 0B0 0B1"), "rank 0, action 0B1: begins an overlapped pair, and no action follows");
+  Schedule chained = table(Placement::single(1), 2, {"0F0 0F1 0B0 0B1"});
+  chained.ranks[0][1].overlaps_next = true;
+  EXPECT_NO_THROW(check_schedule(chained));
+  chained.ranks[0][2].overlaps_next = true;
+  expect_contains(error_of(ExitCode::config, [&] { check_well_formed(chained); }),
+                  "its second half begins another pair; pairs do not chain");
+}
+
+TEST(WellFormed, AReplicaTakesItsOwnMicrobatches) {
+  const Schedule good = table(Placement::mirror(2), 2, {"0F0 3F1 0B0 3B1", "2F1 1F0 2B1 1B0"});
+  EXPECT_NO_THROW(check_well_formed(good));
+  const Schedule crossed = table(Placement::mirror(2), 2, {"0F0 3F0 0B0 3B0", "2F0 1F0 2B0 1B0"});
+  expect_contains(error_of(ExitCode::config, [&] { check_well_formed(crossed); }),
+                  "rank 0, action 3F0: replica 1 of the model, to which stage 3 belongs, takes microbatches 1 to 1");
+}
+
+TEST(Replay, APairWhoseHalvesNeedEachOtherIsDead) {
+  Schedule schedule = table(Placement::single(2), 2, {"0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"});
+  EXPECT_TRUE(replay_untimed(schedule).live);
+  schedule.ranks[0][1].overlaps_next = true;  // 1B0 comes after 1F1, which needs 0F1
+  const Liveness liveness = replay_untimed(schedule);
+  EXPECT_FALSE(liveness.live);
+  expect_contains(
+      liveness.report,
+      "rank 0 is stuck at (0F1;0B0) (action 1 of 4): no gradient of microbatch 0 from stage 1, which 1B0 on rank 1 makes; rank 1 "
+      "is stuck at 1F1");
 }
 
 }  // namespace
