@@ -132,13 +132,13 @@ void ChannelState::pump(EdgeId edge) {
 void ChannelState::post_send(Token token) {
   at(token).sent = true;
   channels_[token.edge.index()].outbox.push_back(token.microbatch);
-  if (queued()) queue(edge(token).producer_rank, true).push_back({token, true});
+  if (queued()) queue(edge(token).producer_rank, token).push_back({token, true});
   pump(token.edge);
 }
 
 void ChannelState::post_receive(Token token) {
   at(token).receive_posted = true;
-  if (queued()) queue(edge(token).consumer_rank, false).push_back({token, false});
+  if (queued()) queue(edge(token).consumer_rank, token).push_back({token, false});
 }
 
 void ChannelState::hand_over(Token token) {
@@ -147,13 +147,13 @@ void ChannelState::hand_over(Token token) {
   (void)take(token);
 }
 
-std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, bool send) {
-  const std::size_t which = model_.transport == Transport::rank_fifo || send ? 0 : 1;
-  return queues_[2 * rank.index() + which];
+std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Token token) {
+  const bool second = model_.transport == Transport::direction_fifo && edge(token).kind == TokenKind::gradient;
+  return queues_[2 * rank.index() + (second ? 1 : 0)];
 }
 
-const std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, bool send) const {
-  return const_cast<ChannelState*>(this)->queue(rank, send);
+const std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Token token) const {
+  return const_cast<ChannelState*>(this)->queue(rank, token);
 }
 
 bool ChannelState::match() {
@@ -161,7 +161,7 @@ bool ChannelState::match() {
   for (std::size_t index = 0; index < queues_.size(); ++index) {
     while (!queues_[index].empty() && queues_[index].front().send) {
       const Token token = queues_[index].front().token;
-      auto& other = queue(edge(token).consumer_rank, false);
+      auto& other = queue(edge(token).consumer_rank, token);
       if (other.empty() || other.front() != Transfer{token, false} || !has_room(token)) break;
       queues_[index].pop_front();
       other.pop_front();
@@ -174,7 +174,7 @@ bool ChannelState::match() {
 
 std::optional<Token> ChannelState::ahead_of(Token token, RankId rank) const {
   const bool send = edge(token).producer_rank == rank;
-  const auto& transfers = queue(rank, send);
+  const auto& transfers = queue(rank, token);
   if (transfers.empty() || transfers.front() == Transfer{token, send}) return std::nullopt;
   return transfers.front().token;
 }

@@ -80,14 +80,14 @@ class ChannelState {
   void pump(EdgeId edge);
   [[nodiscard]] bool in_reach(Token token) const;
   void arrive(Token token);
-  [[nodiscard]] std::deque<Transfer>& queue(RankId rank, bool send);
-  [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, bool send) const;
+  [[nodiscard]] std::deque<Transfer>& queue(RankId rank, Token token);
+  [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, Token token) const;
 
   const Placement& placement_;
   const TransportModel& model_;
   std::vector<Edge> edges_;
   std::vector<Channel> channels_;             // by edge
-  std::vector<std::deque<Transfer>> queues_;  // two a rank: its sends, its receives; with one queue a rank only the first is used
+  std::vector<std::deque<Transfer>> queues_;  // two a rank: activations, gradients; with one queue a rank only the first is used
 };
 
 }  // namespace millrace::runtime

@@ -12,7 +12,8 @@ namespace millrace::runtime {
 enum class Transport : std::uint8_t {
   free,            // none: receives find their token by its tag
   edge_fifo,       // first in, first out on every edge
-  direction_fifo,  // a rank has a queue of its sends and one of its receives; a transfer happens when it heads both ends' queues
+  direction_fifo,  // a rank has a queue of its activations and one of its gradients, sends and receives alike; a transfer happens when it
+                   // heads both ends' queues
   rank_fifo,       // one queue of both: what a batched group of sends and receives on one communicator amounts to
   rendezvous,      // no queue: a send stands in the list until the other rank's list has come to the receive
 };

@@ -199,15 +199,13 @@ class SteppingEngine {
     ++used_[edge];
   }
 
-  // The first transfers of every queue: of the rank, or of its sends and of its receives.
+  // The first transfer of every queue: of the rank, or of its activations and of its gradients.
   std::vector<Posted> heads(std::size_t rank) const {
     std::vector<Posted> result;
-    for (const bool send : {true, false}) {
-      for (const Posted& posted : queues_[rank]) {
-        if (model_.transport == Transport::direction_fifo && posted.send != send) continue;
-        if (posted.send == send) result.push_back(posted);
-        break;
-      }
+    std::set<std::string> seen;
+    for (const Posted& posted : queues_[rank]) {
+      const bool directions = model_.transport == Transport::direction_fifo;
+      if (seen.insert(directions ? posted.token.substr(0, 4) : "all").second) result.push_back(posted);
     }
     return result;
   }
