@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "kernels/base/check.hpp"
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/schedule/render.hpp"
 #include "runtime/schedule/replay.hpp"
@@ -19,7 +20,13 @@ int main(int argc, char** argv) {
   try {
     for (const auto& name : runtime::schedule_names()) {
       runtime::ScheduleRequest request{name, ranks, runtime::usual_chunks(name), microbatches, std::nullopt};
-      const auto schedule = runtime::make_schedule(request);
+      runtime::Schedule schedule;
+      try {
+        schedule = runtime::make_schedule(request);
+      } catch (const Error& error) {  // not every schedule can do every size; it says what is nearest
+        fmt::print("{}\n\n", error.what());
+        continue;
+      }
       // A forward takes 1, so do the gradient of the input and that of the weights: a whole backward takes 2.
       const auto costs = runtime::uniform_costs(schedule.placement, 1, 1, 1);
       const auto timeline = runtime::replay(schedule, costs, 0);

@@ -39,10 +39,13 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   for (const Action& action : schedule.ranks.at(rank.index())) {
     PlannedAction planned;
     planned.action = action;
-    const int m = action.microbatch.value;
-    planned.activation = use(edge_into(schedule.placement, action.stage, TokenKind::activation), m);
-    if (action.kind != ActionKind::forward) planned.gradient = use(edge_into(schedule.placement, action.stage, TokenKind::gradient), m);
-    planned.output = use(edge_out_of(schedule.placement, action), m);
+    // A replica's edges carry only the replica's microbatches.
+    const int ordinal = action.microbatch.value - schedule.first_microbatch(action.stage).value;
+    planned.activation = use(edge_into(schedule.placement, action.stage, TokenKind::activation), ordinal);
+    if (action.kind != ActionKind::forward) {
+      planned.gradient = use(edge_into(schedule.placement, action.stage, TokenKind::gradient), ordinal);
+    }
+    planned.output = use(edge_out_of(schedule.placement, action), ordinal);
     planned.last_use = plan.forward_only || ends_microbatch(action.kind);
     choose_slots(planned, slots[action.stage.index()], counts[action.stage.index()]);
     plan.actions.push_back(planned);

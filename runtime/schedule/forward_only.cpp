@@ -31,11 +31,11 @@ struct Progress {
 };
 
 // A stage may start its next microbatch when the stage before has finished it and the stage after has freed the slot.
-bool ready(const Placement& placement, const Progress& progress, StageId stage, int microbatches) {
+bool ready(const Schedule& schedule, const Progress& progress, StageId stage) {
   const int m = progress.started[stage.index()];
-  if (m == microbatches) return false;
-  const auto previous = placement.previous(stage);
-  const auto next = placement.next(stage);
+  if (m == schedule.microbatches_of(stage)) return false;
+  const auto previous = schedule.placement.previous(stage);
+  const auto next = schedule.placement.next(stage);
   return (!previous || progress.finished[previous->index()] > m) && (!next || progress.finished[next->index()] >= m);
 }
 
@@ -44,14 +44,15 @@ void fill_greedily(Schedule& schedule) {
   const Placement& placement = schedule.placement;
   const auto stages = static_cast<std::size_t>(placement.stages());
   Progress progress{std::vector<int>(stages, 0), std::vector<int>(stages, 0)};
-  while (progress.finished.back() < schedule.microbatches) {
+  for (bool working = true; working;) {
+    working = false;
     for (int rank = 0; rank < placement.ranks(); ++rank) {
       const auto& own = placement.stages_of(RankId{rank});
-      const auto deepest =
-          std::find_if(own.rbegin(), own.rend(), [&](StageId stage) { return ready(placement, progress, stage, schedule.microbatches); });
+      const auto deepest = std::find_if(own.rbegin(), own.rend(), [&](StageId stage) { return ready(schedule, progress, stage); });
       if (deepest == own.rend()) continue;
-      schedule.ranks[static_cast<std::size_t>(rank)].push_back(
-          {*deepest, ActionKind::forward, MicrobatchId{progress.started[deepest->index()]++}});
+      const int m = schedule.first_microbatch(*deepest).value + progress.started[deepest->index()]++;
+      schedule.ranks[static_cast<std::size_t>(rank)].push_back({*deepest, ActionKind::forward, MicrobatchId{m}});
+      working = true;
     }
     progress.finished = progress.started;
   }

@@ -135,7 +135,7 @@ TEST(Load, RefusesBadFilesWithTheirPlace) {
       {"negative", "train.weight_decay = -0.1", {"train.weight_decay = -0.1"}},
       {"not a number", "train.learning_rate = nan", {"train.learning_rate = nan, wanted a number"}},
       {"infinite", "train.clip = inf", {"train.clip = inf, wanted a number"}},
-      {"choice", "pipeline.schedule = '1f1v'", {"pipeline.schedule = '1f1v', wanted one of 1f1b, gpipe", "did you mean 1f1b?"}},
+      {"choice", "pipeline.schedule = '1f1v'", {"pipeline.schedule = '1f1v', wanted one of gpipe, 1f1b", "did you mean 1f1b?"}},
       {"choice of dtype", "train.dtype = 'fp16'", {"train.dtype = 'fp16', wanted one of fp32, bf16"}},
       {"choice in a list", "rematerialize.policy = ['qery_proj']", {"rematerialize.policy", "query_proj"}},
       {"twice", "train.steps = 1\ntrain.steps = 2", {"run.toml:4", "steps"}},

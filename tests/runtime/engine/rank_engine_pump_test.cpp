@@ -17,6 +17,7 @@ std::vector<ScheduleRequest> requests() {
       all.push_back({"1f1b", p, 1, m, one_f_one_b_warmup(p, 2 * (p - 1))});
     }
   }
+  for (const ScheduleRequest& request : one_of_each(4, 8)) all.push_back(request);
   return all;
 }
 
@@ -34,7 +35,8 @@ TEST(Engines, EveryScheduleRunsInOrderAtAnyTiming) {
         EnginePump pump(schedule.placement, ledger.depths, {ring, static_cast<int>(1 + seed % 3), seed});
         ASSERT_TRUE(pump.run(schedule, ledger.stages, StepId{0}));
         expect_ran(pump, schedule);
-        for (const Edge& edge : edges_of(schedule.placement)) EXPECT_EQ(pump.passed(edge.id), edge.local() ? 0 : request.microbatches);
+        for (const Edge& edge : edges_of(schedule.placement))
+          EXPECT_EQ(pump.passed(edge.id), edge.local() ? 0 : schedule.microbatches_of(edge.producer));
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/replay.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -85,7 +86,7 @@ TEST(Schedules, EveryOneIsWellFormedAndLive) {
     SCOPED_TRACE(name_of(request));
     const Schedule schedule = make_schedule(request);
     ASSERT_NO_THROW(check_schedule(schedule));
-    EXPECT_EQ(schedule.placement.stages(), request.ranks * request.chunks);
+    EXPECT_EQ(schedule.placement.model_stages(), request.ranks * request.chunks);
     EXPECT_EQ(schedule.placement.name(), placement_of(request).name());
     EXPECT_FALSE(schedule.forward_only());
   }
@@ -205,14 +206,14 @@ TEST(Schedules, ReplicasShareTheMicrobatches) {
 TEST(ForwardOnly, LiveWithOneSlotAnEdgeOnEveryPlacement) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     std::vector<Placement> placements{Placement::single(ranks), Placement::loop(ranks, 2), Placement::loop(ranks, 3),
-                                      Placement::v_shape(ranks)};
+                                      Placement::v_shape(ranks), Placement::mirror(ranks)};
     if (ranks == 2) placements.push_back(Placement::by_hand(2, {RankId{0}, RankId{1}, RankId{1}, RankId{0}, RankId{0}, RankId{1}}));
     for (const Placement& placement : placements) {
       for (int m : {1, 2, 3, 7, 40}) {
         SCOPED_TRACE(fmt::format("{} P={} S={} M={}", placement.name(), ranks, placement.stages(), m));
         const Schedule schedule = forward_only(placement, m);
         EXPECT_TRUE(schedule.forward_only());
-        ASSERT_NO_THROW(check_schedule(schedule, std::vector<int>(static_cast<std::size_t>(2 * (placement.stages() - 1)), 1)));
+        ASSERT_NO_THROW(check_schedule(schedule, std::vector<int>(edges_of(placement).size(), 1)));
       }
     }
   }
