@@ -5,6 +5,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/full_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/transport.cpp
   ${CMAKE_CURRENT_LIST_DIR}/channel_state.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/transport_time.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_peak.cpp
   ${CMAKE_CURRENT_LIST_DIR}/cost.cpp
   ${CMAKE_CURRENT_LIST_DIR}/simulate.cpp
