@@ -6,6 +6,7 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/program/differentiate.hpp"
 #include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/split_backward.hpp"
 #include "runtime/schedule/table.hpp"
 
 namespace millrace::actors {
@@ -63,6 +64,7 @@ PipelinePlan make_plan(const PlanRequest& request) {
   schedule.group = static_cast<int>(pipeline.group);
   plan.schedule = pipeline.plan.empty() ? runtime::make_schedule(schedule) : planned_schedule(request);
   check_runnable(plan.schedule);
+  plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one
   plan.ledger = runtime::make_ledger(plan.schedule);
   plan.edges = runtime::edges_of(plan.schedule.placement);
   for (const auto& rank : plan.schedule.ranks)

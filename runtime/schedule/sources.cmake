@@ -5,6 +5,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/schedule.cpp
   ${CMAKE_CURRENT_LIST_DIR}/make_schedule.cpp
   ${CMAKE_CURRENT_LIST_DIR}/list_writer.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/split_backward.cpp
   ${CMAKE_CURRENT_LIST_DIR}/gpipe.cpp
   ${CMAKE_CURRENT_LIST_DIR}/one_f_one_b.cpp
   ${CMAKE_CURRENT_LIST_DIR}/looped_bfs.cpp

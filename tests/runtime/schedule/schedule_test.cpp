@@ -4,6 +4,7 @@
 
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/split_backward.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
@@ -188,6 +189,17 @@ TEST(Schedules, FewMicrobatchesAreTheLongListsCutShort) {
   Schedule cut = zb_v(4, 7);
   for (auto& list : cut.ranks) std::erase_if(list, [](const Action& action) { return action.microbatch.value >= 3; });
   EXPECT_EQ(zb_v(4, 3).ranks, cut.ranks);
+}
+
+TEST(Schedules, OneKindOfBackwardWhereBothAreMixed) {
+  EXPECT_EQ(with_one_kind_of_backward(gpipe(2, 4)).ranks, gpipe(2, 4).ranks);
+  EXPECT_EQ(with_one_kind_of_backward(zb_v(2, 4)).ranks, zb_v(2, 4).ranks);
+  const Schedule split = with_one_kind_of_backward(dualpipe_v(4, 8));
+  ASSERT_NO_THROW(check_schedule(split));
+  EXPECT_EQ(text_of(with_one_kind_of_backward(dualpipe_v(1, 2)).ranks[0]), "0F0 1F0 0F1 1I0 1W0 1F1 0I0 0W0 1I1 1W1 0I1 0W1");
+  EXPECT_TRUE(with_one_kind_of_backward(dualpipe_v(1, 2)).ranks[0][5].overlaps_next);
+  const Schedule overtaking = table(Placement::single(1), 2, {"0F0 0F1 0I0 0B1 0W0"});
+  expect_contains(error_of(ExitCode::config, [&] { (void)with_one_kind_of_backward(overtaking); }), "action 0W0: comes after microbatch 1");
 }
 
 TEST(Schedules, ReplicasShareTheMicrobatches) {
