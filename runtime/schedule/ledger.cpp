@@ -85,6 +85,7 @@ Ledger make_ledger(const Schedule& schedule) {
     const auto finished = finished_before_start(schedule, table, order, RankId{rank});
     for (const Edge& edge : edges) {
       if (edge.consumer_rank != RankId{rank}) continue;
+      if (forward_only && edge.kind == TokenKind::gradient) continue;  // nothing travels
       ledger.depths[edge.id.index()] = count_depth(schedule, table, edge, finished, forward_only);
     }
   }
