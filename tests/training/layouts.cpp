@@ -21,12 +21,23 @@ const Outcome& one_rank(const Numbers& numbers) {
 }  // namespace
 
 std::vector<std::string> Numbers::words() const {
-  return {"train.dtype=" + dtype, std::string("model.tie_word_embeddings=") + (tied ? "true" : "false"),
-          "train.threads=" + std::to_string(threads), "train.accumulators=" + std::to_string(accumulators)};
+  return {"train.dtype=" + dtype,
+          std::string("model.tie_word_embeddings=") + (tied ? "true" : "false"),
+          "train.threads=" + std::to_string(threads),
+          "train.accumulators=" + std::to_string(accumulators),
+          "model.layers=" + std::to_string(layers),
+          "train.microbatches=" + std::to_string(microbatches),
+          "train.steps=" + std::to_string(steps)};
 }
 
 std::string Numbers::name() const {
-  return dtype + (tied ? "_tied" : "_untied") + "_threads_" + std::to_string(threads) + "_accumulators_" + std::to_string(accumulators);
+  std::string name = dtype + (tied ? "_tied" : "_untied");
+  const auto add = [&](const char* word, int number) { name += "_" + std::string(word) + "_" + std::to_string(number); };
+  add("threads", threads);
+  add("accumulators", accumulators);
+  if (layers != Numbers{}.layers) add("layers", layers);
+  if (microbatches != Numbers{}.microbatches) add("microbatches", microbatches);
+  return name;
 }
 
 const std::vector<Layout>& layouts() {
@@ -66,7 +77,7 @@ std::string name_of(const LayoutCase& one) { return one.numbers.name() + "_" + o
 void expect_the_bits_of_one_rank(const LayoutCase& one) {
   const auto& expected = one_rank(one.numbers);
   ASSERT_EQ(expected.code, 0) << expected.said;
-  ASSERT_EQ(expected.lines.size(), 13U);  // a head, ten steps, two evaluations
+  ASSERT_EQ(expected.lines.size(), static_cast<std::size_t>(one.numbers.steps) + 3);  // a head, the steps, two evaluations
   auto words = one.numbers.words();
   words.insert(words.end(), one.layout.words.begin(), one.layout.words.end());
   const auto found = run_small(one.layout.processes, words);

@@ -11,6 +11,7 @@ struct Numbers {
   bool tied = false;
   int threads = 1;
   int accumulators = 1;
+  int layers = 4, microbatches = 4, steps = 10;
 
   [[nodiscard]] std::vector<std::string> words() const;
   [[nodiscard]] std::string name() const;
