@@ -31,10 +31,9 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
         std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
     const Rank& rank = **found;
     const auto& store = rank.compute().store();
-    const bool speaks_for_table = !rank.plan().replicated_table() || rank.owns(runtime::StageId(0));
     std::vector<runtime::CheckpointTensor> tensors;
     for (const auto& tensor : rank.compute().parameters().tensors()) {
-      if (!speaks_for_table && tensor.has_use(1) && !tensor.has_use(0)) continue;
+      if (!tensor.speaks()) continue;
       std::vector<std::int64_t> shape;
       for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
       tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});

@@ -10,7 +10,11 @@
 namespace millrace::actors {
 
 Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
-    : setup_(std::move(setup)), port_(port), step_(setup_.first_step), reports_(static_cast<std::size_t>(setup_.ranks)) {}
+    : setup_(std::move(setup)),
+      port_(port),
+      step_(setup_.first_step),
+      reports_(static_cast<std::size_t>(setup_.ranks)),
+      evaluation_losses_(reports_.size()) {}
 
 void Coordinator::receive(const ToCoordinator& message) {
   if (phase_ == Phase::ended) return;
@@ -61,14 +65,17 @@ void Coordinator::handle(const StepReport& message) {
 /// replayed.
 void Coordinator::update() {
   const auto targets = setup_.valid_targets(step_);
-  const auto& losses = reports_[static_cast<std::size_t>(setup_.head_rank)].losses;
   double loss_sum = 0;
-  for (std::size_t microbatch = 0; microbatch < losses.size(); ++microbatch) {
-    if (!std::isfinite(losses[microbatch])) {
-      return fail_run(ExitCode::numerics, fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1,
-                                                      microbatch, losses[microbatch]));
+  int microbatch = 0;
+  for (const int head : setup_.head_ranks) {
+    for (const double loss : reports_[static_cast<std::size_t>(head)].losses) {
+      if (!std::isfinite(loss)) {
+        return fail_run(ExitCode::numerics,
+                        fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, loss));
+      }
+      loss_sum += loss;
+      ++microbatch;
     }
-    loss_sum += losses[microbatch];
   }
   std::vector<runtime::TensorSquareSum> squares;
   for (const auto& report : reports_) {
@@ -159,15 +166,15 @@ void Coordinator::snapshot() {
   saving_step_ = step_;
   shards_ = 0;
   shard_reports_.clear();
-  tied_.clear();
+  copies_.clear();
   port_.to_ranks(TakeSnapshot{step_, *folder});
 }
 
 void Coordinator::handle(const SnapshotTaken& message) {
-  for (const auto& hash : message.tied) {
-    const auto same = std::find_if(tied_.begin(), tied_.end(), [&](const TiedHash& other) { return other.name == hash.name; });
-    if (same == tied_.end()) {
-      tied_.push_back(hash);
+  for (const auto& hash : message.copies) {
+    const auto same = std::find_if(copies_.begin(), copies_.end(), [&](const CopyHash& other) { return other.name == hash.name; });
+    if (same == copies_.end()) {
+      copies_.push_back(hash);
     } else if (same->hash != hash.hash) {
       return fail_run(ExitCode::internal,
                       fmt::format("step {}: the two copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
@@ -219,10 +226,11 @@ void Coordinator::begin_evaluation() {
 }
 
 void Coordinator::handle(const EvaluationReport& message) {
-  if (message.rank == setup_.head_rank) evaluation_losses_ = message.losses;
+  evaluation_losses_[static_cast<std::size_t>(message.rank)] = message.losses;
   if (!all_answered()) return;
   double sum = 0;
-  for (const double loss : evaluation_losses_) sum += loss;
+  for (const int head : setup_.head_ranks)
+    for (const double loss : evaluation_losses_[static_cast<std::size_t>(head)]) sum += loss;
   port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0,
                   setup_.evaluation_targets);
   save_and_go_on();
@@ -247,7 +255,7 @@ void Coordinator::next_sample_token() {
 }
 
 void Coordinator::handle(const LogitsReport& message) {
-  if (message.rank == setup_.head_rank) {
+  if (!message.logits.empty()) {
     const auto index = static_cast<std::uint64_t>(sample_.size());
     sample_.push_back(sample_token(message.logits, setup_.sample.temperature, static_cast<std::uint64_t>(setup_.train.seed), index));
   }

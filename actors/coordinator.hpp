@@ -15,8 +15,8 @@ namespace millrace::actors {
 /// What the coordinator knows of the run before it starts.
 struct CoordinatorSetup {
   int ranks = 1;
-  int head_rank = 0;
-  std::int64_t first_step = 0;  // steps already in the checkpoint that was resumed
+  std::vector<int> head_ranks{0};  // one a replica; their losses one after the other are those of all microbatches
+  std::int64_t first_step = 0;     // steps already in the checkpoint that was resumed
   runtime::TrainConfig train;
   runtime::EvaluateConfig evaluate;
   runtime::CheckpointConfig checkpoint;
@@ -117,8 +117,8 @@ class Coordinator {
   bool stopping_ = false, last_ = false, save_due_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;
-  std::vector<StepReport> reports_;  // by rank
-  std::vector<double> evaluation_losses_;
+  std::vector<StepReport> reports_;                     // by rank
+  std::vector<std::vector<double>> evaluation_losses_;  // by rank
   std::vector<std::int32_t> sample_;
   // the checkpoint in flight
   bool saving_ = false, waits_for_staging_ = false;
@@ -127,7 +127,7 @@ class Coordinator {
   std::string save_error_;           // of the first rank that could not write
   std::uint64_t planned_bytes_ = 0;  // of the rank with most
   std::vector<std::string> shard_reports_;
-  std::vector<TiedHash> tied_;
+  std::vector<CopyHash> copies_;  // of the checkpoint in flight
 };
 
 }  // namespace millrace::actors

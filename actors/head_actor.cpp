@@ -1,21 +1,34 @@
 #include "actors/head_actor.hpp"
 
 namespace millrace::actors {
+namespace {
 
-void HeadActor::exchange_tied() { send_accumulator(1, rank().plan().tied_channel(false)); }
-
-void losses_of(const Rank& rank, std::int64_t microbatches, std::vector<double>& losses) {
-  const auto& runner = rank.compute().stage(runtime::StageId(rank.plan().stages() - 1));
-  losses.resize(static_cast<std::size_t>(microbatches));
-  for (std::size_t microbatch = 0; microbatch < losses.size(); ++microbatch)
-    losses[microbatch] = runner.result(static_cast<int>(microbatch))[0];
+/// body(stage, microbatch) for each forward of a head in the list.
+template <class Body>
+void for_each_head_forward(const Rank& rank, const runtime::RankPlan& list, Body body) {
+  for (const auto& planned : list.actions) {
+    const auto& action = planned.action;
+    if (action.kind == runtime::ActionKind::forward && rank.plan().is_last(action.stage)) body(action.stage, action.microbatch);
+  }
 }
 
-std::vector<float> logits_of(const Rank& rank, std::int64_t position) {
-  const runtime::StageId stage(rank.plan().stages() - 1);
+}  // namespace
+
+void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<double>& losses) {
+  losses.clear();
+  for_each_head_forward(rank, list, [&](runtime::StageId stage, runtime::MicrobatchId microbatch) {
+    losses.push_back(rank.compute().stage(stage).result(microbatch.value)[0]);
+  });
+}
+
+std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position) {
+  std::vector<float> row;
   const auto vocabulary = rank.plan().model.vocab_size;
-  const auto* logits = reinterpret_cast<const float*>(rank.compute().memory().slot(runtime::MemoryKind::logits, stage));
-  return {logits + position * vocabulary, logits + (position + 1) * vocabulary};
+  for_each_head_forward(rank, list, [&](runtime::StageId stage, runtime::MicrobatchId) {
+    const auto* logits = reinterpret_cast<const float*>(rank.compute().memory().slot(runtime::MemoryKind::logits, stage));
+    row.assign(logits + position * vocabulary, logits + (position + 1) * vocabulary);
+  });
+  return row;
 }
 
 }  // namespace millrace::actors

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "actors/stage_actor.hpp"
@@ -12,16 +11,13 @@ class HeadActor : public StageActor {
  public:
   using StageActor::StageActor;
   [[nodiscard]] const char* name() const override { return "head"; }
-
- protected:
-  /// Sends use 1 to the embedding's rank.
-  void exchange_tied() override;
 };
 
-/// Loss sums of the first `microbatches` microbatches of the list that has just ended, as the head left them, into `losses`. On the rank
-/// that owns the head.
-void losses_of(const Rank& rank, std::int64_t microbatches, std::vector<double>& losses);
-/// Row `position` of the logits that the head's last logits pass left.
-[[nodiscard]] std::vector<float> logits_of(const Rank& rank, std::int64_t position);
+/// Loss sums of the microbatches that a head of this rank took in `list`, which has just ended, in order, into `losses`: empty where the
+/// list runs no head here.
+void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<double>& losses);
+/// Row `position` of the logits that a head of this rank left in `list`, a logits pass that has just ended; empty where it runs no head
+/// here.
+[[nodiscard]] std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position);
 
 }  // namespace millrace::actors

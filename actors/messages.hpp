@@ -91,7 +91,7 @@ struct StepReport {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::vector<TensorSquares> squares;
-  std::vector<double> losses;  // loss sum of each microbatch, from the rank that owns the head
+  std::vector<double> losses;  // loss sum of each microbatch, from a rank that owns a head: of its replica's microbatches
   StepTimes times;
   std::uint64_t resident_bytes = 0;
   auto tie() { return std::tie(rank, step, squares, losses, times, resident_bytes); }
@@ -103,8 +103,8 @@ struct Optimized {
   auto tie() { return std::tie(rank, step); }
 };
 
-/// Hash of one parameter that two ranks hold (a tied table); compared at each save.
-struct TiedHash {
+/// Hash of one parameter that two ranks hold (a tied table, a replica's weights); compared at each save.
+struct CopyHash {
   std::string name, hash;
   auto tie() { return std::tie(name, hash); }
 };
@@ -113,8 +113,8 @@ struct TiedHash {
 struct SnapshotTaken {
   std::int32_t rank = 0;
   std::int64_t step = 0;
-  std::vector<TiedHash> tied;
-  auto tie() { return std::tie(rank, step, tied); }
+  std::vector<CopyHash> copies;
+  auto tie() { return std::tie(rank, step, copies); }
 };
 
 /// The rank's shard is on disk and verified, or `error` says why not.
@@ -128,11 +128,11 @@ struct ShardWritten {
 
 struct EvaluationReport {
   std::int32_t rank = 0;
-  std::vector<double> losses;  // by microbatch, from the head's rank
+  std::vector<double> losses;  // by microbatch, from the rank of the head that ran
   auto tie() { return std::tie(rank, losses); }
 };
 
-/// Answer to ComputeLogits: empty but from the head's rank.
+/// Answer to ComputeLogits: empty but from the rank of the head that ran.
 struct LogitsReport {
   std::int32_t rank = 0;
   std::vector<float> logits;
@@ -187,12 +187,6 @@ struct ActionDone {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Rank actor → embedding and head actor of a tied table on two ranks: exchange accumulators with the other. Answered by Exchanged.
-struct ExchangeTied {
-  std::int64_t step = 0;
-};
-struct Exchanged {};
-
 /// Link → rank actor: message `sequence` of a channel lies in its slot.
 struct TokenArrived {
   cluster::Arrival arrival;
@@ -217,7 +211,7 @@ struct BatchReady {
 };
 
 /// Something rank-wide that the compute worker was asked to do is done.
-enum class RankWork : std::uint8_t { sums, tied_added, squares, optimizer, snapshot };
+enum class RankWork : std::uint8_t { sums, sums_sent, sums_added, squares, optimizer, snapshot };
 struct WorkDone {
   RankWork work = RankWork::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
@@ -255,8 +249,6 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToCoordinator)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Execute)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ExchangeTied)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Exchanged)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TokenArrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)

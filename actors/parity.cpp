@@ -22,7 +22,8 @@ namespace {
 class ParityActor : public caf::event_based_actor {
  public:
   struct Setup {
-    int ranks = 1, head_rank = 0;
+    int ranks = 1;
+    std::vector<int> head_ranks;
     std::vector<std::vector<std::int32_t>> rows;
     std::function<void(const ToRank&)> to_ranks;
     std::promise<ParityOutput>* output = nullptr;
@@ -44,8 +45,10 @@ class ParityActor : public caf::event_based_actor {
     if (all()) setup_.to_ranks(RunStep{0});
   }
   void handle(const StepReport& report) {
-    if (report.rank == setup_.head_rank) output_.losses = report.losses;
-    if (all()) next_row();
+    losses_[report.rank] = report.losses;
+    if (!all()) return;
+    for (const int head : setup_.head_ranks) output_.losses.insert(output_.losses.end(), losses_[head].begin(), losses_[head].end());
+    next_row();
   }
   void handle(const LogitsReport&) {
     if (all()) next_row();
@@ -76,6 +79,7 @@ class ParityActor : public caf::event_based_actor {
   Setup setup_;
   int answers_ = 0;
   std::size_t row_ = 0;
+  std::map<int, std::vector<double>> losses_;  // by rank
   ParityOutput output_;
 };
 
@@ -135,8 +139,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   start.train = request.train;
   start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<ParityActor>(
-        ParityActor::Setup{plan.ranks(), plan.head_rank().value, rows, std::move(to_ranks), &output});
+    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), plan.head_ranks(), rows, std::move(to_ranks), &output});
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
   pipeline.start(start);

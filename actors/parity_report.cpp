@@ -145,7 +145,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   found["loss"] = {static_cast<float>(loss)};
 
   fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {}\n", settings.folder, settings.dtype, settings.ranks, settings.chunks,
-             settings.schedule, layers::print_layout(plan.layout));
+             settings.schedule, plan.layout_text());
   std::map<std::string, Group> groups;
   for (const auto& tensor : golden.tensors()) {
     if (tensor.name == "input_ids") continue;

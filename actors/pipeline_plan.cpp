@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/program/differentiate.hpp"
@@ -12,22 +13,30 @@
 namespace millrace::actors {
 namespace {
 
-/// What the lists may say but the actors do not do.
-void check_runnable(const runtime::Schedule& schedule) {
-  MILLRACE_CHECK(schedule.placement.replicas() == 1, ExitCode::config, "actors.plan",
-                 "schedule {} keeps two replicas of each stage, which training does not carry out yet; use dualpipe-v", schedule.name);
+/// Two replicas: a rank holds two different stages of the model, and each replica sums the gradients of its half of the microbatches.
+void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfig& train) {
+  const int replicas = schedule.placement.replicas();
+  if (replicas == 1) return;
+  MILLRACE_CHECK(schedule.placement.ranks() % replicas == 0, ExitCode::config, "actors.plan",
+                 "schedule {} runs {} replicas on pipeline.ranks = {}, wanted an even number of ranks", schedule.name, replicas,
+                 schedule.placement.ranks());
+  MILLRACE_CHECK(schedule.microbatches % replicas == 0, ExitCode::config, "actors.plan",
+                 "schedule {} shares train.microbatches = {} between {} replicas, wanted an even number", schedule.name,
+                 schedule.microbatches, replicas);
+  MILLRACE_CHECK(train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
+                 "train.accumulators = {}, but schedule {} sums gradients in {} parts, one a replica; wanted train.accumulators = {}, or 1",
+                 train.accumulators, schedule.name, replicas, replicas);
 }
 
 /// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
 runtime::Schedule planned_schedule(const PlanRequest& request) {
   const auto& path = request.pipeline.plan;
   auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
-  check_runnable(schedule);
   const auto check = [&](const char* key, std::int64_t wanted, std::int64_t found) {
     MILLRACE_CHECK(wanted == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found, wanted);
   };
   check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
-  check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.stages());
+  check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
   check("train.microbatches", request.train.microbatches, schedule.microbatches);
   return schedule;
 }
@@ -63,7 +72,7 @@ PipelinePlan make_plan(const PlanRequest& request) {
   if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
   schedule.group = static_cast<int>(pipeline.group);
   plan.schedule = pipeline.plan.empty() ? runtime::make_schedule(schedule) : planned_schedule(request);
-  check_runnable(plan.schedule);
+  check_replicas(plan.schedule, train);
   plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one
   plan.ledger = runtime::make_ledger(plan.schedule);
   plan.edges = runtime::edges_of(plan.schedule.placement);
@@ -76,7 +85,10 @@ PipelinePlan make_plan(const PlanRequest& request) {
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.z_loss = train.z_loss;
-  plan.accumulators = static_cast<int>(train.accumulators);
+  const int replicas = plan.schedule.placement.replicas();
+  plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
+  const auto model_layout = plan.layout;
+  for (int replica = 1; replica < replicas; ++replica) plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
   return plan;
 }
 
@@ -96,19 +108,46 @@ std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
     spec.bytes = boundary_bytes();
     channels.push_back(spec);
   }
-  if (replicated_table()) {
-    for (const bool to_head : {true, false}) {
+  for (const auto& exchange : exchanges()) {
+    for (const bool back : {false, true}) {
       cluster::ChannelSpec spec;
-      spec.id = tied_channel(to_head);
-      spec.from_rank = to_head ? embedding_rank().value : head_rank().value;
-      spec.to_rank = to_head ? head_rank().value : embedding_rank().value;
-      spec.kind = cluster::ChannelKind::tied;
+      spec.id = exchange.channel + (back ? 1 : 0);
+      spec.from_rank = back ? exchange.second.value : exchange.first.value;
+      spec.to_rank = back ? exchange.first.value : exchange.second.value;
+      spec.kind = cluster::ChannelKind::sums;
       spec.depth = 1;
-      spec.bytes = static_cast<std::size_t>(model.vocab_size * model.hidden_size) * sizeof(float);
+      spec.bytes = exchange.bytes;
       channels.push_back(spec);
     }
   }
   return channels;
+}
+
+std::string PipelinePlan::layout_text() const {
+  return layers::print_layout({layout.begin(), layout.begin() + schedule.placement.model_stages()});
+}
+
+std::vector<int> PipelinePlan::head_ranks() const {
+  std::vector<int> ranks;
+  for (int stage = 0; stage < stages(); ++stage)
+    if (is_last(runtime::StageId(stage))) ranks.push_back(schedule.placement.rank_of(runtime::StageId(stage)).value);
+  return ranks;
+}
+
+std::vector<SumExchange> PipelinePlan::exchanges() const {
+  std::vector<SumExchange> exchanges;
+  const auto add = [&](runtime::RankId first, runtime::RankId second) {
+    SumExchange exchange{first, second, static_cast<int>(edges.size() + 2 * exchanges.size()), 0};
+    for (const auto stage : schedule.placement.stages_of(first)) {
+      for (const auto& spec : layers::parameters(model, layout.at(stage.index())))
+        if (held_twice(spec.name)) exchange.bytes += kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float));
+    }
+    exchanges.push_back(exchange);
+  };
+  if (replicated_table()) add(embedding_rank(), head_rank());
+  if (replicas() > 1)
+    for (int rank = 0; rank < ranks() / 2; ++rank) add(runtime::RankId(rank), runtime::RankId(ranks() - 1 - rank));
+  return exchanges;
 }
 
 runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Output output, std::int64_t other_rows) const {
@@ -132,7 +171,7 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\n", layers::print_layout(layout), schedule.name);
+  std::string text = fmt::format("layout {}\nschedule {}\n", layout_text(), schedule.name);
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

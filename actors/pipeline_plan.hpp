@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/link.hpp"
@@ -23,10 +24,17 @@ struct PlanRequest {
   runtime::RematerializeConfig rematerialize;
 };
 
+/// Two ranks that hold the same weights, a tied table or all of a replica's: after a step's list each sends the other its gradient sums.
+struct SumExchange {
+  runtime::RankId first, second;
+  int channel = 0;        // first → second; the one after it goes back
+  std::size_t bytes = 0;  // of a message: every sum that both hold, each on a boundary of kernels::kAlignment
+};
+
 /// Who does what, before anything is allocated: the same on every process of a job, which the run hash proves.
 struct PipelinePlan {
   layers::ModelConfig model;
-  std::vector<layers::StageLayout> layout;        // by stage
+  std::vector<layers::StageLayout> layout;        // by stage; a second replica repeats the first
   runtime::Schedule schedule;                     // of a training step
   runtime::Ledger ledger;                         // slots and depths
   std::vector<runtime::Edge> edges;               // edges[i].id == i; the channel of edge i has id i
@@ -35,17 +43,34 @@ struct PipelinePlan {
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   double z_loss = 0;
-  int accumulators = 1;         // contiguous parts of the microbatches with a gradient sum each
+  int accumulators = 1;         // contiguous parts of a replica's microbatches with a gradient sum each
   bool split_backward = false;  // the table has I and W
 
   [[nodiscard]] int ranks() const { return schedule.placement.ranks(); }
   [[nodiscard]] int stages() const { return schedule.placement.stages(); }
-  [[nodiscard]] runtime::RankId head_rank() const { return schedule.placement.rank_of(runtime::StageId(stages() - 1)); }
+  /// The layout string of one replica.
+  [[nodiscard]] std::string layout_text() const;
+  [[nodiscard]] int replicas() const { return schedule.placement.replicas(); }
+  /// Contiguous parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-stage run with the same bits.
+  [[nodiscard]] int parts() const { return replicas() * accumulators; }
+  [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }
+  [[nodiscard]] bool is_last(runtime::StageId stage) const { return !schedule.placement.next(stage); }
+  /// Of the first replica.
+  [[nodiscard]] runtime::RankId head_rank() const {
+    return schedule.placement.rank_of(runtime::StageId(schedule.placement.model_stages() - 1));
+  }
   [[nodiscard]] runtime::RankId embedding_rank() const { return schedule.placement.rank_of(runtime::StageId(0)); }
-  /// A tied table whose two uses lie on different ranks: both hold it and exchange accumulators once a step.
-  [[nodiscard]] bool replicated_table() const { return model.tie_word_embeddings && head_rank() != embedding_rank(); }
-  /// Channel ids of that exchange: embedding → head and back.
-  [[nodiscard]] int tied_channel(bool to_head) const { return static_cast<int>(edges.size()) + (to_head ? 0 : 1); }
+  /// The head's rank of each replica: as replicas share the microbatches in order, so do the losses that these hold.
+  [[nodiscard]] std::vector<int> head_ranks() const;
+  /// A tied table whose two uses lie on different ranks: both hold it and exchange accumulators once a step. (Of two replicas, both ends
+  /// have both uses.)
+  [[nodiscard]] bool replicated_table() const { return model.tie_word_embeddings && replicas() == 1 && head_rank() != embedding_rank(); }
+  /// Whether two ranks hold this weight.
+  [[nodiscard]] bool held_twice(std::string_view parameter) const {
+    return replicas() > 1 || (replicated_table() && parameter == parameters.front().name);
+  }
+  /// Who exchanges gradient sums with whom; a rank takes part in one exchange at most.
+  [[nodiscard]] std::vector<SumExchange> exchanges() const;
   /// Bytes of one boundary tensor: activation or gradient of one microbatch.
   [[nodiscard]] std::size_t boundary_bytes() const;
   /// Every channel of the job with its depth and size.

@@ -44,7 +44,6 @@ class Rank {
   /// On the worker only.
   [[nodiscard]] const kernels::Stream& stream() const noexcept { return *stream_; }
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
-  [[nodiscard]] bool owns(runtime::StageId stage) const { return plan_.schedule.placement.rank_of(stage) == setup_.id; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
   [[nodiscard]] const runtime::RankPlan& training_plan() const noexcept { return blueprint_.training; }

@@ -46,7 +46,8 @@ RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
       training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
       evaluation_batches_(rank_.evaluation_batches(), 0),
       training_uses_(uses_of(rank_.training_plan())),
-      evaluation_uses_(uses_of(rank_.evaluation_plan())) {
+      evaluation_uses_(uses_of(rank_.evaluation_plan())),
+      exchange_(rank_.plan(), rank_.id()) {
   records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   const auto& plan = rank_.plan();
   for (const auto& channel : plan.channels()) {
@@ -61,9 +62,9 @@ caf::behavior RankActor::make_behavior() {
   loader_ = spawn<LoaderActor>(rank_, *setup_.batches, self);
   const auto& plan = rank_.plan();
   for (const auto stage : plan.schedule.placement.stages_of(rank_.id())) {
-    if (stage.value == plan.stages() - 1) {
+    if (plan.is_last(stage)) {
       stages_.push_back(spawn<HeadActor>(rank_, stage, self));
-    } else if (stage.value == 0) {
+    } else if (plan.is_first(stage)) {
       stages_.push_back(spawn<EmbeddingActor>(rank_, stage, self));
     } else {
       stages_.push_back(spawn<StageActor>(rank_, stage, self));
@@ -79,7 +80,7 @@ caf::behavior RankActor::make_behavior() {
         const auto& arrival = token.arrival;
         const auto channel = static_cast<std::size_t>(arrival.channel);
         if (channel >= rank_.plan().edges.size()) {
-          if (tied_.arrived(arrival)) add_tied();
+          if (exchange_.arrived(arrival)) add_sums();
           return;
         }
         const auto slot = static_cast<std::size_t>(arrival.sequence) % arrived_[channel].size();
@@ -89,16 +90,13 @@ caf::behavior RankActor::make_behavior() {
       },
       [this](const SlotWritable& slot) {
         if (static_cast<std::size_t>(slot.channel) >= rank_.plan().edges.size()) {
-          if (tied_.writable()) report_step();
+          if (exchange_.writable()) report_step();
           return;
         }
         carry_out(engine_.credit_returned(runtime::EdgeId(slot.channel), slot.sequence));
       },
       [this](const BatchReady& ready) { batch_ready(ready.request); },
       [this](const ActionDone& action) { action_done(action); },
-      [this](const Exchanged&) {
-        if (tied_.sent()) add_tied();
-      },
       [this](const WorkDone& work) { work_done(work); },
       [this](const WorkFailed& failure) { fail(failure); },
       [this](const ShardWritten& written) { setup_.report(written); },
@@ -124,7 +122,7 @@ void RankActor::handle(const RunStep& message) {
   step_ = message.step;
   const auto targets = setup_.batches->valid_targets(step_);
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
-  tied_.begin();
+  exchange_.begin();
   trace_mark_ = rank_.trace().count();
   start(Table::training, rank_.training_plan(), step_);
 }
@@ -169,13 +167,10 @@ void RankActor::handle(const TakeSnapshot& message) {
   post(RankWork::snapshot, [this] {
     const auto& store = rank_.compute().store();
     store.take_snapshot();
-    tied_hashes_.clear();
-    const auto& plan = rank_.plan();
-    if (plan.replicated_table()) {
-      const auto& name = plan.parameters.front().name;
-      if (const auto* table = rank_.compute().parameters().find(name))
-        tied_hashes_.push_back({name, runtime::hash_of(store.snapshot_master(*table)).hex()});
-    }
+    copy_hashes_.clear();
+    for (const auto& tensor : rank_.compute().parameters().tensors())
+      if (rank_.plan().held_twice(tensor.name))
+        copy_hashes_.push_back({tensor.name, runtime::hash_of(store.snapshot_master(tensor)).hex()});
   });
 }
 
@@ -184,9 +179,8 @@ void RankActor::handle(const Collect&) {
   if (setup_.captured)
     for (auto& tensor : setup_.captured()) tell(std::move(tensor));
   const auto& store = rank_.compute().store();
-  const bool speaks_for_table = !rank_.plan().replicated_table() || rank_.owns(runtime::StageId(0));
   for (const auto& tensor : rank_.compute().parameters().tensors()) {
-    if (!speaks_for_table && tensor.has_use(1) && !tensor.has_use(0)) continue;
+    if (!tensor.speaks()) continue;
     const auto gradient = store.gradient(tensor);
     CapturedTensor captured;
     captured.name = "grad." + tensor.name;
@@ -250,7 +244,7 @@ std::byte* RankActor::address(const runtime::RingSlot& slot, bool incoming) cons
 
 void RankActor::issue(const runtime::Issue& issue) {
   const auto microbatch = issue.action.microbatch.value;
-  const bool last = issue.action.stage.value == rank_.plan().stages() - 1;
+  const bool last = rank_.plan().is_last(issue.action.stage);
   Execute execute;
   execute.ticket = tickets_++;
   execute.action = issue.action;
@@ -335,18 +329,15 @@ void RankActor::list_finished() {
       return post(RankWork::sums, [this] {
         const auto& store = rank_.compute().store();
         store.add_accumulator_sets(rank_.stream());
-        store.add_local_uses(rank_.stream());
+        if (!exchange_.there()) store.add_local_uses(rank_.stream());
       });
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
-      if (rank_.plan().head_rank() == rank_.id()) losses_of(rank_, list_->microbatches, report.losses);
+      losses_of(rank_, *list_, report.losses);
       return setup_.report(report);
     }
-    case Table::logits: {
-      LogitsReport report{rank_.id().value, {}};
-      if (rank_.plan().head_rank() == rank_.id()) report.logits = logits_of(rank_, logits_position_);
-      return setup_.report(report);
-    }
+    case Table::logits:
+      return setup_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
     case Table::none:
       return;
   }
@@ -355,7 +346,6 @@ void RankActor::list_finished() {
 // -- after a training list ----------------------------------------------------------------------------------------------------------------
 
 void RankActor::work_done(const WorkDone& finished) {
-  const auto& plan = rank_.plan();
   auto trace = [&](runtime::SpanKind kind, std::int64_t step) {
     runtime::TraceRecord record;
     record.begin = finished.begin;
@@ -366,14 +356,13 @@ void RankActor::work_done(const WorkDone& finished) {
   };
   switch (finished.work) {
     case RankWork::sums:
-      if (plan.replicated_table() && (plan.embedding_rank() == rank_.id() || plan.head_rank() == rank_.id())) {
-        const bool embedding = plan.embedding_rank() == rank_.id();
-        show("exchanges the tied table's gradient", runtime::no_stage, runtime::no_microbatch);
-        return send(embedding ? stages_.front() : stages_.back(), ExchangeTied{step_});
-      }
+      if (exchange_.there()) return send_sums();
       [[fallthrough]];
-    case RankWork::tied_added:
+    case RankWork::sums_added:
       return post(RankWork::squares, [this] { runtime::square_sums(rank_.stream(), rank_.compute().store(), squares_); });
+    case RankWork::sums_sent:
+      if (exchange_.sent()) add_sums();
+      return;
     case RankWork::squares:
       return report_step();
     case RankWork::optimizer:
@@ -382,7 +371,7 @@ void RankActor::work_done(const WorkDone& finished) {
     case RankWork::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
       trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
-      setup_.report(SnapshotTaken{rank_.id().value, step, tied_hashes_});
+      setup_.report(SnapshotTaken{rank_.id().value, step, copy_hashes_});
       send(setup_.checkpoint, WriteShard{rank_.id().value, step, folders_.front()});
       snapshot_steps_.erase(snapshot_steps_.begin());
       folders_.erase(folders_.begin());
@@ -391,21 +380,30 @@ void RankActor::work_done(const WorkDone& finished) {
   }
 }
 
-/// Adds the other side's sum: use 0 + use 1 on both ranks, the same bits since addition commutes.
-void RankActor::add_tied() {
-  const bool embedding = rank_.plan().embedding_rank() == rank_.id();
-  post(RankWork::tied_added, [this, embedding] {
-    const auto& name = rank_.plan().parameters.front().name;
-    const auto own = rank_.compute().store().accumulator(rank_.compute().parameters().at(name), embedding ? 0 : 1);
-    auto other = own;
-    other.data = tied_.arrival().data;
-    kernels::accumulate(rank_.stream(), other, own);
-    rank_.links->link(tied_.arrival().channel).release(tied_.arrival().sequence);
+/// Hands the sums that another rank has too to that rank: of a tied table the own use, of a replica everything.
+void RankActor::send_sums() {
+  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
+  post(RankWork::sums_sent, [this] {
+    auto& link = rank_.links->link(exchange_.channel());
+    for_each_exchanged_sum(rank_, link.slot(exchange_.sequence()),
+                           [this](const auto& sum, const auto& part) { kernels::convert(rank_.stream(), sum, part); });
+    link.send(exchange_.sequence(), exchange_.bytes(), steady_now());
+  });
+}
+
+/// Adds the other side's: use 0 + use 1 of a tied table, the first half of the microbatches + the second. Both ranks get the same bits
+/// since addition commutes. Uses that share the rank are added after that, as where there is one rank.
+void RankActor::add_sums() {
+  post(RankWork::sums_added, [this] {
+    for_each_exchanged_sum(rank_, exchange_.arrival().data,
+                           [this](const auto& sum, const auto& part) { kernels::accumulate(rank_.stream(), part, sum); });
+    rank_.compute().store().add_local_uses(rank_.stream());
+    rank_.links->link(exchange_.arrival().channel).release(exchange_.arrival().sequence);
   });
 }
 
 void RankActor::report_step() {
-  if (!tied_.may_report()) return;
+  if (!exchange_.may_report()) return;
   const std::int64_t now = steady_now();
   runtime::TraceRecord record;
   record.begin = step_begin_;
@@ -421,7 +419,7 @@ void RankActor::report_step() {
   report.step = step_;
   report.squares.clear();
   for (const auto& sum : squares_) report.squares.push_back({sum.order, sum.value});
-  if (rank_.plan().head_rank() == rank_.id()) losses_of(rank_, list_->microbatches, report.losses);
+  losses_of(rank_, *list_, report.losses);
   report.times = {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
   report.resident_bytes = resident_bytes();
   show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);

@@ -10,7 +10,7 @@
 #include "actors/batch_window.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
-#include "actors/tied_exchange.hpp"
+#include "actors/sum_exchange.hpp"
 #include "actors/wait_clock.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/rank_engine.hpp"
@@ -60,7 +60,8 @@ class RankActor : public caf::event_based_actor {
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch);
   // -- after a training list
   void work_done(const WorkDone& finished);
-  void add_tied();
+  void send_sums();
+  void add_sums();
   void report_step();
   void fail(const WorkFailed& failure);
   // -- batches
@@ -88,12 +89,12 @@ class RankActor : public caf::event_based_actor {
   std::uint64_t trace_mark_ = 0;
   BatchWindow training_batches_, evaluation_batches_;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
-  TiedExchange tied_;
+  SumExchangeState exchange_;
   std::vector<runtime::TensorSquareSum> squares_;
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;
   ToCoordinator report_ = StepReport();
-  std::vector<TiedHash> tied_hashes_;
+  std::vector<CopyHash> copy_hashes_;
   std::vector<std::string> folders_;  // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;

@@ -10,42 +10,43 @@ namespace {
 
 constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
 
-runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage) {
-  return {spec.name, spec.shape, stage, spec.use, spec.order, spec.shape.rank() >= 2};
+runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage, bool copy) {
+  return {spec.name, spec.shape, stage, spec.use, spec.order, spec.shape.rank() >= 2, copy};
+}
+
+bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
+  return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const auto& planned) { return planned.action.stage == stage; });
+}
+
+/// Forwards alone take the way of one replica, the first: its stages, ranks and activation edges are those of a plain pipeline.
+runtime::Placement forward_placement(const runtime::Placement& placement) {
+  return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
 }
 
 }  // namespace
 
 int batches_in_flight(const runtime::RankPlan& plan) {
   const auto count = static_cast<std::size_t>(plan.microbatches);
-  std::vector<int> first(count, -1), last(count, -1);
-  for (std::size_t index = 0; index < plan.actions.size(); ++index) {
-    const auto microbatch = plan.actions[index].action.microbatch.index();
-    if (first[microbatch] < 0) first[microbatch] = static_cast<int>(index);
-    last[microbatch] = static_cast<int>(index);
-  }
-  // Slots go back in order, so a microbatch holds its slot until all before it are done.
-  int most = 0, held = 0;
-  std::size_t released = 0, entered = 0;
+  std::vector<int> last(count, -1);
+  for (std::size_t index = 0; index < plan.actions.size(); ++index)
+    last[plan.actions[index].action.microbatch.index()] = static_cast<int>(index);
+  // Slots are filled and go back in order: a microbatch holds its slot until all before it are done, and comes after all before it, used
+  // yet or not (a second replica begins in the middle).
+  std::size_t most = 0, released = 0, entered = 0;
   for (int index = 0; index < static_cast<int>(plan.actions.size()); ++index) {
-    while (entered < count && first[entered] <= index) {
-      ++entered;
-      ++held;
-    }
-    most = std::max(most, held);
-    while (released < entered && last[released] <= index) {
-      ++released;
-      --held;
-    }
+    entered = std::max(entered, plan.actions[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
+    most = std::max(most, entered - released);
+    while (released < entered && last[released] <= index) ++released;
   }
-  return most;
+  return static_cast<int>(most);
 }
 
 RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs)
     : plan_(plan), rank_(rank), needs_(needs) {
-  const auto& slots = plan.ledger.stages;
-  const auto& placement = plan.schedule.placement;
+  auto slots = plan.ledger.stages;
   training = runtime::make_rank_plan(plan.schedule, rank, slots);
+  const auto placement = forward_placement(plan.schedule.placement);
+  slots.resize(static_cast<std::size_t>(placement.stages()));
   logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
   training_batches = batches_in_flight(training) + kBatchesAhead;
   if (needs.evaluation_microbatches > 0) {
@@ -57,13 +58,13 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
 std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const {
   std::vector<runtime::RankStage> stages;
   for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {
-    const bool last = stage.value == plan_.stages() - 1;
+    const bool last = plan_.is_last(stage);
     runtime::RankStage rank_stage;
     rank_stage.stage = stage;
     rank_stage.training = plan_.programs(stage);
-    if (needs_.logits && last) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
+    if (needs_.logits && last && has_stage(logits, stage)) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
     for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()]))
-      rank_stage.parameters.push_back(stage_parameter(spec, stage));
+      rank_stage.parameters.push_back(stage_parameter(spec, stage, plan_.schedule.placement.replica_of(stage) > 0));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
     if (last)

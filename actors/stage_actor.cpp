@@ -3,7 +3,6 @@
 #include <chrono>
 #include <utility>
 
-#include "kernels/elementwise.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
@@ -26,7 +25,6 @@ caf::behavior StageActor::make_behavior() {
         // The shell ends after the worker, so the plain pointer is good.
         rank_.worker().post_in_order(execute.ticket, [work = work_.get(), execute] { work->run(execute); });
       },
-      [this](const ExchangeTied&) { exchange_tied(); },
   };
 }
 
@@ -39,25 +37,6 @@ void StageActor::Work::run(const Execute& execute) {
     rank.running_pass = execute.pass;
     runner.run(execute.pass, rank.stream(), execute.slots, rank.hook);
     caf::anon_send(rank_actor, ActionDone{execute.action, begin, steady_now()});
-  });
-}
-
-void StageActor::exchange_tied() {}
-
-void StageActor::send_accumulator(int use, int channel) {
-  const std::int64_t sequence = exchanges_++;
-  rank_.worker().post([work = work_.get(), use, channel, sequence] {
-    guarded(work->rank_actor, {}, false, [&] {
-      auto& rank = work->rank;
-      const auto& name = rank.plan().parameters.front().name;  // the embedding table stands first in model order
-      const auto gradient = rank.compute().store().accumulator(rank.compute().parameters().at(name), use);
-      auto& link = rank.links->link(channel);
-      auto message = gradient;
-      message.data = link.slot(sequence);
-      kernels::convert(rank.stream(), gradient, message);
-      link.send(sequence, gradient.bytes(), steady_now());
-      caf::anon_send(work->rank_actor, Exchanged{});
-    });
   });
 }
 

@@ -23,14 +23,6 @@ class StageActor : public caf::event_based_actor {
   caf::behavior make_behavior() override;
   [[nodiscard]] const char* name() const override { return "stage"; }
 
- protected:
-  /// What the ends of the pipeline do besides: called on a message, must not block. Default: nothing is tied here.
-  virtual void exchange_tied();
-  [[nodiscard]] Rank& rank() noexcept { return rank_; }
-  [[nodiscard]] const caf::actor& rank_actor() const noexcept { return work_->rank_actor; }
-  /// Sends this stage's accumulator of the tied table (use `use`) over `channel`; the rank actor hears Exchanged.
-  void send_accumulator(int use, int channel);
-
  private:
   /// What the worker needs of the stage; lives as long as the rank's tasks may.
   struct Work {
@@ -42,7 +34,6 @@ class StageActor : public caf::event_based_actor {
   };
   Rank& rank_;
   std::shared_ptr<Work> work_;
-  std::int64_t exchanges_ = 0;
 };
 
 /// Whatever `body` throws, as a message to the rank actor.

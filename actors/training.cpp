@@ -70,7 +70,7 @@ CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePl
                                    std::int64_t first_step, std::int64_t evaluation_microbatches) {
   CoordinatorSetup setup;
   setup.ranks = plan.ranks();
-  setup.head_rank = plan.head_rank().value;
+  setup.head_ranks = plan.head_ranks();
   setup.first_step = first_step;
   setup.train = settings.train;
   setup.evaluate = settings.evaluate;
@@ -115,8 +115,8 @@ void introduce(RunReporter& reporter, const RunSettings& settings, const Pipelin
                            count_text(static_cast<double>(batches.dataset().train->size())), batches.dataset().train_files,
                            batches.dataset().held_out_files, evaluation_microbatches));
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
-                           session.topology().processes(), plan.schedule.name, layers::print_layout(plan.layout),
-                           settings.train.microbatches, settings.train.batch, settings.train.sequence));
+                           session.topology().processes(), plan.schedule.name, plan.layout_text(), settings.train.microbatches,
+                           settings.train.batch, settings.train.sequence));
   reporter.say(fmt::format("machine   {} | {} threads a rank", instruction_set(), beginning.threads));
   if (!settings.directory.empty())
     reporter.say(fmt::format("run       {}{}", settings.directory,
@@ -155,6 +155,7 @@ void train(Session& session, const RunSettings& settings) {
   beginning = Beginning::from_text(session.broadcast(beginning.text()));
   auto identity = settings.identity(beginning.threads);
   identity["data"] = batches.dataset().fingerprint;
+  identity["train.accumulators"] = std::to_string(plan.parts());  // replicas make some of their own
   if (directory) directory->check_identity(identity);
 
   RankNeeds needs;
@@ -192,7 +193,7 @@ void train(Session& session, const RunSettings& settings) {
                             {"instruction_set", instruction_set()},
                             {"libraries", kernels::cpu::onednn_version() + ", " + cluster::mpi_version()},
                             {"build", settings.build},
-                            {"layout", layers::print_layout(plan.layout)}};
+                            {"layout", plan.layout_text()}};
   start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;

@@ -39,8 +39,8 @@ const char* to_string(ChannelKind kind) {
       return "activation";
     case ChannelKind::gradient:
       return "gradient";
-    case ChannelKind::tied:
-      return "tied";
+    case ChannelKind::sums:
+      return "sums";
   }
   return "unknown";
 }

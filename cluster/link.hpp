@@ -13,8 +13,9 @@ namespace millrace::cluster {
 class Transport;
 class RemoteLinks;
 
-/// What a channel carries; each kind has an MPI communicator of its own, so that classes never match each other.
-enum class ChannelKind : std::uint8_t { activation, gradient, tied };
+/// What a channel carries (sums: of gradients, between ranks that hold the same weights); each kind has an MPI communicator of its own, so
+/// that classes never match each other.
+enum class ChannelKind : std::uint8_t { activation, gradient, sums };
 inline constexpr int channel_kinds = 3;
 const char* to_string(ChannelKind kind);
 

@@ -151,10 +151,10 @@ void train_keys(std::vector<Key>& keys) {
       bind("train.threads", identity, "Compute threads of a rank. 0: cores / ranks of the process, or what the resumed checkpoint had.",
            MEMBER(train.threads)),
       0, 4096, "threads"));
-  keys.push_back(
-      between(bind("train.accumulators", identity, "Contiguous parts of the microbatches with a gradient sum each, as replicas have.",
-                   MEMBER(train.accumulators)),
-              1, 1 << 20));
+  keys.push_back(between(bind("train.accumulators", identity,
+                              "Contiguous parts of the microbatches with a gradient sum each, as replicas have. With dualpipe always 2.",
+                              MEMBER(train.accumulators)),
+                         1, 1 << 20));
   keys.push_back(between(bind("train.learning_rate", identity, "After the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
   keys.push_back(between(bind("train.final_learning_rate", identity, "Where the decay ends.", MEMBER(train.final_learning_rate)), 0, 1000));
   keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),

@@ -18,7 +18,7 @@ std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const Pa
 void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
   sums.clear();
   for (const StoredParameter& tensor : store.layout().tensors()) {
-    if (tensor.has_use(0)) sums.push_back({tensor.order, kernels::square_sum(stream, store.gradient(tensor))});
+    if (tensor.speaks()) sums.push_back({tensor.order, kernels::square_sum(stream, store.gradient(tensor))});
   }
 }
 

@@ -16,8 +16,8 @@ struct TensorSquareSum {
   double value = 0;
 };
 
-/// Square sums of the complete gradients, in model order. A tied table whose uses stand on two ranks is told by the embedding's side alone,
-/// after the exchange. Not finite where an entry is not.
+/// Square sums of the complete gradients, in model order. A tensor that two ranks hold is told by the one that speaks for it, after the
+/// exchange. Not finite where an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store);
 /// The same into `sums`, whose room is used again: after the first step nothing is allocated.
 void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums);

@@ -15,7 +15,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
                  parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
   MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, kWho, "use {} of {} is declared twice on one rank", parameter.use,
                  parameter.name);
-  tensor.uses.push_back({parameter.stage, parameter.use, 0});
+  tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
 std::size_t take(std::size_t& end, std::size_t bytes) {
@@ -28,6 +28,10 @@ std::size_t take(std::size_t& end, std::size_t bytes) {
 
 bool StoredParameter::has_use(int use) const noexcept {
   return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
+}
+
+bool StoredParameter::speaks() const noexcept {
+  return std::any_of(uses.begin(), uses.end(), [](const Use& each) { return each.use == 0 && !each.copy; });
 }
 
 ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute) {

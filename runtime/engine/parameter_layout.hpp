@@ -20,6 +20,7 @@ struct StageParameter {
   int use = 0;         // 1: the output head's use of a tied table
   int order = 0;       // position of the tensor in the whole model's list
   bool decays = true;  // weight decay applies
+  bool copy = false;   // of a stage of a second replica: another rank holds the weight too
 };
 
 /// A weight that the rank holds once, whoever of its stages uses it.
@@ -27,6 +28,7 @@ struct StoredParameter {
   struct Use {
     StageId stage;
     int use = 0;
+    bool copy = false;
     std::size_t accumulator = 0;  // bytes from the start of an accumulator set
   };
   std::string name;
@@ -41,6 +43,9 @@ struct StoredParameter {
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
   [[nodiscard]] bool has_use(int use) const noexcept;
+  /// True on one rank of all that hold the tensor: its gradient counts in the norm, its values go into checkpoints. Of a tied table on two
+  /// ranks that is the embedding's, of two replicas the first one's.
+  [[nodiscard]] bool speaks() const noexcept;
 };
 
 /// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.

@@ -56,7 +56,7 @@ class RecordingPort : public CoordinatorPort {
 CoordinatorSetup two_ranks(std::int64_t steps) {
   CoordinatorSetup setup;
   setup.ranks = 2;
-  setup.head_rank = 1;
+  setup.head_ranks = {1};
   setup.train.steps = steps;
   setup.train.clip = 1.0;
   setup.train.sequence = 4;
@@ -135,6 +135,29 @@ TEST(Coordinator, StopsBeforeUpdatingOnWhatIsNotFinite) {
     EXPECT_EQ(port.count<Optimize>(), 0U);
     EXPECT_EQ(port.ended, ExitCode::numerics);
     EXPECT_NE(port.end_message.find(in_loss ? "microbatch 1" : "gradient of c"), std::string::npos) << port.end_message;
+  }
+}
+
+TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
+  for (const bool finite : {true, false}) {
+    RecordingPort port;
+    auto setup = two_ranks(1);
+    setup.head_ranks = {1, 0};  // microbatches 0 and 1 end on rank 1, 2 and 3 on rank 0
+    Coordinator coordinator(setup, port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    // In this order the sum is 1, in the other 0: 1e30 swallows what is added to it.
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, {}, 0};
+    StepReport second{1, 0, {{1, 1.0}}, {1e30, -1e30}, {}, 0};
+    coordinator.receive(first);
+    coordinator.receive(second);
+    if (!finite) {
+      EXPECT_NE(port.end_message.find("microbatch 3"), std::string::npos) << port.end_message;
+      continue;
+    }
+    answer_optimize(coordinator, 0);
+    ASSERT_EQ(port.records.size(), 1U);
+    EXPECT_DOUBLE_EQ(port.records[0].loss, 0.1);
   }
 }
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "tests/training/command.hpp"
 #include "tests/training/examined_run.hpp"
 #include "tests/training/small_run.hpp"
 
@@ -15,7 +19,7 @@ std::vector<LayoutCase> cases() {
   for (const auto& schedule : schedule_cases()) {
     turn = !turn;
     all.push_back(schedule_run(schedule, turn ? "fp32" : "bf16", !turn, 1));
-    const bool everywhere = schedule.name == "interleaved_zb" || schedule.name == "dualpipe_v" || schedule.name == "table_by_hand";
+    const bool everywhere = schedule.name == "interleaved_zb" || schedule.name == "dualpipe" || schedule.name == "table_by_hand";
     if (everywhere) all.push_back(schedule_run(schedule, "bf16", true, 4));
   }
   return all;
@@ -26,6 +30,73 @@ class Schedules : public ::testing::TestWithParam<LayoutCase> {};
 TEST_P(Schedules, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Some, Schedules, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
+
+TEST(DualPipe, GoesOnAsOneReplicaWithTwoAccumulators) {
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  const auto train = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all{"train",
+                                 "model.preset=tiny",
+                                 "data.text=" + folder / "text",
+                                 "data.held_out=6",
+                                 "evaluate.batches=3",
+                                 "train.batch=2",
+                                 "train.sequence=32",
+                                 "train.microbatches=8",
+                                 "train.threads=1",
+                                 "train.steps=2",
+                                 "sample.tokens=8",
+                                 "run.directory=" + folder / "run"};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_job(1, all);
+  };
+  const auto text = [](const JobResult& job) {  // from the sample's title to the line below it
+    const auto begin = std::min(job.out.find("sample"), job.out.size());
+    return job.out.substr(begin, job.out.rfind("---") - begin);
+  };
+  const auto first = train({"pipeline.ranks=4", "pipeline.schedule=dualpipe"});
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  const auto same = train({"pipeline.ranks=2", "train.accumulators=2"});  // nothing is left to train: it evaluates and samples
+  ASSERT_EQ(same.code, 0) << same.out << same.err;
+  EXPECT_NE(first.out.find("sample"), std::string::npos) << first.out;
+  EXPECT_EQ(text(first), text(same));
+  const auto other = train({"pipeline.ranks=2"});
+  EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint)) << other.out << other.err;
+  EXPECT_NE((other.out + other.err).find("train.accumulators"), std::string::npos) << other.out << other.err;
+}
+
+TEST(DualPipe, HoldsEachWeightOnTwoRanksAndLetsOneSpeak) {
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  run_examined(folder / "text", {"model.tie_word_embeddings=true", "train.microbatches=8", "train.steps=2", "pipeline.schedule=dualpipe"},
+               [](actors::Pipeline& pipeline) {
+                 const auto ranks = pipeline.ranks();
+                 std::set<std::string> spoken;
+                 for (std::size_t r = 0; r < ranks.size(); ++r) {
+                   const auto& own = *ranks[r];
+                   const auto& twin = *ranks[ranks.size() - 1 - r];
+                   ASSERT_EQ(own.compute().parameters().tensors().size(), twin.compute().parameters().tensors().size());
+                   for (const auto& tensor : own.compute().parameters().tensors()) {
+                     const auto* other = twin.compute().parameters().find(tensor.name);
+                     ASSERT_NE(other, nullptr) << tensor.name;
+                     EXPECT_NE(tensor.speaks(), other->speaks()) << tensor.name;
+                     if (tensor.speaks()) spoken.insert(tensor.name);
+                     const auto mine = own.compute().store().master(tensor.name), his = twin.compute().store().master(tensor.name);
+                     EXPECT_TRUE(std::equal(mine.begin(), mine.end(), his.begin(), his.end())) << tensor.name;
+                   }
+                 }
+                 const auto& plan = ranks.front()->plan();
+                 EXPECT_EQ(spoken.size(), plan.parameters.size());
+                 for (const auto& exchange : plan.exchanges()) {
+                   for (const int channel : {exchange.channel, exchange.channel + 1}) {
+                     const auto counters = ranks.front()->links->link(channel).counters();
+                     EXPECT_EQ(counters.messages_sent, 2);
+                     EXPECT_EQ(counters.bytes_sent, 2 * static_cast<std::int64_t>(exchange.bytes));
+                   }
+                 }
+                 EXPECT_EQ(plan.exchanges().size(), 2U);
+               });
+}
 
 TEST(VPlacement, HoldsATiedTableOnce) {
   const TemporaryFolder folder;

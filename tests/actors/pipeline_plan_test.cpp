@@ -1,0 +1,107 @@
+#include "actors/pipeline_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "actors/rank_blueprint.hpp"
+#include "runtime/schedule/table.hpp"
+#include "tests/support/expect_error.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using tests::expect_error;
+
+PlanRequest request(const std::string& schedule, int ranks, int microbatches, bool tied) {
+  PlanRequest made;
+  made.model.vocab_size = 257;
+  made.model.hidden_size = 32;
+  made.model.intermediate_size = 80;
+  made.model.layers = 4;
+  made.model.heads = 4;
+  made.model.kv_heads = 2;
+  made.model.head_dim = 8;
+  made.model.tie_word_embeddings = tied;
+  made.train.batch = 1;
+  made.train.sequence = 8;
+  made.train.microbatches = microbatches;
+  made.pipeline.ranks = ranks;
+  made.pipeline.schedule = schedule;
+  return made;
+}
+
+TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
+  const auto plan = make_plan(request("1f1b", 4, 4, true));
+  const auto exchanges = plan.exchanges();
+  ASSERT_EQ(exchanges.size(), 1U);
+  EXPECT_EQ(exchanges[0].first, runtime::RankId(0));
+  EXPECT_EQ(exchanges[0].second, runtime::RankId(3));
+  EXPECT_EQ(exchanges[0].bytes, std::size_t{257} * 32 * 4);
+  EXPECT_EQ(plan.channels().size(), plan.edges.size() + 2);
+  EXPECT_TRUE(plan.held_twice(plan.parameters[0].name));
+  EXPECT_FALSE(plan.held_twice(plan.parameters[1].name));
+  EXPECT_TRUE(make_plan(request("1f1b", 4, 4, false)).exchanges().empty());
+  EXPECT_TRUE(make_plan(request("1f1b", 1, 4, true)).exchanges().empty());
+}
+
+TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
+  for (const bool tied : {false, true}) {
+    const auto plan = make_plan(request("dualpipe", 4, 8, tied));
+    EXPECT_EQ(plan.stages(), 8);
+    EXPECT_EQ(plan.layout_text(), "E t | t | t | t H");
+    for (int stage = 0; stage < 8; ++stage) {
+      const runtime::StageId id(stage);
+      EXPECT_EQ(plan.is_first(id), stage % 4 == 0);
+      EXPECT_EQ(plan.is_last(id), stage % 4 == 3);
+      EXPECT_EQ(plan.layout.at(id.index()), plan.layout.at(static_cast<std::size_t>(stage % 4)));
+    }
+    EXPECT_EQ(plan.parts(), 2);
+    EXPECT_EQ(plan.accumulators, 1);
+    EXPECT_EQ(plan.head_ranks(), (std::vector<int>{3, 0}));
+    const auto exchanges = plan.exchanges();
+    ASSERT_EQ(exchanges.size(), 2U);
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto& exchange = exchanges[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(exchange.first, runtime::RankId(rank));
+      EXPECT_EQ(exchange.second, runtime::RankId(3 - rank));
+      // One set of accumulators of either rank, whose rings are planned too.
+      for (const auto side : {exchange.first, exchange.second}) {
+        const auto compute = RankBlueprint(plan, side, {}).build(true);
+        EXPECT_EQ(compute->parameters().accumulator_bytes(), exchange.bytes);
+        const bool in = side == exchange.second;
+        EXPECT_NE(compute->memory_plan().find_ring(exchange.channel + (in ? 0 : 1)), nullptr);
+      }
+    }
+  }
+}
+
+TEST(PipelinePlan, RefusesWhatReplicasCannotShare) {
+  auto four = request("dualpipe", 2, 4, false);
+  four.train.accumulators = 4;
+  expect_error([&] { static_cast<void>(make_plan(four)); }, ExitCode::config, {"train.accumulators = 4", "wanted train.accumulators = 2"});
+  auto two = request("dualpipe", 2, 4, false);
+  two.train.accumulators = 2;
+  EXPECT_EQ(make_plan(two).parts(), 2);
+
+  const tests::TemporaryFolder folder;
+  const auto table = [&](int ranks, int microbatches, const std::string& text) {
+    auto own = request("1f1b", ranks, microbatches, false);
+    own.pipeline.plan = folder.write("table.csv", "#placement mirror\n" + text);
+    return own;
+  };
+  expect_error([&] { static_cast<void>(make_plan(table(1, 2, "0F0,0B0,1F1,1B1\n"))); }, ExitCode::config, {"even number of ranks"});
+  expect_error([&] { static_cast<void>(make_plan(table(2, 3, "0F0,3F1,3B1,3F2,3B2,0B0\n2F1,2F2,1F0,1B0,2B1,2B2\n"))); }, ExitCode::config,
+               {"train.microbatches = 3", "even number"});
+}
+
+TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
+  const auto plan = make_plan(request("dualpipe", 4, 12, false));
+  const RankBlueprint rank(plan, runtime::RankId(0), {});
+  // Microbatch 6 comes to rank 0 while microbatch 0 is there.
+  EXPECT_GE(batches_in_flight(rank.training), 7);
+  EXPECT_LE(batches_in_flight(rank.training), 12);
+  EXPECT_EQ(batches_in_flight(RankBlueprint(make_plan(request("1f1b", 4, 12, false)), runtime::RankId(0), {}).training), 4);
+}
+
+}  // namespace
+}  // namespace millrace::actors
