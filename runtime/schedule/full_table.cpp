@@ -1,6 +1,9 @@
 #include "runtime/schedule/full_table.hpp"
 
+#include <algorithm>
+
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/cell.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "runtime/schedule/wiring.hpp"
 
@@ -78,6 +81,22 @@ std::string to_string(const TransferCell& cell) {
   if (cell.kind == TransferCell::Kind::compute) return to_string(cell.action);
   return fmt::format("{}{}_{}{}", cell.stage, cell.kind == TransferCell::Kind::send ? "SEND" : "RECV",
                      cell.token == TokenKind::activation ? 'F' : 'B', cell.microbatch);
+}
+
+std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
+  constexpr std::size_t verb_size = 5;
+  const std::size_t send = text.find("SEND_"), verb = std::min(send, text.find("RECV_"));
+  std::vector<TransferCell> cells;
+  if (verb == std::string_view::npos) {
+    for (const Action& action : parse_cell(text)) cells.emplace_back().action = action;
+    return cells;
+  }
+  static_cast<void>(parse_cell(text));
+  // Its stage and microbatch, read as those of a forward are.
+  const Action named = parse_action(fmt::format("{}F{}", text.substr(0, verb), text.substr(verb + verb_size + 1)));
+  const TokenKind token = text[verb + verb_size] == 'F' ? TokenKind::activation : TokenKind::gradient;
+  cells.push_back({verb == send ? TransferCell::Kind::send : TransferCell::Kind::receive, {}, token, named.stage, named.microbatch});
+  return cells;
 }
 
 FullTable full_table(const Schedule& schedule) { return Lowering(schedule).run(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/schedule/edge.hpp"
@@ -20,6 +21,10 @@ struct TransferCell {
 
 /// "0F0", "0SEND_F0" (stage 0 sends an activation), "1RECV_F0", "1SEND_B0" (a gradient), "0RECV_B0".
 [[nodiscard]] std::string to_string(const TransferCell& cell);
+
+/// The inverse of to_string, and a pair as its two actions: what a cell of a table file says, see cell.hpp. None for an empty cell and for
+/// what closes a step. Error(config) tells the text and what was wanted.
+[[nodiscard]] std::vector<TransferCell> parse_transfer_cell(std::string_view text);
 
 /// The cells of every rank in order. The two halves of a pair are two compute cells in a row.
 using FullTable = std::vector<std::vector<TransferCell>>;

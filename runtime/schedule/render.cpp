@@ -27,6 +27,7 @@ std::string render(const Timeline& timeline, const Placement& placement, double 
   for (const auto& list : timeline.ranks) last = list.empty() ? last : std::max(last, list.back().end);
   const std::size_t width = column_of(last, unit, columns);
 
+  const std::size_t digits = fmt::formatted_size("{}", timeline.ranks.empty() ? 0 : timeline.ranks.size() - 1);
   std::string picture;
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     std::string line(width, ' ');
@@ -43,7 +44,7 @@ std::string render(const Timeline& timeline, const Placement& placement, double 
       cell.resize(end - begin, one_unit ? ' ' : '=');
       line.replace(begin, end - begin, cell);
     }
-    picture += fmt::format("r{}|{}|\n", rank, line);
+    picture += fmt::format("r{:<{}}|{}|\n", rank, digits, line);
   }
   return picture;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/schedule/memory_peak.hpp"
-#include "runtime/schedule/simulate.hpp"
 
 namespace millrace::runtime {
 
@@ -13,7 +12,10 @@ Timeline replay(const Schedule& schedule, const std::vector<StageCost>& costs, d
   Costs all;
   all.stages = costs;
   if (hop > 0) all.links = uniform_links(schedule.placement, hop);
-  const Simulation simulation = simulate(schedule, all, false);
+  return timeline_of(schedule, simulate(schedule, all, false));
+}
+
+Timeline timeline_of(const Schedule& schedule, const Simulation& simulation) {
   Timeline timeline;
   timeline.makespan = simulation.makespan;
   timeline.span = simulation.span;

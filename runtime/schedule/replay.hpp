@@ -4,6 +4,7 @@
 
 #include "runtime/schedule/cost.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/simulate.hpp"
 
 namespace millrace::runtime {
 
@@ -27,5 +28,8 @@ struct Timeline {
 /// the end of its action, its own rank at once. Slots are unbounded, a pair takes the sum of its halves. `costs` by StageId. The schedule
 /// must be well formed; Error(config) if dead.
 [[nodiscard]] Timeline replay(const Schedule& schedule, const std::vector<StageCost>& costs, double hop);
+
+/// The same of a simulation that is there already.
+[[nodiscard]] Timeline timeline_of(const Schedule& schedule, const Simulation& simulation);
 
 }  // namespace millrace::runtime

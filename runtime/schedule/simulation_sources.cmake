@@ -13,4 +13,12 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/slot_use.cpp
   ${CMAKE_CURRENT_LIST_DIR}/critical_path.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slack.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/lost_time.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/lost_time.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/measures.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/memory_curve.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/path_summary.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/report.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/report_json.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/svg_picture.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/trace_events.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/catalogue.cpp)

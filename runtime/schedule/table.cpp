@@ -20,17 +20,36 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-std::vector<Action> parse_line(std::string_view line, const std::string& place) {
-  std::vector<Action> actions;
+// Calls `take` with the row of each rank, in order, and with its place; header lines go to `facts`.
+template <class Take>
+void for_each_row(std::string_view text, const std::string& name, TableFacts& facts, Take&& take) {
+  for (int number = 1; !text.empty(); ++number) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const auto line = trimmed(text.substr(0, end));
+    const std::string place = fmt::format("{}:{}", name, number);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty()) continue;
+    if (line.front() == '#') {
+      read_header_line(line, place, facts);
+    } else {
+      take(line, place);
+    }
+  }
+}
+
+// What `parse` makes of each cell of a row, one after another.
+template <class Entry>
+std::vector<Entry> parse_row(std::string_view line, const std::string& place, std::vector<Entry> (*parse)(std::string_view)) {
+  std::vector<Entry> entries;
   for (int column = 1;; ++column) {
     const auto comma = line.find(',');
     try {
-      const auto cell = parse_cell(trimmed(line.substr(0, comma)));
-      actions.insert(actions.end(), cell.begin(), cell.end());
+      const auto cell = parse(trimmed(line.substr(0, comma)));
+      entries.insert(entries.end(), cell.begin(), cell.end());
     } catch (const Error& error) {
       fail(ExitCode::config, who, "{}: cell {}: {}", place, column, error.what());
     }
-    if (comma == std::string_view::npos) return actions;
+    if (comma == std::string_view::npos) return entries;
     line.remove_prefix(comma + 1);
   }
 }
@@ -111,24 +130,40 @@ Schedule parse_table(std::string_view text, const std::string& name) {
   Schedule schedule;
   TableFacts facts;
   schedule.name = name;
-  for (int number = 1; !text.empty(); ++number) {
-    const auto end = std::min(text.find('\n'), text.size());
-    const auto line = trimmed(text.substr(0, end));
-    const std::string place = fmt::format("{}:{}", name, number);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.empty()) continue;
-    if (line.front() == '#') {
-      read_header_line(line, place, facts);
-    } else {
-      schedule.ranks.push_back(parse_line(line, place));
-    }
-  }
+  for_each_row(text, name, facts,
+               [&](std::string_view line, const std::string& place) { schedule.ranks.push_back(parse_row(line, place, parse_cell)); });
   MILLRACE_CHECK(!schedule.ranks.empty(), ExitCode::config, who, "{}: no line of a rank", name);
   schedule.placement = choose_placement(schedule, facts);
   schedule.microbatches = count_microbatches(schedule);
   check_schedule(schedule);
   check_header(facts, schedule);
   return schedule;
+}
+
+void check_cells(std::string_view text, const std::string& name) {
+  TableFacts facts;
+  int rows = 0;
+  for_each_row(text, name, facts, [&](std::string_view line, const std::string& place) {
+    static_cast<void>(parse_row(line, place, parse_cell));
+    ++rows;
+  });
+  MILLRACE_CHECK(rows > 0, ExitCode::config, who, "{}: no line of a rank", name);
+}
+
+std::optional<FullTable> parse_full_table(std::string_view text, const Schedule& schedule) {
+  FullTable table;
+  TableFacts facts;
+  bool transfers = false;
+  for_each_row(text, schedule.name, facts, [&](std::string_view line, const std::string& place) {
+    table.push_back(parse_row(line, place, parse_transfer_cell));
+    for (const TransferCell& cell : table.back()) {
+      if (cell.kind == TransferCell::Kind::compute) continue;
+      transfers = true;
+      MILLRACE_CHECK(cell.microbatch.value < schedule.microbatches, ExitCode::config, who, "{}: {} is of microbatch {}, the table has {}",
+                     place, to_string(cell), cell.microbatch, schedule.microbatches);
+    }
+  });
+  return transfers ? std::optional(std::move(table)) : std::nullopt;
 }
 
 std::string print_table(const Schedule& schedule, TableHeader header) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "runtime/schedule/full_table.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
@@ -21,6 +23,14 @@ namespace millrace::runtime {
 /// becomes the schedule's. The result is well formed and free of deadlock. Errors: Error(config) with line and number of the cell, or
 /// what check_schedule finds.
 [[nodiscard]] Schedule parse_table(std::string_view text, const std::string& name);
+
+/// Reads every cell and keeps none: Error(config) with line and number of the cell where the text is no table. parse_table's other errors
+/// are those of a table that can be read and is wrong.
+void check_cells(std::string_view text, const std::string& name);
+
+/// The cells of a full table with its own transfers, in its own order; nothing where the text has no SEND and no RECV. `schedule` is
+/// parse_table of the same text. Error(config) for a transfer of a microbatch that the schedule does not have.
+[[nodiscard]] std::optional<FullTable> parse_full_table(std::string_view text, const Schedule& schedule);
 
 /// Whether a printed table begins with the '#' lines; PyTorch cannot read those.
 enum class TableHeader { with, without };

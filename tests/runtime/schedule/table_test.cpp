@@ -91,6 +91,33 @@ TEST(Table, NamesWhatIsWrong) {
   expect_contains(refusal("0F2000000000,0B2000000000\n"), "is of microbatch 2000000000, the table has 2 cells only");
 }
 
+TEST(Table, CellsAreCheckedBeforeTheSchedule) {
+  EXPECT_NO_THROW(check_cells("0F0\n1F0,1B0\n", "own.csv"));  // can be read, and is no schedule
+  expect_contains(error_of(ExitCode::config, [] { check_cells("0F0,0X0\n", "own.csv"); }), "own.csv:1: cell 2");
+  expect_contains(error_of(ExitCode::config, [] { check_cells("#M two\n0F0\n", "own.csv"); }), "own.csv:1");
+  expect_contains(error_of(ExitCode::config, [] { check_cells("# nothing\n", "own.csv"); }), "no line");
+}
+
+TEST(Table, FullTablesKeepTheirTransfers) {
+  for (const ScheduleRequest& request : one_of_each(4, 8)) {
+    SCOPED_TRACE(name_of(request));
+    const Schedule schedule = make_schedule(request);
+    const auto table = parse_full_table(print_full_table(schedule), schedule);
+    ASSERT_TRUE(table);
+    EXPECT_EQ(*table, full_table(schedule));
+    EXPECT_FALSE(parse_full_table(print_table(schedule), schedule));
+  }
+  const std::string text = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n";
+  const Schedule schedule = parse_table(text, "own.csv");
+  EXPECT_TRUE(parse_full_table(text, schedule));
+  const auto beyond = [&](const std::string& cell) {
+    const std::string more = "0F0," + cell + ",0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n";
+    return error_of(ExitCode::config, [&] { static_cast<void>(parse_full_table(more, schedule)); });
+  };
+  expect_contains(beyond("0SEND_F7"), "own.csv:1: 0SEND_F7 is of microbatch 7, the table has 1");
+  expect_contains(beyond("0SEND_F99999999999"), "own.csv:1: cell 2");
+}
+
 TEST(Lower, OneFOneBByHand) {
   EXPECT_EQ(print_full_table(one_f_one_b(2, 3), TableHeader::without),
             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0F2,0SEND_F2,0RECV_B1,0B1,0RECV_B2,0B2\n"
