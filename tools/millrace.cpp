@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-constexpr std::array<Command, 6> commands{{
+const std::array<Command, 7> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -25,6 +25,9 @@ constexpr std::array<Command, 6> commands{{
      millrace::tools::checkpoint},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
      millrace::tools::config},
+    {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",
+     "list pipeline schedules; draw, prove and price a built-in one or a table of your own", millrace::tools::schedule,
+     millrace::tools::schedule_help},
     {"doctor", "", "what this machine and this build can do", millrace::tools::doctor},
 }};
 
@@ -49,7 +52,7 @@ int run(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (words.front() != command.name) continue;
     if (std::find(words.begin() + 1, words.end(), "--help") != words.end()) {
-      fmt::print("millrace {} {}\n  {}\n", command.name, command.usage, command.summary);
+      fmt::print("millrace {} {}\n  {}\n{}", command.name, command.usage, command.summary, command.details);
       return 0;
     }
     return command.run({words.begin() + 1, words.end()});

@@ -68,6 +68,43 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"ckpt_nothing", {"ckpt"}, ExitCode::usage, {"export-hf"}},
         Mistake{"ckpt_paths", {"ckpt", "hash"}, ExitCode::usage, {"hash with 0 paths"}},
         Mistake{"ckpt_dtype", {"ckpt", "export-hf", "a", "b", "--dtype", "fp16"}, ExitCode::usage, {"--dtype fp16", "fp32 or bf16"}},
+        Mistake{"schedule_nothing", {"schedule"}, ExitCode::usage, {"list, show, check, simulate"}},
+        Mistake{"schedule_word", {"schedule", "shwo", "1f1b"}, ExitCode::usage, {"unknown word shwo", "did you mean show"}},
+        Mistake{"schedule_no_name", {"schedule", "show"}, ExitCode::usage, {"show with 0 names", "zb-h1"}},
+        Mistake{"schedule_name",
+                {"schedule", "show", "zb-h3", "--ranks", "2", "--microbatches", "4"},
+                ExitCode::config,
+                {"zb-h3 is neither", "did you mean zb-h"}},
+        Mistake{"schedule_no_ranks",
+                {"schedule", "show", "1f1b", "--microbatches", "4"},
+                ExitCode::usage,
+                {"1f1b without --ranks", "--ranks P and --microbatches M"}},
+        Mistake{"schedule_no_microbatches", {"schedule", "check", "1f1b", "--ranks", "4"}, ExitCode::usage, {"without --microbatches"}},
+        Mistake{"schedule_sizes",
+                {"schedule", "show", "dualpipe", "--ranks", "3", "--microbatches", "8"},
+                ExitCode::config,
+                {"dualpipe", "even"}},
+        Mistake{"schedule_chunks",
+                {"schedule", "show", "zb-v", "--ranks", "4", "--microbatches", "8", "--chunks", "3"},
+                ExitCode::config,
+                {"zb-v runs two chunks"}},
+        Mistake{"schedule_costs",
+                {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1,2"},
+                ExitCode::usage,
+                {"--costs 1,2", "F,I,W,c"}},
+        Mistake{"schedule_no_cost",
+                {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1,x,1"},
+                ExitCode::usage,
+                {"--costs \"x\"", "a number"}},
+        Mistake{"schedule_slow",
+                {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--slow", "2:1.3"},
+                ExitCode::usage,
+                {"--slow 2:1.3", "from 0 to 1"}},
+        Mistake{"schedule_seed",
+                {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--seed", "3"},
+                ExitCode::usage,
+                {"--seed without --jitter"}},
+        Mistake{"schedule_option", {"schedule", "show", "1f1b", "--rank", "2"}, ExitCode::usage, {"unknown option --rank", "--ranks"}},
         Mistake{"doctor_words", {"doctor", "me"}, ExitCode::usage, {"me", "no arguments"}}),
     [](const auto& mistake) { return mistake.param.name; });
 
@@ -89,7 +126,7 @@ TEST(CommandLine, AWrongVariableIsNamed) {
 TEST(CommandLine, HelpListsEveryCommand) {
   const auto result = run_millrace({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* word : {"train", "parity", "inspect", "ckpt", "config", "doctor"})
+  for (const char* word : {"train", "parity", "inspect", "ckpt", "config", "schedule", "doctor"})
     EXPECT_NE(result.out.find(word), std::string::npos) << word;
   EXPECT_EQ(run_millrace({}).code, static_cast<int>(ExitCode::usage));
 }

@@ -48,6 +48,13 @@ std::string Arguments::text(const std::string& name, const std::string& otherwis
   return value;
 }
 
+std::vector<std::string> Arguments::texts(const std::string& name) const {
+  std::vector<std::string> values;
+  for (const auto& [option, text] : given_)
+    if (option == name) values.push_back(text);
+  return values;
+}
+
 long Arguments::integer(const std::string& name, long otherwise, long least, long most) const {
   const auto value = text(name, std::to_string(otherwise));
   char* end = nullptr;

@@ -13,6 +13,7 @@ struct Command {
   const char* usage;                                      // "RUN.toml [key=value …]"
   const char* summary;                                    // one line
   int (*run)(const std::vector<std::string>& arguments);  // exit code; may throw Error
+  const char* details = "";                               // more lines for millrace NAME --help
 };
 
 int train(const std::vector<std::string>& arguments);
@@ -21,6 +22,9 @@ int inspect(const std::vector<std::string>& arguments);
 int checkpoint(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
+int schedule(const std::vector<std::string>& arguments);
+/// What `millrace schedule --help` says of its words and options.
+extern const char* const schedule_help;
 
 /// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
 /// Error(usage) with the nearest known one.
@@ -31,6 +35,8 @@ class Arguments {
   [[nodiscard]] const std::vector<std::string>& positional() const noexcept { return positional_; }
   [[nodiscard]] bool flag(const std::string& name) const;
   [[nodiscard]] std::string text(const std::string& name, const std::string& otherwise) const;
+  /// Every value that was given, in order.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& name) const;
   /// Throws Error(usage) for what is no number, or out of [least, most].
   [[nodiscard]] long integer(const std::string& name, long otherwise, long least, long most) const;
   [[nodiscard]] double real(const std::string& name, double otherwise) const;

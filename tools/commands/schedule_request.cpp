@@ -1,0 +1,166 @@
+#include "tools/commands/schedule_request.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "configs/nearest.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/schedule/hash.hpp"
+#include "runtime/schedule/table.hpp"
+
+namespace millrace::tools {
+namespace {
+
+constexpr const char* who = "millrace schedule";
+constexpr long most_pairs = 1L << 27;  // of stages and microbatches: some gigabytes
+
+double number_of(const std::string& text, const std::string& option, double least) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, who,
+                 "--{} \"{}\", wanted a number from {}", option, text, least);
+  return number;
+}
+
+std::vector<std::string> parts_of(const std::string& text, char mark) {
+  std::vector<std::string> parts{""};
+  for (const char letter : text) {
+    if (letter == mark) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  return parts;
+}
+
+struct Prices {
+  double forward = 1, input_gradient = 1, weight_gradient = 1, latency = 0;
+};
+
+Prices prices_of(const Arguments& arguments) {
+  Prices prices;
+  const std::string text = arguments.text("costs", "1,1,1,0");
+  const auto parts = parts_of(text, ',');
+  MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, who,
+                 "--costs {}, wanted F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
+  constexpr double least = 1e-9;
+  prices.forward = number_of(parts[0], "costs", least);
+  prices.input_gradient = number_of(parts[1], "costs", least);
+  prices.weight_gradient = number_of(parts[2], "costs", least);
+  if (parts.size() == 4) prices.latency = number_of(parts[3], "costs", 0);
+  if (arguments.flag("link-latency")) prices.latency = number_of(arguments.text("link-latency", ""), "link-latency", 0);
+  return prices;
+}
+
+// --slow 2:1.3, more than once or with commas.
+std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
+  std::vector<double> factors;
+  for (const auto& option : arguments.texts("slow")) {
+    for (const auto& entry : parts_of(option, ',')) {
+      const auto parts = parts_of(entry, ':');
+      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, who, "--slow {}, wanted RANK:FACTOR, as 2:1.3 for a rank 2 that is 30 % slower",
+                     option);
+      const double rank = number_of(parts[0], "slow", 0);
+      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, who, "--slow {}: rank {}, wanted one from 0 to {}", option,
+                     parts[0], ranks - 1);
+      factors.resize(static_cast<std::size_t>(ranks), 1);
+      factors[static_cast<std::size_t>(rank)] = number_of(parts[1], "slow", 1e-6);
+    }
+  }
+  return factors;
+}
+
+runtime::SearchInput search_input(int ranks, const Arguments& arguments) {
+  const Prices prices = prices_of(arguments);
+  runtime::SearchInput input;
+  input.latency = prices.latency;
+  const double limit = arguments.flag("memory") ? number_of(arguments.text("memory", ""), "memory", 1) : ranks;
+  input.ranks.assign(static_cast<std::size_t>(ranks), {prices.forward, prices.input_gradient, prices.weight_gradient, 1, 1, limit});
+  return input;
+}
+
+}  // namespace
+
+const std::vector<std::string> schedule_options{"ranks", "microbatches", "chunks", "group", "warmup", "memory"};
+const std::vector<std::string> price_options{"costs", "link-latency", "slow", "jitter", "seed"};
+
+bool is_built_in(const std::string& word) {
+  const auto& names = runtime::schedule_names();
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
+runtime::Schedule built_in(const std::string& name, const Arguments& arguments) {
+  MILLRACE_CHECK(arguments.flag("ranks") && arguments.flag("microbatches"), ExitCode::usage, who,
+                 "{} without --{}, wanted --ranks P and --microbatches M, as {} --ranks 4 --microbatches 8", name,
+                 arguments.flag("ranks") ? "microbatches" : "ranks", name);
+  runtime::ScheduleRequest request;
+  request.name = name;
+  request.ranks = static_cast<int>(arguments.integer("ranks", 1, 1, 65536));
+  request.microbatches = static_cast<int>(arguments.integer("microbatches", 1, 1, 1 << 20));
+  request.chunks = static_cast<int>(arguments.integer("chunks", runtime::usual_chunks(name), 1, 1024));
+  request.group = static_cast<int>(arguments.integer("group", 0, 0, 1 << 20));
+  if (arguments.flag("warmup"))
+    request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
+  MILLRACE_CHECK(1L * request.ranks * request.chunks <= most_pairs / request.microbatches, ExitCode::usage, who,
+                 "{} ranks x {} chunks x {} microbatches, wanted {} at most", request.ranks, request.chunks, request.microbatches,
+                 most_pairs);
+  MILLRACE_CHECK(name == "auto" || !arguments.flag("memory"), ExitCode::usage, who,
+                 "--memory with {}, wanted auto, which looks for what fits", name);
+  if (name == "auto") request.search = search_input(request.ranks, arguments);
+  return runtime::make_schedule(request);
+}
+
+std::string read_table(const std::string& path) {
+  MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, who,
+                 "{} is neither a schedule that is built in nor a file{}", path, configs::did_you_mean(path, runtime::schedule_names()));
+  return runtime::read_text_file(path, std::uint64_t{256} << 20, ExitCode::config);
+}
+
+void refuse_sizes(const std::string& path, const Arguments& arguments) {
+  for (const auto& option : schedule_options)
+    MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} goes with a built-in schedule; the table {} says it for itself",
+                   option, path);
+}
+
+runtime::Schedule schedule_of(const std::string& word, const Arguments& arguments) {
+  if (is_built_in(word)) return built_in(word, arguments);
+  const std::string text = read_table(word);
+  refuse_sizes(word, arguments);
+  return runtime::parse_table(text, word);
+}
+
+runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& arguments) {
+  const Prices prices = prices_of(arguments);
+  runtime::Costs costs;
+  costs.stages = runtime::uniform_costs(schedule.placement, prices.forward, prices.input_gradient, prices.weight_gradient);
+  if (prices.latency > 0) costs.links = runtime::uniform_links(schedule.placement, prices.latency);
+  costs.noise.slowdown = slowdowns(arguments, schedule.placement.ranks());
+  if (arguments.flag("jitter")) costs.noise.jitter = number_of(arguments.text("jitter", ""), "jitter", 0);
+  costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 0, 1L << 62));
+  MILLRACE_CHECK(!arguments.flag("seed") || arguments.flag("jitter"), ExitCode::usage, who, "--seed without --jitter, which it is for");
+  return costs;
+}
+
+std::string describe_costs(const Arguments& arguments) {
+  const Prices prices = prices_of(arguments);
+  std::string text =
+      fmt::format("F {:g}, I {:g}, W {:g}, link {:g}", prices.forward, prices.input_gradient, prices.weight_gradient, prices.latency);
+  for (const auto& slow : arguments.texts("slow")) text += ", slow " + slow;
+  if (arguments.flag("jitter")) text += fmt::format(", jitter {} seed {}", arguments.text("jitter", ""), arguments.text("seed", "0"));
+  return text;
+}
+
+std::string describe(const runtime::Schedule& schedule) {
+  std::size_t actions = 0;
+  for (const auto& list : schedule.ranks) actions += list.size();
+  const int chunks = schedule.placement.chunks();
+  return fmt::format("{}: {} rank{}, {} stage{} a rank (placement {}), {} microbatch{}, {} actions, hash {:016x}", schedule.name,
+                     schedule.ranks.size(), schedule.ranks.size() == 1 ? "" : "s", chunks, chunks == 1 ? "" : "s",
+                     schedule.placement.name(), schedule.microbatches, schedule.microbatches == 1 ? "" : "es", actions,
+                     runtime::content_hash(schedule));
+}
+
+}  // namespace millrace::tools

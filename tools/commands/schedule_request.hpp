@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/schedule/cost.hpp"
+#include "runtime/schedule/schedule.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+
+/// Options that say which schedule is meant, and those that price it.
+extern const std::vector<std::string> schedule_options, price_options;
+
+/// Whether `word` names a built-in schedule; otherwise it is a file.
+[[nodiscard]] bool is_built_in(const std::string& word);
+
+/// The built-in schedule of that name. Error(usage) without --ranks or --microbatches, Error(config) for what it cannot do.
+[[nodiscard]] runtime::Schedule built_in(const std::string& name, const Arguments& arguments);
+
+/// The text of a table. Error(config) where there is no such file, with the schedule that was perhaps meant.
+[[nodiscard]] std::string read_table(const std::string& path);
+/// Error(usage) where options speak of a built-in schedule: a table says for itself how many ranks and microbatches it has.
+void refuse_sizes(const std::string& path, const Arguments& arguments);
+
+/// Either of both, proved.
+[[nodiscard]] runtime::Schedule schedule_of(const std::string& word, const Arguments& arguments);
+
+/// Costs of a schedule as the options give them: unit times and free links unless they say otherwise.
+[[nodiscard]] runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& arguments);
+/// The same in a few words.
+[[nodiscard]] std::string describe_costs(const Arguments& arguments);
+
+/// One line: name, sizes, placement, hash.
+[[nodiscard]] std::string describe(const runtime::Schedule& schedule);
+
+/// `millrace schedule check`.
+int schedule_check(const std::vector<std::string>& arguments);
+
+}  // namespace millrace::tools
