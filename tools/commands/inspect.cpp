@@ -73,7 +73,7 @@ void print_head(const Inspection& run) {
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
              train.dtype, fmt::join(run.config.rematerialize.policy, ","));
   fmt::print("pipeline  {} ranks x {} chunks, schedule {}, layout {}\n", plan.ranks(), run.config.pipeline.chunks, plan.schedule.name,
-             layers::print_layout(plan.layout));
+             plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
   if (!run.evaluation_given)
@@ -110,7 +110,7 @@ void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankP
                layers::print_layout({plan.layout[stage.index()]}), weights, short_text(forward), short_text(input), short_text(weight),
                stash(slots.stash_input, runtime::Region::stash_input), stash(slots.stash_weight, runtime::Region::stash_weight),
                stash(plan.split_backward ? slots.handoff : 0, runtime::Region::handoff));
-    step += static_cast<double>(plan.schedule.microbatches) * (forward + input + weight);
+    step += static_cast<double>(plan.schedule.microbatches_of(stage)) * (forward + input + weight);
   }
   const double model = plan.model_flops(plan.schedule.microbatches) / giga;
   fmt::print("a step computes {} GFLOP in programs, {} GFLOP as model FLOPs are counted (6 a weight and token, causal attention)\n",
@@ -124,7 +124,7 @@ void print_channels(const actors::PipelinePlan& plan) {
   for (const auto& channel : channels) {
     const char* carries = channel.kind == cluster::ChannelKind::activation ? "activation"
                           : channel.kind == cluster::ChannelKind::gradient ? "gradient"
-                                                                           : "tied table";
+                                                                           : "sums";
     fmt::print("{:>7} {:>5} {:>5}  {:<11} {:>6} {:>14}\n", channel.id, channel.from_rank, channel.to_rank, carries, channel.depth,
                channel.bytes);
   }
