@@ -12,7 +12,7 @@ std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_e
 }  // namespace
 
 CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup)
-    : caf::event_based_actor(config), setup_(std::move(setup)) {}
+    : MessageActor(config), setup_(std::move(setup)) {}
 
 caf::behavior CheckpointActor::make_behavior() {
   return {

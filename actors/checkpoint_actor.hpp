@@ -1,11 +1,11 @@
 #pragma once
 
-#include <caf/event_based_actor.hpp>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "actors/message_actor.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
 #include "runtime/engine/trace.hpp"
@@ -26,7 +26,7 @@ struct CheckpointActorSetup {
 
 /// Writes the staged state of its process's ranks while they compute, and in process 0 commits. Spawned detached: it is the one actor that
 /// blocks, on the disk, on a thread of its own.
-class CheckpointActor : public caf::event_based_actor {
+class CheckpointActor : public MessageActor {
  public:
   CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup);
   caf::behavior make_behavior() override;

@@ -7,7 +7,7 @@
 namespace millrace::actors {
 
 CoordinatorActor::CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup)
-    : caf::event_based_actor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
+    : MessageActor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
 
 caf::behavior CoordinatorActor::make_behavior() {
   auto guarded = [this](auto&& body) {

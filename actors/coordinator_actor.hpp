@@ -1,12 +1,12 @@
 #pragma once
 
 #include <caf/actor.hpp>
-#include <caf/event_based_actor.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "actors/coordinator.hpp"
+#include "actors/message_actor.hpp"
 #include "actors/run_reporter.hpp"
 #include "runtime/io/checkpoint_file.hpp"
 
@@ -26,7 +26,7 @@ struct CoordinatorActorSetup {
 };
 
 /// Shell of the coordinator: messages in, phases out to all ranks, lines to the reporter, commits to the checkpoint actor.
-class CoordinatorActor : public caf::event_based_actor, private CoordinatorPort {
+class CoordinatorActor : public MessageActor, private CoordinatorPort {
  public:
   CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup);
   caf::behavior make_behavior() override;

@@ -5,7 +5,7 @@
 namespace millrace::actors {
 
 LoaderActor::LoaderActor(caf::actor_config& config, Rank& rank, const BatchProvider& batches, caf::actor rank_actor)
-    : caf::event_based_actor(config), rank_(rank), batches_(batches), rank_actor_(std::move(rank_actor)) {}
+    : MessageActor(config), rank_(rank), batches_(batches), rank_actor_(std::move(rank_actor)) {}
 
 caf::behavior LoaderActor::make_behavior() {
   return {[this](const LoadBatch& request) { load(request); }};

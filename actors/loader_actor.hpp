@@ -1,9 +1,9 @@
 #pragma once
 
 #include <caf/actor.hpp>
-#include <caf/event_based_actor.hpp>
 
 #include "actors/batch_provider.hpp"
+#include "actors/message_actor.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
 
@@ -11,7 +11,7 @@ namespace millrace::actors {
 
 /// Reads the tokens of one rank: a function of (seed, step, microbatch), so they do not travel down the pipeline. Fills batch slots when
 /// the rank actor says that they are free, and tells it; a step ahead, so that compute does not wait for data.
-class LoaderActor : public caf::event_based_actor {
+class LoaderActor : public MessageActor {
  public:
   /// `rank` and `batches` outlive the actor.
   LoaderActor(caf::actor_config& config, Rank& rank, const BatchProvider& batches, caf::actor rank_actor);

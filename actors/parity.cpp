@@ -1,13 +1,13 @@
 #include "actors/parity.hpp"
 
 #include <caf/actor_system.hpp>
-#include <caf/event_based_actor.hpp>
 #include <future>
 #include <map>
 #include <utility>
 
 #include "actors/capture_hook.hpp"
 #include "actors/initial_state.hpp"
+#include "actors/message_actor.hpp"
 #include "actors/parity_report.hpp"
 #include "actors/pipeline.hpp"
 #include "layers/hugging_face/config.hpp"
@@ -19,7 +19,7 @@ namespace millrace::actors {
 namespace {
 
 /// Drives one step, one logits pass a row, and the collection.
-class ParityActor : public caf::event_based_actor {
+class ParityActor : public MessageActor {
  public:
   struct Setup {
     int ranks = 1;
@@ -28,7 +28,7 @@ class ParityActor : public caf::event_based_actor {
     std::function<void(const ToRank&)> to_ranks;
     std::promise<ParityOutput>* output = nullptr;
   };
-  ParityActor(caf::actor_config& config, Setup setup) : caf::event_based_actor(config), setup_(std::move(setup)) {}
+  ParityActor(caf::actor_config& config, Setup setup) : MessageActor(config), setup_(std::move(setup)) {}
 
   caf::behavior make_behavior() override {
     return {[this](const ToCoordinator& message) { std::visit([this](const auto& alternative) { handle(alternative); }, message); },

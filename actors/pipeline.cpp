@@ -28,6 +28,7 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
   // Sharing: work stealing can leave a message in a busy worker's queue for milliseconds.
   system_config_->set("scheduler.policy", caf::atom("sharing"));
   system_config_->set("scheduler.max-threads", 2);
+  if (kOneMessageATurn) system_config_->set("scheduler.max-throughput", 1);
   system_config_->set("logger.verbosity", caf::atom("quiet"));
   system_ = std::make_unique<caf::actor_system>(*system_config_);
 }

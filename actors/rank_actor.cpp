@@ -39,7 +39,7 @@ runtime::RankEngine::Options engine_options(const Rank& rank) {
 }  // namespace
 
 RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
-    : caf::event_based_actor(config),
+    : MessageActor(config),
       setup_(std::move(setup)),
       rank_(*setup_.rank),
       engine_(engine_options(rank_)),

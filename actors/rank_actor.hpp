@@ -1,13 +1,13 @@
 #pragma once
 
 #include <caf/actor.hpp>
-#include <caf/event_based_actor.hpp>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "actors/batch_provider.hpp"
 #include "actors/batch_window.hpp"
+#include "actors/message_actor.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
 #include "actors/sum_exchange.hpp"
@@ -33,7 +33,7 @@ struct RankActorSetup {
 /// The shell of one rank's engine: tokens, credits and finished actions come in as messages, what the engine decides goes out to stage
 /// actors, links and loader. Rank-wide work (sums, optimizer, snapshot) is posted to the same compute worker, so it is in order with the
 /// actions.
-class RankActor : public caf::event_based_actor {
+class RankActor : public MessageActor {
  public:
   RankActor(caf::actor_config& config, RankActorSetup setup);
   caf::behavior make_behavior() override;

@@ -2,13 +2,13 @@
 
 #include <array>
 #include <caf/actor.hpp>
-#include <caf/event_based_actor.hpp>
 #include <caf/exit_reason.hpp>
 #include <caf/send.hpp>
 #include <exception>
 #include <memory>
 #include <string>
 
+#include "actors/message_actor.hpp"
 #include "actors/messages.hpp"
 #include "actors/rank.hpp"
 
@@ -16,7 +16,7 @@ namespace millrace::actors {
 
 /// A decoder stage: the shell around one stage's programs. Told by its rank's actor what to run, it posts that to the rank's compute
 /// worker, which tells the rank actor when it is done. Nothing computes in the actor itself.
-class StageActor : public caf::event_based_actor {
+class StageActor : public MessageActor {
  public:
   /// `rank` outlives the actor.
   StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor);
@@ -27,7 +27,6 @@ class StageActor : public caf::event_based_actor {
   /// What the worker needs of the stage; lives as long as the rank's tasks may.
   struct Work {
     Rank& rank;
-    runtime::StageRunner& runner;
     caf::actor rank_actor;
     std::array<std::string, 4> fault_points;  // "stage1.forward" …: where a test may slow, stop or kill this stage
     void run(const Execute& execute);
