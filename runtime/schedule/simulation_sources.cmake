@@ -9,6 +9,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/memory_peak.cpp
   ${CMAKE_CURRENT_LIST_DIR}/cost.cpp
   ${CMAKE_CURRENT_LIST_DIR}/simulate.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/partition.cpp
   ${CMAKE_CURRENT_LIST_DIR}/waits.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slot_use.cpp
   ${CMAKE_CURRENT_LIST_DIR}/critical_path.cpp
