@@ -93,18 +93,8 @@ void Pipeline::start(const Start& start) {
     return count;
   });
 
-  std::vector<cluster::ChannelEnds> channels;
-  for (const auto& spec : plan_.channels()) {
-    cluster::ChannelEnds ends;
-    ends.spec = spec;
-    const bool same_process = topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank);
-    for (auto& rank : ranks_) rank->add_ends(ends, same_process);
-    channels.push_back(ends);
-  }
-  links_ = std::make_unique<cluster::Links>(topology, session_.transport(), channels);
-
+  // Actors before links, which tell the ranks' inboxes of what arrives.
   for (auto& rank : ranks_) {
-    rank->links = links_.get();
     RankActorSetup setup;
     setup.rank = rank.get();
     setup.batches = start.batches;
@@ -120,6 +110,17 @@ void Pipeline::start(const Start& start) {
     rank->inbox = system_->spawn<RankActor>(setup);
     rank_actors_.push_back(rank->inbox);
   }
+
+  std::vector<cluster::ChannelEnds> channels;
+  for (const auto& spec : plan_.channels()) {
+    cluster::ChannelEnds ends;
+    ends.spec = spec;
+    const bool same_process = topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank);
+    for (auto& rank : ranks_) rank->add_ends(ends, same_process);
+    channels.push_back(ends);
+  }
+  links_ = std::make_unique<cluster::Links>(topology, session_.transport(), channels);
+  for (auto& rank : ranks_) rank->links = links_.get();
   try {
     session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
   } catch (const Error& error) {

@@ -43,12 +43,8 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   prepare_together([&] { topology_ = std::make_unique<cluster::Topology>(ranks, launch_.processes, launch_.process); });
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
-    MessageHandler handler;
-    {
-      const std::lock_guard lock(mutex_);
-      handler = message_;
-    }
-    if (handler) handler(process, type, bytes);
+    const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
+    if (message_) message_(process, type, bytes);
   };
   handlers.progress = [this](std::span<cluster::Progress> progress) {
     const std::lock_guard lock(mutex_);

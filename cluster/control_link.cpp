@@ -389,7 +389,9 @@ class ControlLink::State {
   void on_end(ControlSession& session, const std::string& reason) {
     const SessionPointer keep = session.shared_from_this();
     if (strangers.erase(keep) > 0) return;
-    if (!session.said_goodbye) lose(session, reason);
+    // Who was told of a loss leaves by itself, perhaps before our own message is out: that is no further loss.
+    const bool leaves = central() && !losses.empty();
+    if (!session.said_goodbye && !leaves) lose(session, reason);
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
 
