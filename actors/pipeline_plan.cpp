@@ -1,6 +1,7 @@
 #include "actors/pipeline_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
@@ -47,31 +48,46 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-}  // namespace
-
-PipelinePlan make_plan(const PlanRequest& request) {
-  PipelinePlan plan;
+/// More stages than the model fills, parts that do not divide.
+void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
   const auto& train = request.train;
-  plan.model = request.model;
   const std::int64_t stages = pipeline.ranks * pipeline.chunks;
-  const std::int64_t layers = plan.model.layers;
+  const std::int64_t layers = request.model.layers;
   MILLRACE_CHECK(!pipeline.layout.empty() || stages <= layers + 2, ExitCode::config, "actors.plan",
                  "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head "
                  "may be stages of their own)",
                  pipeline.ranks, pipeline.chunks, stages, layers, layers + 2);
   MILLRACE_CHECK(train.accumulators <= train.microbatches && train.microbatches % train.accumulators == 0, ExitCode::config, "actors.plan",
                  "train.accumulators = {} does not divide train.microbatches = {}", train.accumulators, train.microbatches);
-  plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
+}
 
+}  // namespace
+
+PipelinePlan make_plan(const PlanRequest& request) {
+  check_sizes(request);
+  const auto& pipeline = request.pipeline;
+  if (!pipeline.plan.empty()) return make_plan(request, planned_schedule(request));
   runtime::ScheduleRequest schedule;
   schedule.name = pipeline.schedule;
   schedule.ranks = static_cast<int>(pipeline.ranks);
   schedule.chunks = static_cast<int>(pipeline.chunks);
-  schedule.microbatches = static_cast<int>(train.microbatches);
+  schedule.microbatches = static_cast<int>(request.train.microbatches);
   if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
   schedule.group = static_cast<int>(pipeline.group);
-  plan.schedule = pipeline.plan.empty() ? runtime::make_schedule(schedule) : planned_schedule(request);
+  return make_plan(request, runtime::make_schedule(schedule));
+}
+
+PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
+  check_sizes(request);
+  PipelinePlan plan;
+  const auto& pipeline = request.pipeline;
+  const auto& train = request.train;
+  plan.model = request.model;
+  const std::int64_t stages = pipeline.ranks * pipeline.chunks;
+  const std::int64_t layers = plan.model.layers;
+  plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
+  plan.schedule = std::move(schedule);
   check_replicas(plan.schedule, train);
   plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one
   plan.ledger = runtime::make_ledger(plan.schedule);

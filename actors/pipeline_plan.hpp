@@ -88,6 +88,8 @@ struct PipelinePlan {
 /// Throws Error(config) or Error(model) naming what does not fit: more stages than layers + 2, a layout that drops a layer, a schedule that
 /// cannot do these chunks, accumulators that do not divide the microbatches.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request);
+/// The same for a schedule at hand, whatever the request says of schedules.
+[[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule);
 
 /// Actions that a rank may have issued beyond the one that computes.
 inline constexpr int kIssueAhead = 2;

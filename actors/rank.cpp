@@ -4,6 +4,7 @@
 #include <caf/send.hpp>
 #include <utility>
 
+#include "actors/action_runner.hpp"
 #include "actors/messages.hpp"
 #include "kernels/base/check.hpp"
 
@@ -13,7 +14,14 @@ namespace millrace::actors {
 class Rank::Events : public cluster::LinkEvents {
  public:
   explicit Events(Rank& rank) : rank_(rank) {}
-  void on_arrival(const cluster::Arrival& arrival) override { caf::anon_send(rank_.inbox, TokenArrived{arrival}); }
+  void on_arrival(const cluster::Arrival& arrival) override {
+    const auto channel = static_cast<std::size_t>(arrival.channel);
+    if (channel < rank_.arrival_delays.size()) {
+      caf::delayed_anon_send(rank_.inbox, rank_.arrival_delays[channel], TokenArrived{arrival});
+    } else {
+      caf::anon_send(rank_.inbox, TokenArrived{arrival});
+    }
+  }
   void on_writable(int channel, std::int64_t sequence) override { caf::anon_send(rank_.inbox, SlotWritable{channel, sequence}); }
 
  private:
@@ -21,7 +29,11 @@ class Rank::Events : public cluster::LinkEvents {
 };
 
 Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
-    : plan_(plan), setup_(setup), blueprint_(plan, setup.id, setup.needs), compute_(blueprint_.build(false)) {
+    : plan_(plan),
+      setup_(setup),
+      blueprint_(plan, setup.id, setup.needs),
+      compute_(blueprint_.build(false)),
+      runner_(std::make_unique<ProgramRunner>()) {
   events_ = std::make_unique<Events>(*this);
   worker_ = std::make_unique<ComputeWorker>(
       64,
@@ -36,6 +48,8 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
 }
 
 Rank::~Rank() = default;
+
+void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) { runner_ = std::move(runner); }
 
 void Rank::add_ends(cluster::ChannelEnds& ends, bool same_process) {
   if (ends.spec.to_rank == id().value) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/actor.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "runtime/engine/trace.hpp"
 
 namespace millrace::actors {
+
+class ActionRunner;
 
 struct RankSetup {
   runtime::RankId id;
@@ -64,6 +67,12 @@ class Rank {
   caf::actor inbox;
   /// Called around every operation, on the worker; may be null. Not owned.
   runtime::OperationHook* hook = nullptr;
+  /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
+  [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
+  void replace_runner(std::unique_ptr<ActionRunner> runner);
+  /// By EdgeId: a token that comes over this edge is told of so much later. For rehearsals of slow links; empty: nothing is held back. Set
+  /// before the links exist.
+  std::vector<std::chrono::nanoseconds> arrival_delays;
   /// What the worker is running, for hooks; the worker's own.
   runtime::Action running_action;
   runtime::Pass running_pass = runtime::Pass::forward;
@@ -81,6 +90,7 @@ class Rank {
   RankBlueprint blueprint_;
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;
+  std::unique_ptr<ActionRunner> runner_;
   mutable std::mutex progress_mutex_;
   cluster::Progress progress_;
   std::unique_ptr<Events> events_;

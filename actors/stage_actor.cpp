@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/action_runner.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
@@ -13,7 +14,7 @@ std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_e
 }  // namespace
 
 StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor)
-    : MessageActor(config), rank_(rank), work_(new Work{rank, rank.compute().stage(stage), std::move(rank_actor), {}}) {
+    : MessageActor(config), rank_(rank), work_(new Work{rank, std::move(rank_actor), {}}) {
   const std::array<const char*, 4> kinds{"forward", "input_gradient", "weight_gradient", "backward"};
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) work_->fault_points[kind] = fmt::format("stage{}.{}", stage, kinds[kind]);
 }
@@ -33,9 +34,7 @@ void StageActor::Work::run(const Execute& execute) {
   guarded(rank_actor, execute.action, true, [&] {
     const std::int64_t begin = steady_now();
     runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
-    rank.running_action = execute.action;
-    rank.running_pass = execute.pass;
-    runner.run(execute.pass, rank.stream(), execute.slots, rank.hook);
+    rank.runner().run(rank, execute);
     caf::anon_send(rank_actor, ActionDone{execute.action, begin, steady_now()});
   });
 }

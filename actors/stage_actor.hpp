@@ -27,7 +27,6 @@ class StageActor : public MessageActor {
   /// What the worker needs of the stage; lives as long as the rank's tasks may.
   struct Work {
     Rank& rank;
-    runtime::StageRunner& runner;
     caf::actor rank_actor;
     std::array<std::string, 4> fault_points;  // "stage1.forward" …: where a test may slow, stop or kill this stage
     void run(const Execute& execute);

@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 7> commands{{
+const std::array<Command, 8> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -28,6 +28,9 @@ const std::array<Command, 7> commands{{
     {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",
      "list pipeline schedules; draw, prove and price a built-in one or a table of your own", millrace::tools::schedule,
      millrace::tools::schedule_help},
+    {"rehearse", "NAME|FILE [--ranks P --microbatches M] [--costs F,I,W[,c]] …",
+     "run a schedule with timers in the place of compute, beside its prediction. Alone or under mpirun", millrace::tools::rehearse,
+     millrace::tools::rehearse_help},
     {"doctor", "", "what this machine and this build can do", millrace::tools::doctor},
 }};
 

@@ -129,6 +129,7 @@ const char* const schedule_help =
                           --link-latency X        the same as c
                           --slow RANK:FACTOR      a slow rank; again, or with commas, for more
                           --jitter X [--seed N]   durations x exp(X normal - X^2/2)
+                          --stall RANK:INDEX:X    that action of the rank's list, from 0, lasts X longer; --stall X: one that --seed draws
 )";
 
 int schedule(const std::vector<std::string>& arguments) {

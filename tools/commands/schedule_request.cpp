@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
@@ -73,6 +74,28 @@ std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   return factors;
 }
 
+// --stall 2:10:35, or --stall 35 for a rank and an entry of its list that --seed draws.
+std::vector<runtime::Stall> stalls(const runtime::Schedule& schedule, const Arguments& arguments, std::uint64_t seed) {
+  std::vector<runtime::Stall> stalls;
+  std::mt19937_64 draw(seed);
+  for (const auto& option : arguments.texts("stall")) {
+    const auto parts = parts_of(option, ':');
+    MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, who,
+                   "--stall {}, wanted RANK:INDEX:TIME, as 2:10:35 for 35 more of rank 2's action 10, or TIME alone", option);
+    const auto place = [&](const char* what, std::size_t part, std::size_t count) {
+      if (parts.size() == 1) return static_cast<std::size_t>(draw() % count);
+      const double number = number_of(parts[part], "stall", 0);
+      MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, who,
+                     "--stall {}: {} {}, wanted one from 0 to {}", option, what, parts[part], count - 1);
+      return static_cast<std::size_t>(number);
+    };
+    const std::size_t rank = place("rank", 0, schedule.ranks.size());
+    const std::size_t index = place("action", 1, schedule.ranks[rank].size());
+    stalls.push_back({runtime::RankId(rank), static_cast<int>(index), number_of(parts.back(), "stall", 0)});
+  }
+  return stalls;
+}
+
 runtime::SearchInput search_input(int ranks, const Arguments& arguments) {
   const Prices prices = prices_of(arguments);
   runtime::SearchInput input;
@@ -85,7 +108,7 @@ runtime::SearchInput search_input(int ranks, const Arguments& arguments) {
 }  // namespace
 
 const std::vector<std::string> schedule_options{"ranks", "microbatches", "chunks", "group", "warmup", "memory"};
-const std::vector<std::string> price_options{"costs", "link-latency", "slow", "jitter", "seed"};
+const std::vector<std::string> price_options{"costs", "link-latency", "slow", "jitter", "stall", "seed"};
 
 bool is_built_in(const std::string& word) {
   const auto& names = runtime::schedule_names();
@@ -140,7 +163,9 @@ runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& argu
   costs.noise.slowdown = slowdowns(arguments, schedule.placement.ranks());
   if (arguments.flag("jitter")) costs.noise.jitter = number_of(arguments.text("jitter", ""), "jitter", 0);
   costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 0, 1L << 62));
-  MILLRACE_CHECK(!arguments.flag("seed") || arguments.flag("jitter"), ExitCode::usage, who, "--seed without --jitter, which it is for");
+  costs.noise.stalls = stalls(schedule, arguments, costs.noise.seed);
+  MILLRACE_CHECK(!arguments.flag("seed") || arguments.flag("jitter") || arguments.flag("stall"), ExitCode::usage, who,
+                 "--seed without --jitter or --stall, which it is for");
   return costs;
 }
 
@@ -149,7 +174,9 @@ std::string describe_costs(const Arguments& arguments) {
   std::string text =
       fmt::format("F {:g}, I {:g}, W {:g}, link {:g}", prices.forward, prices.input_gradient, prices.weight_gradient, prices.latency);
   for (const auto& slow : arguments.texts("slow")) text += ", slow " + slow;
-  if (arguments.flag("jitter")) text += fmt::format(", jitter {} seed {}", arguments.text("jitter", ""), arguments.text("seed", "0"));
+  for (const auto& stall : arguments.texts("stall")) text += ", stall " + stall;
+  if (arguments.flag("jitter")) text += ", jitter " + arguments.text("jitter", "");
+  if (arguments.flag("jitter") || arguments.flag("seed")) text += " seed " + arguments.text("seed", "0");
   return text;
 }
 

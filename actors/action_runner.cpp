@@ -1,0 +1,27 @@
+#include "actors/action_runner.hpp"
+
+#include <thread>
+#include <utility>
+
+#include "actors/rank.hpp"
+
+namespace millrace::actors {
+
+void ProgramRunner::run(Rank& rank, const Execute& execute) {
+  rank.running_action = execute.action;
+  rank.running_pass = execute.pass;
+  rank.compute().stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, rank.hook);
+}
+
+TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}
+
+void TimedRunner::run(Rank&, const Execute& execute) {
+  const auto begin = std::chrono::steady_clock::now();
+  // Tickets count on from list to list.
+  const auto end = begin + durations_[static_cast<std::size_t>(execute.ticket) % durations_.size()];
+  if (end - begin > spin) std::this_thread::sleep_until(end - spin);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// millrace rehearse --json with short actions: 2 ms each, three steps.
+nlohmann::json rehearsal(const Words& what, const std::string& launcher = "") {
+  Words words{"rehearse", "--costs", "2,2,2", "--steps", "3", "--json"};
+  words.insert(words.end(), what.begin(), what.end());
+  const auto result = run_millrace(words, launcher);
+  EXPECT_EQ(result.code, 0) << result.err;
+  return result.code == 0 ? nlohmann::json::parse(result.out) : nlohmann::json();
+}
+
+double number(const nlohmann::json& json, const char* name) { return json.at(name).get<double>(); }
+
+double sum(const nlohmann::json& ranks, const char* cause) {
+  double sum = 0;
+  for (const auto& rank : ranks) sum += number(rank, cause);
+  return sum;
+}
+
+/// What holds whatever else the machine does: nothing is faster than it is said to be, and every rank's time is told of whole.
+void expect_sound(const nlohmann::json& json, std::size_t ranks, double actions, double busy) {
+  ASSERT_EQ(json.at("measured_times").size(), ranks);
+  EXPECT_EQ(json.at("steps").size(), 3U);
+  double count = 0;
+  for (const auto& rank : json.at("actions")) count += rank.get<double>();
+  EXPECT_EQ(count, actions);
+  EXPECT_NEAR(sum(json.at("predicted_times"), "busy"), busy, 1e-9);
+  EXPECT_GE(sum(json.at("measured_times"), "busy"), busy * 0.99);
+  EXPECT_GE(number(json, "measured"), number(json, "predicted") * 0.99);
+  for (const auto& rank : json.at("measured_times")) {
+    double whole = 0;
+    for (const auto& [cause, time] : rank.items()) whole += time.get<double>();
+    EXPECT_NEAR(whole, number(json, "measured"), 0.01) << rank;
+  }
+  EXPECT_NEAR(number(json.at("lost_time"), "runtime"), number(json, "measured") - number(json, "predicted"), 1e-9);
+  EXPECT_FALSE(json.at("delays").empty());
+}
+
+TEST(Rehearse, RunsEveryAction) {
+  const auto json = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "4"});
+  ASSERT_FALSE(json.is_null());
+  EXPECT_NEAR(number(json, "predicted"), 30, 1e-9);  // (M + P - 1)(F + B)
+  expect_sound(json, 2, 16, 48);
+}
+
+TEST(Rehearse, SplitsBackwardsAndTakesChunks) {
+  const auto v = rehearsal({"zb-v", "--ranks", "2", "--microbatches", "4"});
+  ASSERT_FALSE(v.is_null());
+  expect_sound(v, 2, 48, 48);
+  const auto mirror = rehearsal({"dualpipe", "--ranks", "2", "--microbatches", "4"});
+  ASSERT_FALSE(mirror.is_null());
+  expect_sound(mirror, 2, 24, 48);
+}
+
+TEST(Rehearse, HoldsBackTokens) {
+  const auto json = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--link-latency", "5"});
+  ASSERT_FALSE(json.is_null());
+  expect_sound(json, 2, 8, 24);
+  EXPECT_GT(number(json.at("lost_time"), "latency"), 0);
+  // Rank 1 has nothing to do until the first token has arrived, 2 ms to make and 5 ms on its way.
+  EXPECT_GE(number(json.at("measured_times").at(1), "link"), 4.9);
+}
+
+TEST(Rehearse, SlowsRanksAndStalls) {
+  const auto slow = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--slow", "1:2"});
+  ASSERT_FALSE(slow.is_null());
+  expect_sound(slow, 2, 8, 36);
+  EXPECT_GT(number(slow.at("lost_time"), "slow_ranks"), 0);
+  const auto stall = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--stall", "1:0:9"});
+  ASSERT_FALSE(stall.is_null());
+  expect_sound(stall, 2, 8, 33);
+  EXPECT_NEAR(number(stall.at("lost_time"), "stalls"), 9, 1e-9);
+  // Drawn by the seed: the same again, and on one rank.
+  const auto drawn = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--stall", "9", "--seed", "3"});
+  ASSERT_FALSE(drawn.is_null());
+  expect_sound(drawn, 2, 8, 33);
+}
+
+TEST(Rehearse, RunsInSeveralProcesses) {
+  const std::string launcher = std::string(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np 2";
+  const auto json = rehearsal({"1f1b", "--ranks", "4", "--microbatches", "4", "--bytes", "100000"}, launcher);
+  ASSERT_FALSE(json.is_null());
+  expect_sound(json, 4, 32, 96);
+}
+
+TEST(Rehearse, RunsATableOfOnesOwn) {
+  const TemporaryFolder folder;
+  const auto table = folder.write("own.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  const auto json = rehearsal({table});
+  ASSERT_FALSE(json.is_null());
+  expect_sound(json, 2, 8, 24);
+}
+
+TEST(Rehearse, TheTextLaysBothSideBySide) {
+  const auto result = run_millrace({"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "2,2,2", "--steps", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured", "this runtime: ", "activation",
+                           "the greatest delays", "bubble of the schedule", "1 process | median of 1 steps"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << result.out;
+}
+
+TEST(Rehearse, RefusesWhatItCannotDo) {
+  const auto usage = static_cast<int>(ExitCode::usage);
+  EXPECT_EQ(run_millrace({"rehearse"}).code, usage);
+  EXPECT_EQ(run_millrace({"rehearse", "1f1b"}).code, usage);
+  const Words small{"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2"};
+  for (const Words& more :
+       {Words{"--stall", "2:0:9"}, Words{"--stall", "0:4:9"}, Words{"--stall", "0:9"}, Words{"--bytes", "0"}, Words{"--steps", "10000"}}) {
+    auto words = small;
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = run_millrace(words);
+    EXPECT_EQ(result.code, usage) << more[1];
+    EXPECT_NE(result.err.find("wanted"), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::tests

@@ -1,0 +1,172 @@
+#include "tools/commands/rehearsal_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/hash.hpp"
+#include "runtime/schedule/measures.hpp"
+
+namespace millrace::tools {
+namespace {
+
+constexpr std::size_t most_delays = 5;
+
+struct Cause {
+  const char* name;
+  double runtime::RankTime::*time;
+};
+constexpr std::array<Cause, 7> causes{{{"busy", &runtime::RankTime::busy},
+                                       {"activation", &runtime::RankTime::activation},
+                                       {"gradient", &runtime::RankTime::gradient},
+                                       {"link", &runtime::RankTime::link},
+                                       {"slot", &runtime::RankTime::slot},
+                                       {"launch", &runtime::RankTime::launch},
+                                       {"drain", &runtime::RankTime::drain}}};
+
+/// When each action of a rehearsed step ended, found by what it made.
+class Ends {
+ public:
+  Ends(const runtime::Schedule& schedule, const actors::RehearsedStep& step) : placement_(schedule.placement) {
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+      for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
+        const auto& action = schedule.ranks[rank][index];
+        if (action.kind != runtime::ActionKind::weight_gradient) ends_[key(action.stage, action)] = step.ranks[rank].end.at(index);
+      }
+  }
+  /// When the token that the action takes from another stage was there; 0 where it takes none.
+  [[nodiscard]] double token(const runtime::Action& action, const std::vector<runtime::LinkCost>& links) const {
+    if (action.kind == runtime::ActionKind::weight_gradient) return 0;
+    const bool gradient = runtime::makes_gradient(action.kind);
+    const auto source = gradient ? placement_.next(action.stage) : placement_.previous(action.stage);
+    if (!source) return 0;
+    const auto kind = gradient ? runtime::TokenKind::gradient : runtime::TokenKind::activation;
+    const auto edge = runtime::edge_into(placement_, action.stage, kind);
+    const bool delayed = edge && !links.empty() && placement_.rank_of(*source) != placement_.rank_of(action.stage);
+    const double latency = delayed ? links[edge->index()].latency : 0;
+    return ends_.at(key(*source, action)) + latency;
+  }
+
+ private:
+  using Key = std::tuple<runtime::StageId, bool, runtime::MicrobatchId>;
+  static Key key(runtime::StageId stage, const runtime::Action& action) {
+    return {stage, runtime::makes_gradient(action.kind), action.microbatch};
+  }
+  const runtime::Placement& placement_;
+  std::map<Key, double> ends_;
+};
+
+std::vector<RehearsalComparison::Delay> delays_of(const runtime::Schedule& schedule, const runtime::Costs& costs,
+                                                  const runtime::Simulation& simulation, const actors::RehearsedStep& step) {
+  const Ends ends(schedule, step);
+  std::vector<RehearsalComparison::Delay> delays;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const auto& measured = step.ranks[rank];
+    for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
+      const std::size_t action = simulation.first[rank] + index;
+      RehearsalComparison::Delay delay{runtime::RankId(rank), schedule.ranks[rank][index]};
+      const double before = index > 0 ? measured.end[index - 1] : 0;
+      delay.began = measured.begin[index] - std::max(before, ends.token(delay.action, costs.links));
+      delay.lasted = measured.end[index] - measured.begin[index] - (simulation.end[action] - simulation.begin[action]);
+      delays.push_back(delay);
+    }
+  }
+  std::stable_sort(delays.begin(), delays.end(), [](const auto& a, const auto& b) { return a.added() > b.added(); });
+  delays.resize(std::min(delays.size(), most_delays));
+  return delays;
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const runtime::RankTime& time) {
+  Json json;
+  for (const auto& cause : causes) json[cause.name] = time.*cause.time;
+  return json;
+}
+
+}  // namespace
+
+RehearsalComparison compare(const runtime::Schedule& schedule, const runtime::Costs& costs, const runtime::Simulation& simulation,
+                            const actors::RehearsedStep& step) {
+  RehearsalComparison comparison;
+  comparison.measured = step.duration;
+  comparison.predicted = simulation.makespan;
+  double busy = 0;
+  for (const auto& rank : step.ranks) busy += rank.time.busy;
+  comparison.measured_bubble = 1 - busy / (step.duration * static_cast<double>(step.ranks.size()));
+  comparison.predicted_bubble = simulation.bubble();
+  comparison.lost = runtime::lost_time(schedule, costs);
+  comparison.delays = delays_of(schedule, costs, simulation, step);
+  return comparison;
+}
+
+std::string print(const RehearsalComparison& comparison, const runtime::Simulation& simulation, const actors::RehearsedStep& step) {
+  std::string text = fmt::format("{:<8} measured {:>10.2f} ms   predicted {:>10.2f} ms   ratio {:.4f}\n", "step", comparison.measured,
+                                 comparison.predicted, comparison.ratio());
+  text += fmt::format("{:<8} measured {:>10.2f} %    predicted {:>10.2f} %\n\n", "bubble", 100 * comparison.measured_bubble,
+                      100 * comparison.predicted_bubble);
+  text += fmt::format("where the predicted step's time goes, and what the runtime adds\n{}", runtime::to_string(comparison.lost, "ms"));
+  text += fmt::format("this runtime: {:+.2f} ms\n\n", comparison.measured - comparison.predicted);
+
+  text += "what each rank does and waits for: measured (predicted), ms\nrank";
+  for (const auto& cause : causes) text += fmt::format(" {:>19}", cause.name);
+  text += '\n';
+  for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+    text += fmt::format("{:>4}", rank);
+    for (const auto& cause : causes)
+      text += fmt::format(" {:>19}", fmt::format("{:.2f} ({:.2f})", step.ranks[rank].time.*cause.time, simulation.ranks[rank].*cause.time));
+    text += '\n';
+  }
+
+  text += "\nthe greatest delays, ms: after the list and the token let the action begin, and of its duration beyond the timer's\n";
+  for (const auto& delay : comparison.delays)
+    text += fmt::format("  {:<8} on rank {:<3} began {:+.2f}, lasted {:+.2f}\n", to_string(delay.action), delay.rank.value, delay.began,
+                        delay.lasted);
+  return text;
+}
+
+std::string to_json(const RehearsalComparison& comparison, const runtime::Schedule& schedule, const runtime::Simulation& simulation,
+                    const actors::Rehearsal& rehearsal) {
+  const auto& step = rehearsal.median();
+  Json json{{"schedule", schedule.name},
+            {"ranks", schedule.ranks.size()},
+            {"chunks", schedule.placement.chunks()},
+            {"microbatches", schedule.microbatches},
+            {"hash", fmt::format("{:016x}", runtime::content_hash(schedule))}};
+  json["steps"] = Json::array();
+  for (const auto& each : rehearsal.steps) json["steps"].push_back(each.duration);
+  json["measured"] = comparison.measured;
+  json["predicted"] = comparison.predicted;
+  json["ratio"] = comparison.ratio();
+  json["measured_bubble"] = comparison.measured_bubble;
+  json["predicted_bubble"] = comparison.predicted_bubble;
+  for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+    json["actions"].push_back(step.ranks[rank].end.size());
+    json["measured_times"].push_back(json_of(step.ranks[rank].time));
+    json["predicted_times"].push_back(json_of(simulation.ranks[rank]));
+  }
+  const auto& lost = comparison.lost;
+  json["lost_time"] = {{"work", lost.work},
+                       {"bubble", lost.bubble},
+                       {"imbalance", lost.imbalance},
+                       {"latency", lost.latency},
+                       {"slow_ranks", lost.slow_ranks},
+                       {"jitter", lost.jitter},
+                       {"stalls", lost.stalls},
+                       {"runtime", comparison.measured - comparison.predicted}};
+  json["delays"] = Json::array();
+  for (const auto& delay : comparison.delays)
+    json["delays"].push_back({{"action", to_string(delay.action)},
+                              {"rank", delay.rank.value},
+                              {"added", delay.added()},
+                              {"began", delay.began},
+                              {"lasted", delay.lasted}});
+  return json.dump(2) + '\n';
+}
+
+}  // namespace millrace::tools

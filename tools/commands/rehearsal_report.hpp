@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/rehearsal.hpp"
+#include "runtime/schedule/lost_time.hpp"
+
+namespace millrace::tools {
+
+/// A rehearsed step laid over its prediction, milliseconds.
+struct RehearsalComparison {
+  double measured = 0, predicted = 0;
+  double measured_bubble = 0, predicted_bubble = 0;  // of the step's time on all ranks, 0 … 1
+  runtime::LostTime lost;                            // of the prediction
+
+  /// What an action lost that no other action had lost before it.
+  struct Delay {
+    runtime::RankId rank;
+    runtime::Action action;
+    double began = 0;   // after the action before it in the list had ended and its token was due: messages and a late worker
+    double lasted = 0;  // beyond its predicted duration
+    [[nodiscard]] double added() const { return began + lasted; }
+  };
+  std::vector<Delay> delays;  // the greatest, most first
+  [[nodiscard]] double ratio() const { return measured / predicted; }
+};
+
+[[nodiscard]] RehearsalComparison compare(const runtime::Schedule& schedule, const runtime::Costs& costs,
+                                          const runtime::Simulation& simulation, const actors::RehearsedStep& step);
+
+[[nodiscard]] std::string print(const RehearsalComparison& comparison, const runtime::Simulation& simulation,
+                                const actors::RehearsedStep& step);
+
+/// One JSON object with a newline at the end:
+///
+///     schedule, ranks, chunks, microbatches, hash, steps (each measured one), actions (by rank, of the median step)
+///     measured, predicted, ratio, measured_bubble, predicted_bubble
+///     measured_times, predicted_times: busy time and waits of each rank
+///     lost_time: of the prediction, and what the runtime adds
+///     delays: the greatest
+[[nodiscard]] std::string to_json(const RehearsalComparison& comparison, const runtime::Schedule& schedule,
+                                  const runtime::Simulation& simulation, const actors::Rehearsal& rehearsal);
+
+}  // namespace millrace::tools
