@@ -389,8 +389,9 @@ class ControlLink::State {
   void on_end(ControlSession& session, const std::string& reason) {
     const SessionPointer keep = session.shared_from_this();
     if (strangers.erase(keep) > 0) return;
-    // Who was told of a loss leaves by itself, perhaps before our own message is out: that is no further loss.
-    const bool leaves = central() && !losses.empty();
+    // Who was told of a loss leaves by itself when the losses have been collected, on a busy machine before our own message is out: that is
+    // no further loss.
+    const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
     if (!session.said_goodbye && !leaves) lose(session, reason);
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
