@@ -233,6 +233,21 @@ std::string text_setting(const Settings& settings, const char* key) {
   return found == settings.end() ? std::string() : std::get<std::string>(found->second.value);
 }
 
+/// A plan that is a run description counts as the last of the run's files.
+void read_plan(Settings& given) {
+  const std::string file = text_setting(given, "pipeline.plan");
+  if (!file.ends_with(".toml")) return;
+  Settings planned;
+  read_table(parse_file(file), "", file, Layer::file, planned);
+  MILLRACE_CHECK(text_setting(planned, "pipeline.plan").empty(), ExitCode::config, who, "{}: a plan with another plan, {}", file,
+                 text_setting(planned, "pipeline.plan"));
+  for (auto& [name, setting] : planned) {
+    const auto known = given.find(name);
+    if (known == given.end() || known->second.origin.layer <= Layer::file) given[name] = std::move(setting);
+  }
+  given["pipeline.plan"] = {std::string(), {Layer::file, file}};
+}
+
 Settings model_settings(const LoadRequest& request, const Settings& given) {
   Settings settings;
   const std::string preset = text_setting(given, "model.preset");
@@ -273,6 +288,7 @@ LoadedRun load(const LoadRequest& request) {
   for (const std::string& file : request.files) read_table(parse_file(file), "", file, Layer::file, given);
   read_environment(request.environment, given);
   read_overrides(request.overrides, given);
+  read_plan(given);
 
   LoadedRun run;
   for (const Key& key : schema()) run.settings[key.name] = {key.fetch(run.config), {}};

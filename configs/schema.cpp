@@ -191,8 +191,9 @@ void pipeline_keys(std::vector<Key>& keys) {
                        {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
   keys.push_back(
       bind("pipeline.layout", layout, "Layers of each stage, e.g. \"E t*2 | t | t*3 H\". Empty: spread evenly.", MEMBER(pipeline.layout)));
-  keys.push_back(
-      bind("pipeline.plan", layout, "A file with the actions of every rank, in place of pipeline.schedule.", MEMBER(pipeline.plan)));
+  keys.push_back(bind("pipeline.plan", layout,
+                      "A table of every rank's actions, in place of pipeline.schedule; or a .toml of millrace plan.",
+                      MEMBER(pipeline.plan)));
   keys.push_back(between(
       bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
       1 << 20, "microbatches"));

@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 8> commands{{
+const std::array<Command, 9> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -31,6 +31,8 @@ const std::array<Command, 8> commands{{
     {"rehearse", "NAME|FILE [--ranks P --microbatches M] [--costs F,I,W[,c]] …",
      "run a schedule with timers in the place of compute, beside its prediction. Alone or under mpirun", millrace::tools::rehearse,
      millrace::tools::rehearse_help},
+    {"plan", "RUN.toml [--measure | --costs FILE] [--memory BYTES] [--out PLAN.toml] [key=value …]",
+     "choose layout, schedule and rematerialisation by what the model's parts cost", millrace::tools::plan, millrace::tools::plan_help},
     {"doctor", "", "what this machine and this build can do", millrace::tools::doctor},
 }};
 

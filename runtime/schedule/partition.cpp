@@ -75,7 +75,10 @@ class Search {
   double excess_of(const Counts& counts) {
     if (!options_.excess) return 0;
     const auto [place, fresh] = excess_.try_emplace(counts, 0);
-    if (fresh) place->second = options_.excess(counts);
+    if (fresh) {
+      place->second = options_.excess(counts);
+      spent_ += options_.excess_effort;
+    }
     return place->second;
   }
 
@@ -159,7 +162,7 @@ class Search {
 
   void improve(Partition current, Partition& best) {
     const auto all = moves(current.counts.size());
-    while (one_move(all, current) || two_moves(all, current)) continue;
+    while (one_move(all, current) || (current.excess == 0 && two_moves(all, current))) continue;
     if (better(current, best)) best = std::move(current);
   }
 

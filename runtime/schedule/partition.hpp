@@ -25,7 +25,8 @@ struct PartitionOptions {
   /// How far a layout is beyond a limit, in any unit, 0 where it is within; empty: no limit. It may be slow: it is asked only about layouts
   /// that are faster than the best so far, or while nothing is within.
   std::function<double(const std::vector<int>& counts)> excess;
-  double effort = 1e7;  // simulated actions after which the search takes what it has
+  double effort = 1e7;         // simulated actions after which the search takes what it has
+  double excess_effort = 5e4;  // what a question about the excess counts for, in simulated actions
 };
 
 /// Decoder layers of each stage of a replica, and what the simulator says of them.

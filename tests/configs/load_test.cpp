@@ -35,6 +35,30 @@ TEST(Load, LayersOverruleEachOtherInOrder) {
   EXPECT_FALSE(run.given("train.microbatches"));
 }
 
+TEST(Load, APlanIsTheLastOfTheFiles) {
+  const TemporaryFolder folder;
+  const auto plan = folder.write("plan.toml",
+                                 "[pipeline]\nranks = 2\nchunks = 2\nschedule = \"zb-v\"\nlayout = \"E t | t | t | t H\"\n"
+                                 "[rematerialize]\npolicy = [\"full\"]\n");
+  auto request = request_for(folder.write("a.toml", std::string(small_run) + "pipeline.ranks = 4\npipeline.plan = \"" + plan + "\"\n"));
+  request.overrides = {"rematerialize.policy=minimal"};
+  const LoadedRun run = load(request);
+  EXPECT_EQ(run.config.pipeline.ranks, 2);
+  EXPECT_EQ(run.config.pipeline.schedule, "zb-v");
+  EXPECT_EQ(run.config.pipeline.layout, "E t | t | t | t H");
+  EXPECT_EQ(run.config.pipeline.plan, "");
+  EXPECT_EQ(run.config.rematerialize.policy, std::vector<std::string>{"minimal"}) << "the command line comes last";
+  EXPECT_EQ(run.settings.at("pipeline.schedule").origin.place, plan + ":4:1");
+  EXPECT_TRUE(run.warnings.empty());
+  const auto refused = [&](const std::string& file, const std::vector<std::string>& parts) {
+    request.overrides = {"pipeline.plan=" + file};
+    expect_error([&] { (void)load(request); }, ExitCode::config, parts);
+  };
+  refused(folder.write("wrong.toml", "[pipeline]\nlayuot = \"E t | t H\"\n"), {"wrong.toml:2", "pipeline.layout"});
+  refused(folder.write("two.toml", "pipeline.plan = \"plan.toml\"\n"), {"two.toml", "another plan, plan.toml"});
+  refused(folder / "none.toml", {"none.toml"});
+}
+
 TEST(Load, ReadsEveryKindOfValue) {
   const LoadedRun run = load_text(
       "device = \"cpu\"\n[model]\npreset = 'tiny'\ntie_word_embeddings = true\n[data]\ntext = ['a', \"b c\"]\npacking = false\n"

@@ -23,9 +23,12 @@ int checkpoint(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
 int schedule(const std::vector<std::string>& arguments);
+int plan(const std::vector<std::string>& arguments);
 int rehearse(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
+/// The same of `millrace plan`.
+extern const char* const plan_help;
 /// The same of `millrace rehearse`.
 extern const char* const rehearse_help;
 

@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void expect_parts(const std::string& text, const Words& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// The number of the first match's first group; not a number where there is none.
+double number_in(const std::string& text, const std::string& pattern) {
+  std::smatch match;
+  return std::regex_search(text, match, std::regex(pattern)) ? std::stod(match[1].str()) : std::nan("");
+}
+
+/// A model whose head is heavier than a rank's share of its layers, on four ranks. Its data are not there, and not looked at.
+CommandResult plan(const Words& more) {
+  Words words{"plan",
+              "configs/runs/tiny.toml",
+              "data.text=/no/such/folder",
+              "model.vocab_size=2048",
+              "model.hidden_size=64",
+              "model.intermediate_size=128",
+              "model.layers=12",
+              "train.microbatches=16",
+              "train.threads=1",
+              "pipeline.ranks=4"};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_millrace(words);
+}
+
+double speed_of(const CommandResult& result) { return number_in(result.out, "([0-9.]+) x the tokens/s of uniform 1f1b"); }
+
+TEST(Plan, AnUnevenModelIsFasterThanUniform) {
+  const auto result = plan({});
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"the programs' FLOPs, GFLOP of a microbatch", "uniform  1f1b", "E t*3 | t*3 | t*3 | t*3 H", "plan idle"});
+  EXPECT_GE(speed_of(result), 1.15) << result.out;
+  const auto same = plan({"--schedules", "1f1b"});
+  EXPECT_GE(speed_of(same), 1.15) << "by the layout alone\n" << same.out;
+  EXPECT_LE(speed_of(same), speed_of(result));
+}
+
+TEST(Plan, MeasuresThePartsByRunningThem) {
+  const auto result = plan({"--measure", "--repeats", "3", "--schedules", "zb-h1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"measured here, median of 3 on 1 threads, ms", "tokens/s; without optimizer"});
+  for (const char* part : {"layer", "head"})
+    for (int column = 0; column < 4; ++column)
+      EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;
+}
+
+TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
+  const TemporaryFolder folder;
+  // By hand: one layer a rank, the last rank none and the head of two; 1f1b of 6, 6, 6 and 6 for each of 16 microbatches.
+  const auto costs = folder.write("costs.csv", "# part,F,I,W\nembedding, 0, 0, 0\nlayer,2,2,2\nlayer 0-1,1,1,1,2\nhead,2,2,2\n");
+  const auto result = plan({"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "model.layers=4"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"E t*2 | t | t | H", "a step of 114.00 ms", "wrote     "});
+  EXPECT_NEAR(number_in(result.out, "([0-9.]+) tokens/s; without"), 16 * 4 * 64 / 0.114, 1);
+  expect_parts(read(folder / "plan.toml"),
+               {"predicts 114 ms a step", "#   layer 0-1,1,1,1,2\n#   layer 2-3,2,2,2,4\n#   head,2,2,2,4\n",
+                "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
+}
+
+TEST(Plan, TrainTakesThePlan) {
+  const TemporaryFolder folder;
+  for (int file = 0; file < 12; ++file) {
+    std::string text;
+    for (int line = 0; line < 60; ++line) text += "line " + std::to_string(line * 7 % (file + 5)) + " of a small story\n";
+    folder.write("text/" + std::to_string(file) + ".txt", text);
+  }
+  const auto costs = folder.write("costs.csv", "embedding,0,0,1\nlayer,1,1,1\nhead,4,4,4\n");
+  const Words run{"configs/runs/tiny.toml",
+                  "data.text=" + folder / "text",
+                  "train.steps=2",
+                  "train.warmup_steps=1",
+                  "train.sequence=32",
+                  "train.threads=1",
+                  "train.microbatches=8",
+                  "pipeline.schedule=gpipe",
+                  "run.directory=" + folder / "run"};
+  Words words{"plan", "--costs", costs, "--schedules", "zb-v", "--out", folder / "plan.toml"};
+  words.insert(words.end(), run.begin(), run.end());
+  words.emplace_back("pipeline.ranks=2");
+  const auto planned = run_millrace(words);
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  std::smatch layout;
+  const auto file = read(folder / "plan.toml");
+  ASSERT_TRUE(std::regex_search(file, layout, std::regex("layout = \"([^\"]*)\""))) << file;
+
+  words = {"train"};
+  for (const auto& word : run)
+    if (word != "pipeline.schedule=gpipe") words.push_back(word);
+  auto other = words;
+  words.push_back(folder / "plan.toml");
+  const auto trained = run_millrace(words);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  expect_parts(trained.out, {"zb-v | " + layout[1].str() + " |", "step 2/2"});
+  other.push_back("pipeline.plan=" + folder / "plan.toml");
+  other.push_back("run.directory=" + folder / "other");
+  const auto again = run_millrace(other);
+  ASSERT_EQ(again.code, 0) << again.err;
+  expect_parts(again.out, {"zb-v | " + layout[1].str() + " |"});
+  EXPECT_EQ(run_millrace({"ckpt", "hash", folder / "run"}).out, run_millrace({"ckpt", "hash", folder / "other"}).out);
+}
+
+TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
+  const TemporaryFolder folder;
+  const auto bytes = [&] { return number_in(read(folder / "plan.toml"), "fullest rank ([0-9]+) bytes"); };
+  const auto within = [&](double limit) {
+    const auto result = plan({"--memory", std::to_string(static_cast<long>(limit)), "--schedules", "1f1b", "--out", folder / "plan.toml"});
+    EXPECT_EQ(result.code, 0) << result.err << result.out;
+    EXPECT_LE(bytes(), limit);
+    return result.out;
+  };
+  const auto roomy = within(1e12);
+  expect_parts(roomy, {"1 chunk a rank, rematerialize none"});
+  const double free = bytes();
+  const auto tight = within(0.4 * free);
+  EXPECT_EQ(tight.find("1 chunk a rank, rematerialize none"), std::string::npos) << tight;
+  const auto impossible = plan({"--memory", "1000", "--schedules", "1f1b"});
+  EXPECT_EQ(impossible.code, static_cast<int>(ExitCode::config));
+  expect_parts(impossible.err, {"no schedule fits: a rank may have 1000 bytes, uniform 1f1b takes "});
+}
+
+TEST(Plan, SaysWhatIsWrong) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const Words& words, ExitCode code, const Words& parts) {
+    const auto result = plan(words);
+    EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
+    expect_parts(result.err, parts);
+  };
+  refused({"--measure", "--costs", "x"}, ExitCode::usage, {"--measure and --costs, wanted one of them"});
+  refused({"--schedules", "zb-h3"}, ExitCode::usage, {"--schedules has \"zb-h3\"", "did you mean zb-h"});
+  refused({"--link-latency", "1"}, ExitCode::usage, {"go with times"});
+  refused({"--repeats", "3"}, ExitCode::usage, {"--repeats without --measure"});
+  refused({"model.layers=1"}, ExitCode::config, {"pipeline.ranks = 4"});
+  const auto costs = [&](const std::string& text, const Words& parts) {
+    refused({"--costs", folder.write("costs.csv", text)}, ExitCode::config, parts);
+  };
+  costs("embedding,0,0\n", {"costs.csv:1: found \"embedding,0,0\", wanted part,F,I,W"});
+  costs("embedding,0,0,x\n", {"costs.csv:1: found \"x\", wanted milliseconds"});
+  costs("\nlayer 12,1,1,1\n", {"costs.csv:2: found \"12\", wanted a layer of the model, 0 to 11"});
+  costs("layer 3-2,1,1,1\n", {"the smaller number first"});
+  costs("tail,1,1,1\n", {"found \"tail\", wanted embedding, layer"});
+  costs("head,1,1,1\nhead,1,1,1\n", {"costs.csv:2", "every part once"});
+  costs("embedding,0,0,0\nhead,1,1,1\nlayer 0-3,1,1,1\n", {"says nothing of layer 4"});
+}
+
+}  // namespace
+}  // namespace millrace::tests

@@ -1,0 +1,216 @@
+// millrace plan: which layout, schedule and rematerialisation a model should run with on these ranks, by what its parts cost.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "actors/log_line.hpp"
+#include "cluster/affinity.hpp"
+#include "configs/nearest.hpp"
+#include "configs/value.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/planning/plan_search.hpp"
+
+namespace millrace::tools {
+
+const char* const plan_help =
+    "  --measure            run the programs of the embedding, one layer and the head here; otherwise FLOPs are what time goes by\n"
+    "  --repeats N          runs of each that the median is taken of (7)\n"
+    "  --costs FILE         times from a file: part,F,I,W[,B] in ms a line; parts are embedding, layer, layer 3, layer 4-7, head\n"
+    "  --schedules A,B,C    the ones to choose from (1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min)\n"
+    "  --memory BYTES       of a rank: layouts within it, and where there is none, less kept from forward to backward\n"
+    "  --link-latency MS, --link-rate BYTES_PER_SECOND   of the links between ranks (free)\n"
+    "  --out FILE           writes a plan that train takes: train RUN.toml FILE, or pipeline.plan=FILE\n";
+
+namespace {
+
+constexpr const char* who = "millrace plan";
+
+std::vector<std::string> names_of(const std::string& text) {
+  std::vector<std::string> names{""};
+  for (const char letter : text) {
+    if (letter == ',') {
+      names.emplace_back();
+    } else {
+      names.back() += letter;
+    }
+  }
+  const auto& known = runtime::schedule_names();
+  for (const auto& name : names)
+    MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,
+                   "--schedules has \"{}\", wanted names of schedules{}", name, configs::did_you_mean(name, known));
+  return names;
+}
+
+actors::RankNeeds needs_of(const configs::RunConfig& config) {
+  actors::RankNeeds needs;
+  const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
+  needs.threads =
+      static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.pipeline.ranks));
+  needs.staging = !config.directory.empty();
+  needs.logits = config.sample.tokens > 0;
+  if (config.data.held_out > 0)
+    needs.evaluation_microbatches = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
+  return needs;
+}
+
+double positive(const Arguments& arguments, const char* option) {
+  const double number = arguments.real(option, 0);
+  MILLRACE_CHECK(!arguments.flag(option) || (std::isfinite(number) && number > 0), ExitCode::usage, who, "--{} {}, wanted a number above 0",
+                 option, arguments.text(option, ""));
+  return number;
+}
+
+/// Everything that is printed and written comes from here.
+struct Planning {
+  configs::RunConfig config;
+  PlanSearch search;
+  ModelCosts costs;  // with the run's own policy
+};
+
+void choose_costs(Planning& planning, const Arguments& arguments) {
+  const bool measure = arguments.flag("measure"), file = arguments.flag("costs");
+  MILLRACE_CHECK(!measure || !file, ExitCode::usage, who, "--measure and --costs, wanted one of them");
+  MILLRACE_CHECK(measure || !arguments.flag("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
+  auto& search = planning.search;
+  if (file) {
+    const auto costs = read_costs(arguments.text("costs", ""), static_cast<int>(planning.config.model.layers));
+    search.costs = [costs](const actors::PlanRequest&) { return costs; };
+    search.may_rematerialize = false;  // the file has the times of one policy
+  } else if (measure) {
+    const int repeats = static_cast<int>(arguments.integer("repeats", 7, 1, 10000));
+    search.costs = [threads = search.needs.threads, repeats](const actors::PlanRequest& request) {
+      return measured_costs(request, threads, repeats);
+    };
+  } else {
+    search.costs = flop_costs;
+  }
+  planning.costs = search.costs(search.request);
+  // What was printed is what is planned with: the run's own policy is measured once.
+  search.costs = [other = search.costs, own = planning.costs, policy = search.request.rematerialize](const actors::PlanRequest& request) {
+    return request.rematerialize == policy ? own : other(request);
+  };
+}
+
+Planning planning_of(const Arguments& arguments) {
+  Planning planning;
+  auto run = load_run(arguments.positional(), false);
+  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  planning.config = std::move(run.config);
+  const auto& config = planning.config;
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
+                 "the model's sizes are not given: name a model with model.preset or model.from");
+  auto& search = planning.search;
+  search.request = {config.model, config.train, config.pipeline, config.rematerialize};
+  search.needs = needs_of(config);
+  search.schedules = names_of(arguments.text("schedules", "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min"));
+  if (arguments.flag("memory")) search.memory = static_cast<std::uint64_t>(arguments.integer("memory", 0, 1, 1L << 60));
+  choose_costs(planning, arguments);
+  search.latency = positive(arguments, "link-latency");
+  search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
+  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, who,
+                 "--link-latency and --link-rate go with times: --measure or --costs");
+  return planning;
+}
+
+std::string policy_text(const std::vector<std::string>& policy) { return fmt::format("{}", fmt::join(policy, ",")); }
+
+std::string number(double value) { return fmt::format("{:.{}f}", value, value < 10 ? 4 : 2); }
+
+void print_head(const Planning& planning) {
+  const auto& [config, search, costs] = planning;
+  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {} parameters\n", config.model.family, config.model.layers,
+             config.model.hidden_size, config.model.vocab_size, layers::count_parameters(config.model));
+  fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,
+             config.train.batch, config.train.sequence, config.train.dtype, config.pipeline.ranks, search.needs.threads);
+  fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));
+  fmt::print("\n{:<12} {:>10} {:>10} {:>10} {:>10}\n", "part", "F", "I", "W", "B");
+  const auto line = [](const std::string& part, const runtime::StageCost& cost) {
+    fmt::print("{:<12} {:>10} {:>10} {:>10} {:>10}\n", part, number(cost.forward), number(cost.input_gradient),
+               number(cost.weight_gradient), number(cost.backward));
+  };
+  line("embedding", costs.parts.embedding);
+  line("layer", costs.parts.layers.front());
+  line("head", costs.parts.head);
+}
+
+void print_run(const char* mark, const PlannedRun& run, const PlannedRun& uniform) {
+  fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, policy_text(run.policy),
+             number(run.step), 100 * run.bubble, actors::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
+}
+
+void print_runs(const Planning& planning, const PlanResult& result) {
+  fmt::print("\n{:<8} {:<15} {:>6}  {:<14} {:>10} {:>7} {:>12} {:>8}  {}\n", "", "schedule", "chunks", "rematerialize",
+             "step " + planning.costs.unit, "bubble", "fullest rank", "speed", "layout");
+  print_run("uniform", result.uniform, result.uniform);
+  for (const auto& run : result.runs) print_run(&run == &result.runs.front() ? "plan" : "", run, result.uniform);
+  for (const auto& other : result.others) fmt::print("not {}: {}\n", other.schedule, other.reason);
+}
+
+void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
+  fmt::print("\n{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", "rank", "uniform idle", "memory", "plan idle", "memory");
+  for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
+    fmt::print("{:>5}  {:>13.1f}% {:>12}  {:>13.1f}% {:>12}\n", rank, 100 * uniform.idle[rank], actors::bytes_text(uniform.bytes[rank]),
+               100 * plan.idle[rank], actors::bytes_text(plan.bytes[rank]));
+}
+
+void print_choice(const Planning& planning, const PlanResult& result) {
+  const auto& plan = result.runs.front();
+  print_ranks(result.uniform, plan);
+  const auto& train = planning.config.train;
+  fmt::print("\nplan      {}, {}, {} chunk{} a rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
+             plan.chunks == 1 ? "" : "s", policy_text(plan.policy));
+  fmt::print("predicts  a step of {} {}, {:.3f} x the tokens/s of uniform 1f1b ({} {})", number(plan.step), planning.costs.unit,
+             result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
+  if (planning.costs.unit == "ms")
+    fmt::print(", {:.1f} tokens/s", 1e3 * static_cast<double>(train.microbatches * train.batch * train.sequence) / plan.step);
+  fmt::print("; without optimizer and data\n");
+}
+
+/// A run description of what the plan decides, with what it was decided by.
+std::string plan_file(const Planning& planning, const PlanResult& result) {
+  const auto& plan = result.runs.front();
+  const auto& pipeline = planning.config.pipeline;
+  std::string text =
+      fmt::format("# millrace plan: predicts {:.6g} {} a step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n", plan.step,
+                  planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.most_bytes());
+  text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n#\n",
+                      planning.config.train.microbatches, planning.config.train.batch, planning.config.train.sequence, planning.costs.unit,
+                      planning.costs.source, policy_text(planning.config.rematerialize.policy));
+  const auto costs = print_costs(planning.costs.parts);
+  for (std::size_t begin = 0; begin < costs.size();) {
+    const auto end = costs.find('\n', begin);
+    const auto line = costs.substr(begin, end - begin);
+    text += (line.starts_with('#') ? "" : "#   ") + line + "\n";
+    begin = end + 1;
+  }
+  text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
+                      configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
+  if (!pipeline.plan.empty()) text += "plan = \"\"\n";
+  if (pipeline.warmup != -1) text += "warmup = -1\n";
+  if (pipeline.group != 0) text += "group = 0\n";
+  text += fmt::format("\n[rematerialize]\npolicy = {}\n", configs::to_text(plan.policy));
+  return text;
+}
+
+}  // namespace
+
+int plan(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {"costs", "repeats", "schedules", "memory", "link-latency", "link-rate", "out"}, {"measure"});
+  const auto planning = planning_of(parsed);
+  print_head(planning);
+  const auto result = search_plans(planning.search);
+  print_runs(planning, result);
+  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, who, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
+                 planning.search.memory.value_or(0), result.uniform.most_bytes());
+  print_choice(planning, result);
+  const auto file = parsed.text("out", "");
+  if (file.empty()) return 0;
+  runtime::write_text_file(file, plan_file(planning, result));
+  fmt::print("wrote     {}: millrace train RUN.toml {}\n", file, file);
+  return 0;
+}
+
+}  // namespace millrace::tools

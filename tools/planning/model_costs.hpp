@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "actors/pipeline_plan.hpp"
+#include "runtime/schedule/partition.hpp"
+
+namespace millrace::tools {
+
+/// What a model's parts cost, with the unit.
+struct ModelCosts {
+  runtime::LayerCosts parts;
+  std::string unit;    // "ms" or "GFLOP"
+  std::string source;  // in words
+};
+
+/// By the FLOPs of the programs. Says nothing of what a part waits for memory: an embedding's forward is free here.
+[[nodiscard]] ModelCosts flop_costs(const actors::PlanRequest& request);
+
+/// By running the programs of the embedding, of one decoder layer and of the head alone on this machine, on `threads` threads: the median
+/// of `repeats` runs after a warm-up. Takes the memory of one rank with these three. All decoder layers cost the same.
+[[nodiscard]] ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats);
+
+/// From a file: a line a part, `part,F,I,W` or `part,F,I,W,B` in milliseconds, B being I + W where it is not given. A part is embedding,
+/// head, layer (every one that is not named), layer 3, or layer 4-7, counted from 0. Empty lines and those with # are passed over. Every
+/// part must be there, once. Error(config) with the line.
+[[nodiscard]] ModelCosts read_costs(const std::string& path, int layers);
+
+/// The same as lines of such a file; equal layers are one line.
+[[nodiscard]] std::string print_costs(const runtime::LayerCosts& costs);
+
+}  // namespace millrace::tools
