@@ -11,8 +11,7 @@ std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_e
 
 }  // namespace
 
-CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup)
-    : MessageActor(config), setup_(std::move(setup)) {}
+CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : MessageActor(config), setup_(std::move(setup)) {}
 
 caf::behavior CheckpointActor::make_behavior() {
   return {
