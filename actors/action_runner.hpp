@@ -25,7 +25,7 @@ class ProgramRunner : public ActionRunner {
 };
 
 /// Waits instead, for as long as the action is said to last: for rehearsals, which run training lists and nothing else. It sleeps until
-/// shortly before the end and spins from there, so that ranks may be many more than cores and an action still ends on time.
+/// shortly before the end and looks at the clock from there, so that ranks may be many more than cores and an action still ends on time.
 class TimedRunner : public ActionRunner {
  public:
   static constexpr std::chrono::microseconds spin{200};

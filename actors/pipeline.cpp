@@ -105,6 +105,7 @@ void Pipeline::start(const Start& start) {
     setup.epsilon = start.train.epsilon;
     setup.weight_decay = start.train.weight_decay;
     setup.report = report;
+    setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was
     setup.checkpoint = checkpoint_;
     if (start.captured) setup.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     rank->inbox = system_->spawn<RankActor>(setup);

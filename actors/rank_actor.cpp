@@ -280,6 +280,7 @@ void RankActor::issue(const runtime::Issue& issue) {
   runtime::TraceRecord record;
   if (wait_.issued(issue.step, produced, steady_now(), record)) rank_.trace().add(record);
   show(to_string(runtime::span_of(issue.action.kind)), issue.action.stage, issue.action.microbatch);
+  if (execute.ticket == 0) setup_.begun();
   send(stages_[static_cast<std::size_t>(plan.schedule.placement.chunk_of(issue.action.stage))], execute);
 }
 

@@ -25,6 +25,8 @@ struct RankActorSetup {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   /// To the coordinator, from any thread.
   std::function<void(const ToCoordinator&)> report;
+  /// Once, when the rank's first action is issued.
+  std::function<void()> begun;
   caf::actor checkpoint;  // of this process; may be empty when nothing is saved
   /// What Collect answers besides the gradients (parity's captures); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;

@@ -295,6 +295,8 @@ class ControlLink::State {
         if (!central()) return send_to_all(FrameKind::agree, 0, payload);
         hashes[0] = parse_hashes(text_of(payload));
         return compare_hashes();
+      case FrameKind::heartbeat:
+        return send_heartbeats(is_traced());
       case FrameKind::goodbye:
         closing = true;
         return central() ? say_goodbyes() : send_to_all(FrameKind::goodbye, 0, {});
@@ -539,6 +541,10 @@ void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name) 
   const std::string verdict = *std::exchange(state.agreement, std::nullopt);
   lock.unlock();
   if (!verdict.empty()) throw Error(ExitCode::start, verdict);
+}
+
+void ControlLink::beat() {
+  if (state_->topology.processes() > 1) state_->submit(FrameKind::heartbeat, 0, 0, {});
 }
 
 bool ControlLink::report_failure(ExitCode code, const std::string& message) {

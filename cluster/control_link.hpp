@@ -79,6 +79,10 @@ class ControlLink {
   /// process, naming hash, process and host; let process 0 alone print it. Call before the first kernel. Not from a handler.
   void agree(const std::map<std::string, std::string>& hash_by_name);
 
+  /// A heartbeat now, beside those of the clock: the ranks have begun something that the message about a loss should know. Any thread,
+  /// never blocks.
+  void beat();
+
   /// This process cannot go on: all others are told and leave with the same code. Returns whether this process has to print the message
   /// (else process 0 has taken it over); then call abort_job(code, message, that). At most 0.3 s. Not from a handler.
   [[nodiscard]] bool report_failure(ExitCode code, const std::string& message);

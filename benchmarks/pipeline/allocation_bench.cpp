@@ -27,6 +27,7 @@ std::string owner(const AllocationSite& site) {
   for (const std::string& frame : site.frames) {
     if (contains(frame, "[libcaf")) return "CAF";
     if (contains(frame, "[libdnnl")) return "oneDNN";
+    if (contains(frame, "[libcrypto")) return "OpenSSL";
     const std::string_view name = std::string_view(frame).substr(0, frame.find_first_of("<([", 1));  // without arguments of types and calls
     if (contains(name, "caf::")) return "CAF";
     if (contains(name, "boost::asio")) return "Asio";

@@ -60,6 +60,11 @@ TEST(Link, SizesVaryFromNothingToTheWholeSlot) { exchange(pipeline(3, 300'000), 
 
 TEST(Link, SlowAndFastRanksMayMeet) { exchange(pipeline(4, 20'000), {.messages = 200, .size = any_size, .before_each = sleep_a_little}); }
 
+TEST(Link, ShortMessagesMayComeFasterThanTheyAreReleased) {
+  exchange(pipeline(16, 200), {.messages = 2000, .size = any_size, .before_each = sleep_a_little, .hold_until_full = true});
+  exchange(pipeline(7, 9000), {.messages = 700, .size = any_size});
+}
+
 TEST(Link, AnEmptySlotIsAMessageToo) { exchange(pipeline(2, 0), {.messages = 50, .size = full}); }
 
 TEST(Link, LargeMessages) {

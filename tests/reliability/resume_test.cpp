@@ -46,8 +46,7 @@ TEST_F(Resume, OneProcessGoesOnAsFourAndAnotherSeedIsRefused) {
 }
 
 TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
-  // Beats often enough that the stopped process has told where it is, however fast six steps are.
-  const std::vector<std::string> impatient{"cluster.timeout_ms=3000", "cluster.heartbeat_ms=10"};
+  const std::vector<std::string> impatient{"cluster.timeout_ms=3000"};
   {
     Job job(mpirun(4), training_.words("run", impatient));
     ASSERT_TRUE(job.wait_for("step 6/", Training::patience)) << job.out() << job.err();

@@ -1,0 +1,114 @@
+#include "cluster/links/mpi_end.hpp"
+
+#include "cluster/links/slot.hpp"
+#include "cluster/transport.hpp"
+
+namespace millrace::cluster {
+
+MpiEnd::MpiEnd(const ChannelSpec& spec, std::byte* ring, Transport& transport, int peer, std::size_t requests)
+    : Link(spec),
+      ring_(ring),
+      transport_(transport),
+      communicator_(transport.world().by_kind[static_cast<std::size_t>(spec.kind)]),
+      peer_(peer),
+      requests_(requests, MPI_REQUEST_NULL) {}
+
+std::byte* MpiEnd::slot(std::int64_t sequence) const { return slot_address(spec_, ring_, sequence) + sizeof(SlotPrefix); }
+
+void MpiEnd::advance(const MPI_Status& status) {
+  head() = MPI_REQUEST_NULL;
+  request_ended(tested_++, status);
+}
+
+bool MpiEnd::advance_if_ended() {
+  post();
+  if (!outstanding()) return false;
+  int ended = 0;
+  MPI_Status status;
+  check_mpi(MPI_Test(&head(), &ended, &status), "MPI_Test");
+  if (ended) advance(status);
+  return ended != 0;
+}
+
+void MpiEnd::take_back() {
+  for (MPI_Request& request : requests_) {
+    if (request == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+void MpiEnd::post_send(const std::byte* data, int bytes) {
+  check_mpi(MPI_Isend(data, bytes, MPI_BYTE, peer_, spec_.id, communicator_, &request(posted_++)), "MPI_Isend");
+}
+
+void MpiEnd::post_receive(std::byte* data, int bytes) {
+  check_mpi(MPI_Irecv(data, bytes, MPI_BYTE, peer_, spec_.id, communicator_, &request(posted_++)), "MPI_Irecv");
+}
+
+void MpiEnd::check_send(std::int64_t sequence, std::size_t bytes) const {
+  const std::int64_t due = wanted_.load(std::memory_order_relaxed);
+  MILLRACE_CHECK(sequence == due, ExitCode::internal, "cluster.link", "{}: message {} is sent where {} was due", channel_text(spec_),
+                 sequence, due);
+  MILLRACE_CHECK(bytes <= spec_.bytes, ExitCode::internal, "cluster.link", "{}: a message of {} bytes, a slot has {}", channel_text(spec_),
+                 bytes, spec_.bytes);
+  MILLRACE_CHECK(sequence < ended_.load(std::memory_order_acquire) + spec_.depth, ExitCode::internal, "cluster.link",
+                 "{}: message {} is sent while its slot still holds message {}", channel_text(spec_), sequence, sequence - spec_.depth);
+}
+
+void MpiEnd::check_release(std::int64_t sequence) const {
+  const std::int64_t due = wanted_.load(std::memory_order_relaxed) - spec_.depth;
+  MILLRACE_CHECK(sequence == due && sequence < ended_.load(std::memory_order_acquire), ExitCode::internal, "cluster.link",
+                 "{}: message {} is released where {} of {} arrived was due", channel_text(spec_), sequence, due,
+                 ended_.load(std::memory_order_relaxed));
+}
+
+void MpiEnd::refuse(const char* call) const { fail(ExitCode::internal, "cluster.link", "{}: {}", channel_text(spec_), call); }
+
+// -- senders ------------------------------------------------------------------------------
+
+MpiSender::MpiSender(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests)
+    : MpiEnd(ends.spec, ends.send_ring.data(), transport, peer, requests), events_(ends.sender) {}
+
+void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
+  check_send(sequence, bytes);
+  write_prefix(spec_, slot_address(spec_, ring_, sequence), sequence, bytes, producer_finish_ns);
+  bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  wanted_.store(sequence + 1, std::memory_order_release);
+  transport_.wake();
+}
+
+Link::Counters MpiSender::counters() const noexcept {
+  return {wanted_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0, 0};
+}
+
+void MpiSender::sent_up_to(std::int64_t end) {
+  std::int64_t sequence = ended_.load(std::memory_order_relaxed);
+  ended_.store(end, std::memory_order_release);
+  for (; sequence < end; ++sequence) events_->on_writable(spec_.id, sequence);
+}
+
+// -- receivers ----------------------------------------------------------------------------
+
+MpiReceiver::MpiReceiver(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests, bool same_clock)
+    : MpiEnd(ends.spec, ends.receive_ring.data(), transport, peer, requests), events_(ends.receiver), same_clock_(same_clock) {
+  wanted_.store(spec_.depth);
+}
+
+void MpiReceiver::release(std::int64_t sequence) {
+  check_release(sequence);
+  wanted_.store(sequence + spec_.depth + 1, std::memory_order_release);
+  transport_.wake();
+}
+
+Link::Counters MpiReceiver::counters() const noexcept {
+  return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+}
+
+void MpiReceiver::arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns) {
+  bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  ended_.store(sequence + 1, std::memory_order_release);
+  events_->on_arrival({spec_.id, sequence, slot(sequence), bytes, same_clock_ ? producer_finish_ns : 0});
+}
+
+}  // namespace millrace::cluster

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cluster/link.hpp"
+#include "cluster/mpi_world.hpp"
+
+namespace millrace::cluster {
+
+class Transport;
+
+/// The end of a channel that is here, when the other is in another process. `wanted_` counts the messages that may be posted; other threads
+/// raise it, the transport thread follows. How messages are cut into MPI's is the derived classes': a long one goes in pieces
+/// (mpi_pieces.cpp), short ones go several at a time (mpi_batches.cpp).
+class MpiEnd : public Link {
+ public:
+  MpiEnd(const ChannelSpec& spec, std::byte* ring, Transport& transport, int peer, std::size_t requests);
+
+  std::byte* slot(std::int64_t sequence) const override;
+
+  // -- the transport thread's ---------------------------------------------------------
+
+  /// Posts what may be posted; true when something was.
+  virtual bool post() = 0;
+  /// A long message is moving, which needs polls.
+  [[nodiscard]] virtual bool transferring() const { return false; }
+  [[nodiscard]] bool outstanding() const { return tested_ < posted_; }
+  /// The oldest request that has not ended: those of a channel are looked at in order.
+  [[nodiscard]] MPI_Request& head() { return request(tested_); }
+  /// The head has ended.
+  void advance(const MPI_Status& status);
+  /// Looks at the head alone: cheap when it has ended, one turn of MPI's progress when not.
+  bool advance_if_ended();
+  void take_back();
+
+ protected:
+  /// Request `number`, counted since the beginning.
+  virtual void request_ended(std::int64_t number, const MPI_Status& status) = 0;
+  [[nodiscard]] MPI_Request& request(std::int64_t number) {
+    return requests_[static_cast<std::size_t>(number % static_cast<std::int64_t>(requests_.size()))];
+  }
+  /// The next request.
+  void post_send(const std::byte* data, int bytes);
+  void post_receive(std::byte* data, int bytes);
+
+  // -- misuse of a link, told by whom it concerns
+  void check_send(std::int64_t sequence, std::size_t bytes) const;
+  void check_release(std::int64_t sequence) const;
+  [[noreturn]] void refuse(const char* call) const;
+
+  std::byte* const ring_;
+  Transport& transport_;
+  std::atomic<std::int64_t> wanted_{0};
+  std::atomic<std::int64_t> ended_{0};  ///< messages that arrived, or that were sent to the end
+  std::atomic<std::int64_t> bytes_{0};
+  std::int64_t posted_ = 0, tested_ = 0;  ///< requests; the transport thread's
+
+ private:
+  const MPI_Comm communicator_;
+  const int peer_;
+  std::vector<MPI_Request> requests_;
+};
+
+/// What both senders do when a message is handed to them, and both receivers when a slot is given back.
+class MpiSender : public MpiEnd {
+ public:
+  MpiSender(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests);
+  void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) final;
+  void release(std::int64_t) final { refuse("release on the sending side"); }
+  [[nodiscard]] Counters counters() const noexcept final;
+
+ protected:
+  /// All messages before `end` have left.
+  void sent_up_to(std::int64_t end);
+
+ private:
+  LinkEvents* const events_;
+};
+
+class MpiReceiver : public MpiEnd {
+ public:
+  MpiReceiver(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests, bool same_clock);
+  void send(std::int64_t, std::size_t, std::int64_t) final { refuse("send on the receiving side"); }
+  void release(std::int64_t sequence) final;
+  [[nodiscard]] Counters counters() const noexcept final;
+
+ protected:
+  /// Message `sequence` lies in its slot.
+  void arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns);
+
+ private:
+  LinkEvents* const events_;
+  const bool same_clock_;
+};
+
+/// Where a process's end of a channel finds its peer.
+struct MpiRoute {
+  int peer = 0;             // the other process
+  bool same_clock = false;  // it is on this host
+};
+
+/// Whether the slots of a channel are short enough to travel several at a time; both sides must come to the same answer.
+[[nodiscard]] bool goes_in_batches(const ChannelSpec& spec, std::size_t piece_bytes);
+std::unique_ptr<MpiEnd> make_piece_end(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, bool sends,
+                                       std::size_t piece_bytes);
+std::unique_ptr<MpiEnd> make_batch_end(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, bool sends);
+
+}  // namespace millrace::cluster

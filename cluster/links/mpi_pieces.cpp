@@ -1,0 +1,123 @@
+// Long messages: each slot is cut into the pieces that MPI carries.
+
+#include <algorithm>
+#include <chrono>
+
+#include "cluster/links/mpi_end.hpp"
+#include "cluster/links/slot.hpp"
+
+namespace millrace::cluster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A message of a slot larger than this goes as an announcement (the prefix alone, always eager) and the payload behind it: the
+/// announcement tells the receiving transport that a transfer is under way, which needs its polls, so it does not nap in the middle of it.
+constexpr std::size_t announce_from = std::size_t{64} << 10;
+
+/// How the bytes of one slot (prefix and payload) are cut into MPI messages. Always all pieces, empty ones too: then they need no
+/// negotiation.
+struct Pieces {
+  std::size_t first = 0;  ///< bytes of piece 0
+  std::size_t later = 1;  ///< of each further piece
+  int count = 1;
+
+  Pieces(const ChannelSpec& spec, std::size_t piece_bytes) {
+    const std::size_t total = sizeof(SlotPrefix) + spec.bytes;
+    later = std::max(piece_bytes, sizeof(SlotPrefix));
+    first = total > std::min(announce_from, later) ? sizeof(SlotPrefix) : total;
+    count = 1 + static_cast<int>((total - first + later - 1) / later);
+  }
+
+  [[nodiscard]] std::size_t offset(int piece) const { return piece == 0 ? 0 : first + static_cast<std::size_t>(piece - 1) * later; }
+  /// Bytes of `piece` when prefix and payload are `total` bytes.
+  [[nodiscard]] int size(int piece, std::size_t total) const {
+    const std::size_t begin = std::min(offset(piece), total);
+    return static_cast<int>(std::min(begin + (piece == 0 ? first : later), total) - begin);
+  }
+  [[nodiscard]] std::size_t requests(const ChannelSpec& spec) const {
+    return static_cast<std::size_t>(spec.depth) * static_cast<std::size_t>(count);
+  }
+};
+
+class PieceSender final : public MpiSender {
+ public:
+  PieceSender(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, const Pieces& pieces)
+      : MpiSender(ends, transport, route.peer, pieces.requests(ends.spec)), pieces_(pieces) {}
+
+  bool post() override {
+    const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
+    if (posted_ == wanted * pieces_.count) return false;
+    while (posted_ < wanted * pieces_.count) {
+      const std::byte* slot = slot_address(spec_, ring_, posted_ / pieces_.count);
+      SlotPrefix prefix;
+      std::memcpy(&prefix, slot, sizeof prefix);
+      const std::size_t total = sizeof prefix + prefix.bytes;
+      for (int piece = 0; piece < pieces_.count; ++piece) post_send(slot + pieces_.offset(piece), pieces_.size(piece, total));
+    }
+    last_post_ = Clock::now();
+    return true;
+  }
+
+  // A receiver may be without a free slot for long; a sender that waits for it need not poll hard.
+  bool transferring() const override {
+    return tested_ % pieces_.count != 0 &&
+           Clock::now() - last_post_ < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * spec_.bytes);
+  }
+
+ private:
+  void request_ended(std::int64_t number, const MPI_Status&) override {
+    if ((number + 1) % pieces_.count == 0) sent_up_to((number + 1) / pieces_.count);
+  }
+
+  const Pieces pieces_;
+  Clock::time_point last_post_{};
+};
+
+class PieceReceiver final : public MpiReceiver {
+ public:
+  PieceReceiver(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, const Pieces& pieces)
+      : MpiReceiver(ends, transport, route.peer, pieces.requests(ends.spec), route.same_clock), pieces_(pieces) {}
+
+  bool post() override {
+    const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
+    if (posted_ == wanted * pieces_.count) return false;
+    while (posted_ < wanted * pieces_.count) {
+      std::byte* slot = slot_address(spec_, ring_, posted_ / pieces_.count);
+      for (int piece = 0; piece < pieces_.count; ++piece)
+        post_receive(slot + pieces_.offset(piece), pieces_.size(piece, sizeof(SlotPrefix) + spec_.bytes));
+    }
+    return true;
+  }
+
+  bool transferring() const override { return tested_ % pieces_.count != 0; }
+
+ private:
+  void request_ended(std::int64_t number, const MPI_Status& status) override {
+    const std::int64_t sequence = number / pieces_.count;
+    const int piece = static_cast<int>(number % pieces_.count);
+    int got = 0;
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    MILLRACE_CHECK(piece > 0 || got >= static_cast<int>(sizeof(SlotPrefix)), ExitCode::internal, "cluster.link",
+                   "{}: message {} begins with {} bytes, wanted the prefix of {}", channel_text(spec_), sequence, got, sizeof(SlotPrefix));
+    if (piece == 0) prefix_ = read_prefix(spec_, slot_address(spec_, ring_, sequence), sequence);
+    const int wanted = pieces_.size(piece, sizeof(SlotPrefix) + prefix_.bytes);
+    MILLRACE_CHECK(got == wanted, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, wanted {}",
+                   channel_text(spec_), piece, sequence, got, wanted);
+    if (piece + 1 == pieces_.count) arrived(sequence, prefix_.bytes, prefix_.producer_finish_ns);
+  }
+
+  const Pieces pieces_;
+  SlotPrefix prefix_;  ///< of the message whose pieces are arriving
+};
+
+}  // namespace
+
+std::unique_ptr<MpiEnd> make_piece_end(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, bool sends,
+                                       std::size_t piece_bytes) {
+  const Pieces pieces(ends.spec, piece_bytes);
+  if (sends) return std::make_unique<PieceSender>(ends, transport, route, pieces);
+  return std::make_unique<PieceReceiver>(ends, transport, route, pieces);
+}
+
+}  // namespace millrace::cluster
