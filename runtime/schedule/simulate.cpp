@@ -85,6 +85,8 @@ class Simulator {
 
  private:
   void lay_out() {
+    stalls_ = costs_.noise.stalls;
+    std::ranges::stable_sort(stalls_, {}, [](const Stall& stall) { return std::pair{stall.rank, stall.index}; });
     ranks_.resize(schedule_.ranks.size());
     channels_.resize(wiring_.edges.size());
     tokens_.resize(wiring_.edges.size() * microbatches_);
@@ -191,10 +193,9 @@ class Simulator {
         sum += costs_.stages[action.stage.index()].of(action.kind) * costs_.noise.factor(RankId{rank}, action);
       }
     }
-    for (const Stall& stall : costs_.noise.stalls) {
-      const auto index = static_cast<std::size_t>(stall.index);
-      if (stall.rank.index() == rank && index >= state.next && index < state.next + size) sum += stall.duration;
-    }
+    const auto place = [](const Stall& stall) { return std::pair{stall.rank.index(), static_cast<std::size_t>(stall.index)}; };
+    auto stall = std::ranges::lower_bound(stalls_, std::pair{rank, state.next}, {}, place);
+    for (; stall != stalls_.end() && place(*stall) < std::pair{rank, state.next + size}; ++stall) sum += stall->duration;
     return sum;
   }
 
@@ -273,6 +274,7 @@ class Simulator {
   const Wiring wiring_;
   const PairTable pairs_;
   const std::size_t microbatches_;
+  std::vector<Stall> stalls_;  // by rank and entry
   std::vector<Rank> ranks_;
   std::vector<Channel> channels_;  // by edge
   std::vector<Token> tokens_;      // by edge and microbatch

@@ -7,7 +7,8 @@
 #include "tests/training/schedules.hpp"
 #include "tests/training/small_run.hpp"
 
-// What a schedule's ledger promises is what a run takes: not a byte of the arena goes unused, and at some moment every slot is held.
+// What a schedule's ledger promises is what a run takes: what it is given in slots it writes to the last one, and at some moment holds all
+// of them.
 namespace millrace::tests {
 namespace {
 
@@ -52,14 +53,13 @@ TEST_P(Memory, ARunTakesWhatTheLedgerSays) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
   auto words = GetParam().words;
-  words.insert(words.end(), {"model.layers=8", "train.microbatches=8", "train.steps=1", "train.z_loss=0.001"});
+  words.insert(words.end(), {"model.layers=8", "train.microbatches=8", "train.steps=3", "train.z_loss=0.001", "sample.tokens=0"});
   run_examined(folder / "text", words, [](actors::Pipeline& pipeline) {
     for (auto* rank : pipeline.ranks()) {
       SCOPED_TRACE("rank " + std::to_string(rank->id().value));
       const auto& memory = rank->compute().memory();
       const auto measured = high_water(memory);
-      for (const auto kind : {MemoryKind::stash_input, MemoryKind::stash_weight, MemoryKind::handoff, MemoryKind::ring, MemoryKind::batch,
-                              MemoryKind::accumulator, MemoryKind::result, MemoryKind::workspace}) {
+      for (const auto kind : {MemoryKind::stash_input, MemoryKind::stash_weight, MemoryKind::handoff, MemoryKind::ring}) {
         const auto found = measured.find(kind);
         EXPECT_EQ(found == measured.end() ? 0 : found->second, memory.plan().bytes(kind)) << to_string(kind);
       }
