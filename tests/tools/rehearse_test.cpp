@@ -109,8 +109,8 @@ TEST(Rehearse, RunsATableOfOnesOwn) {
 TEST(Rehearse, TheTextLaysBothSideBySide) {
   const auto result = run_millrace({"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "2,2,2", "--steps", "1"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured", "late timers: ", "this runtime: ", "activation",
-                           "the greatest delays", "bubble of the schedule", "1 process | median of 1 steps"})
+  for (const char* part : {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured", "late timers: ", "this runtime: ",
+                           "activation", "the greatest delays", "bubble of the schedule", "1 process | median of 1 steps"})
     EXPECT_NE(result.out.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << result.out;
 }
 
