@@ -194,6 +194,10 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(bind("pipeline.plan", layout,
                       "A table of every rank's actions, in place of pipeline.schedule; or a .toml of millrace plan.",
                       MEMBER(pipeline.plan)));
+  keys.push_back(bind("pipeline.costs", layout,
+                      "What millrace plan found the model's parts to take: \"part,F,I,W,B\" in ms for one microbatch, with part embedding, "
+                      "layer, layer 0-3 or head. For millrace rehearse; a training run does not look at it.",
+                      MEMBER(pipeline.costs)));
   keys.push_back(between(
       bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
       1 << 20, "microbatches"));

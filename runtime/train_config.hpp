@@ -64,10 +64,11 @@ struct PipelineConfig {
   std::int64_t ranks = 1;
   std::int64_t chunks = 1;  // stages of a rank
   std::string schedule = "1f1b";
-  std::string layout;        // "E t*2 | t | t*3 H"; empty: layers are spread evenly
-  std::string plan;          // a file with the actions of every rank; empty: made by the schedule
-  std::int64_t warmup = -1;  // 1f1b: forwards before the first backward on rank 0; -1: ranks - 1
-  std::int64_t group = 0;    // interleaved, interleaved-zb: microbatches that go through one chunk before the next; 0: its own choice
+  std::string layout;              // "E t*2 | t | t*3 H"; empty: layers are spread evenly
+  std::string plan;                // a file with the actions of every rank; empty: made by the schedule
+  std::int64_t warmup = -1;        // 1f1b: forwards before the first backward on rank 0; -1: ranks - 1
+  std::int64_t group = 0;          // interleaved, interleaved-zb: microbatches that go through one chunk before the next; 0: its own choice
+  std::vector<std::string> costs;  // "part,F,I,W,B" in milliseconds, of millrace plan for millrace rehearse
 
   bool operator==(const PipelineConfig&) const = default;
 };

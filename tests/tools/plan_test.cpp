@@ -73,9 +73,39 @@ TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"E t*2 | t | t | H", "a step of 114.00 ms", "wrote     "});
   EXPECT_NEAR(number_in(result.out, "([0-9.]+) tokens/s; without"), 16 * 4 * 64 / 0.114, 1);
-  expect_parts(read(folder / "plan.toml"),
-               {"predicts 114 ms a step", "#   layer 0-1,1,1,1,2\n#   layer 2-3,2,2,2,4\n#   head,2,2,2,4\n",
-                "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
+  expect_parts(
+      read(folder / "plan.toml"),
+      {"predicts 114 ms a step", "costs = [\"embedding,0,0,0,0\", \"layer 0-1,1,1,1,2\", \"layer 2-3,2,2,2,4\", \"head,2,2,2,4\"]\n",
+       "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
+}
+
+TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
+  const TemporaryFolder folder;
+  const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1\nhead,2,2,2\n");
+  const Words run{"model.layers=8", "train.microbatches=4", "--schedules", "1f1b"};
+  Words words{"--costs", costs, "--out", folder / "plan.toml"};
+  words.insert(words.end(), run.begin(), run.end());
+  const auto planned = plan(words);
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const double step = number_in(planned.out, "a step of ([0-9.]+) ms");
+  const auto rehearse = [&](const Words& more) {
+    words = {"rehearse", "configs/runs/tiny.toml", "model.layers=8", "train.microbatches=4", "pipeline.ranks=4", "--steps", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_millrace(words);
+  };
+  const auto result = rehearse({folder / "plan.toml"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NEAR(number_in(result.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step, 0.01) << result.out;
+  EXPECT_GE(number_in(result.out, "step +measured +([0-9.]+)"), step);
+  EXPECT_NEAR(number_in(result.out, "tokens/s measured [0-9.]+, predicted ([0-9.]+)"), 4 * 4 * 64 / step * 1e3, 100);
+  // The same times, spread evenly: 2 layers on each rank, 4 with the head.
+  const auto uniform = rehearse({folder / "plan.toml", "pipeline.layout="});
+  ASSERT_EQ(uniform.code, 0) << uniform.err;
+  EXPECT_GT(number_in(uniform.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step);
+  const auto without = rehearse({});
+  EXPECT_EQ(without.code, static_cast<int>(ExitCode::config));
+  expect_parts(without.err, {"pipeline.costs is empty"});
+  EXPECT_EQ(rehearse({folder / "plan.toml", "--ranks", "4"}).code, static_cast<int>(ExitCode::usage));
 }
 
 TEST(Plan, TrainTakesThePlan) {

@@ -176,18 +176,12 @@ std::string plan_file(const Planning& planning, const PlanResult& result) {
   std::string text =
       fmt::format("# millrace plan: predicts {:.6g} {} a step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n", plan.step,
                   planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.most_bytes());
-  text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n#\n",
-                      planning.config.train.microbatches, planning.config.train.batch, planning.config.train.sequence, planning.costs.unit,
-                      planning.costs.source, policy_text(planning.config.rematerialize.policy));
-  const auto costs = print_costs(planning.costs.parts);
-  for (std::size_t begin = 0; begin < costs.size();) {
-    const auto end = costs.find('\n', begin);
-    const auto line = costs.substr(begin, end - begin);
-    text += (line.starts_with('#') ? "" : "#   ") + line + "\n";
-    begin = end + 1;
-  }
+  text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n", planning.config.train.microbatches,
+                      planning.config.train.batch, planning.config.train.sequence, planning.costs.unit, planning.costs.source,
+                      policy_text(planning.config.rematerialize.policy));
   text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
                       configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
+  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(print_costs(planning.costs.parts)));
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
   if (pipeline.group != 0) text += "group = 0\n";

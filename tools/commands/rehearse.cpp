@@ -8,11 +8,19 @@
 #include "runtime/schedule/simulate.hpp"
 #include "tools/commands/rehearsal_report.hpp"
 #include "tools/commands/schedule_request.hpp"
+#include "tools/planning/model_costs.hpp"
 
 namespace millrace::tools {
 namespace {
 
 constexpr const char* who = "millrace rehearse";
+
+/// What is rehearsed, and in words what its actions last.
+struct Request {
+  actors::RehearsalSettings settings;
+  std::string costs;
+  double tokens = 0;  // of a step; 0 where there is no model
+};
 
 Arguments parse(std::vector<std::string> words) {
   std::vector<std::string> options{"bytes", "steps"};
@@ -23,17 +31,57 @@ Arguments parse(std::vector<std::string> words) {
   return {words, options, {"json"}};
 }
 
-actors::RehearsalSettings settings_of(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who, "{} names, wanted one: a built-in schedule ({}) or a file",
+bool is_run(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; });
+}
+
+/// A run description with the plan that was made for it: its schedule, with the stages as long as their parts were found to take.
+Request run_request(const Arguments& parsed) {
+  refuse_sizes("of the run", parsed);
+  const auto run = load_run(parsed.positional(), false);
+  const auto& config = run.config;
+  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, who,
+                 "pipeline.costs is empty, wanted what the model's parts take: a plan of millrace plan with --measure or --costs");
+  const auto layers = static_cast<int>(config.model.layers);
+  const auto parts = parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
+  const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+  std::vector<int> counts;
+  for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
+    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].layer_count);
+  Request request;
+  request.settings.schedule = actors::as_run(plan.schedule);
+  request.settings.costs = costs_of(request.settings.schedule, parsed);
+  request.settings.costs.stages = runtime::stage_costs(plan.schedule.placement, parts, counts);
+  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", static_cast<long>(plan.boundary_bytes()), 1, 1L << 30));
+  request.costs = "the parts' times of pipeline.costs, " + plan.layout_text();
+  request.tokens = static_cast<double>(config.train.microbatches * config.train.batch * config.train.sequence);
+  return request;
+}
+
+Request table_request(const Arguments& parsed) {
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who,
+                 "{} names, wanted one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
                  parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
-  actors::RehearsalSettings settings;
-  settings.schedule = actors::as_run(schedule_of(parsed.positional().front(), parsed));
-  MILLRACE_CHECK(!settings.schedule.forward_only(), ExitCode::usage, who, "{} has no backwards, wanted the table of a training step",
-                 parsed.positional().front());
-  settings.costs = costs_of(settings.schedule, parsed);
-  settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", 65536, 1, 1L << 30));
-  settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
-  return settings;
+  Request request;
+  request.settings.schedule = actors::as_run(schedule_of(parsed.positional().front(), parsed));
+  request.settings.costs = costs_of(request.settings.schedule, parsed);
+  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", 65536, 1, 1L << 30));
+  request.costs = describe_costs(parsed) + " ms";
+  return request;
+}
+
+Request request_of(const Arguments& parsed) {
+  auto request = is_run(parsed.positional()) ? run_request(parsed) : table_request(parsed);
+  MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, who,
+                 "{} has no backwards, wanted the table of a training step", request.settings.schedule.name);
+  request.settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
+  return request;
+}
+
+std::string describe_rate(const Request& request, double measured, double predicted) {
+  if (request.tokens == 0) return "";
+  return fmt::format("tokens/s measured {:.1f}, predicted {:.1f}\n", 1e3 * request.tokens / measured, 1e3 * request.tokens / predicted);
 }
 
 /// Where the stalls are, drawn or said.
@@ -54,6 +102,7 @@ const char* const rehearse_help =
   simulator's prediction with the same inputs, by cause and rank. A schedule is run as training runs it: one kind of backward, and the
   halves of overlapped pairs in order. Under mpirun the ranks are shared between the processes.
 
+  RUN.toml PLAN.toml [key=value ...]: the run's schedule and layout, with actions as long as pipeline.costs of the plan says
   a built-in schedule:    --ranks P --microbatches M [--chunks V] [--group N] [--warmup W] [--memory X], as of millrace schedule
   --costs F,I,W[,c]       milliseconds of a whole rank for one microbatch, and from rank to rank; 20,20,20,0
   --link-latency X        the same as c: a token is told of so much after it came
@@ -68,8 +117,9 @@ const char* const rehearse_help =
 int rehearse(const std::vector<std::string>& arguments) {
   const Arguments parsed = parse(arguments);
   actors::Session session;
-  actors::RehearsalSettings settings;
-  session.prepare_together([&] { settings = settings_of(parsed); });
+  Request request;
+  session.prepare_together([&] { request = request_of(parsed); });
+  const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
   session.connect(schedule.placement.ranks(), {});
   std::optional<actors::Rehearsal> rehearsal;
@@ -87,9 +137,9 @@ int rehearse(const std::vector<std::string>& arguments) {
       fmt::print("{}", to_json(comparison, schedule, simulation, *rehearsal));
     } else {
       const int processes = session.launch().processes;
-      fmt::print("{}\n{} ms{} | tokens of {} bytes | {} process{} | median of {} steps\n\n{}", describe(schedule), describe_costs(parsed),
+      fmt::print("{}\n{}{} | tokens of {} bytes | {} process{} | median of {} steps\n\n{}{}", describe(schedule), request.costs,
                  describe_stalls(settings), settings.bytes, processes, processes == 1 ? "" : "es", settings.steps,
-                 print(comparison, simulation, rehearsal->median()));
+                 describe_rate(request, comparison.measured, comparison.predicted), print(comparison, simulation, rehearsal->median()));
     }
   }
   session.close();

@@ -100,22 +100,30 @@ bool same(const runtime::StageCost& a, const runtime::StageCost& b) {
 
 }  // namespace
 
-ModelCosts read_costs(const std::string& path, int layers) {
-  const auto text = runtime::read_text_file(path, std::uint64_t{16} << 20, ExitCode::config);
-  CostFile file(path, layers);
-  std::size_t begin = 0;
-  for (int number = 1; begin < text.size(); ++number) {
-    const auto end = std::min(text.find('\n', begin), text.size());
-    file.line(number, std::string_view(text).substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return {file.costs(), "ms", path};
+runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std::string& place, int layers) {
+  CostFile file(place, layers);
+  for (std::size_t index = 0; index < lines.size(); ++index) file.line(static_cast<int>(index) + 1, lines[index]);
+  return file.costs();
 }
 
-std::string print_costs(const runtime::LayerCosts& costs) {
-  std::string text = "# part,F,I,W,B\n";
+ModelCosts read_costs(const std::string& path, int layers) {
+  const auto text = runtime::read_text_file(path, std::uint64_t{16} << 20, ExitCode::config);
+  std::vector<std::string> lines{""};
+  for (const char letter : text) {
+    if (letter == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += letter;
+    }
+  }
+  return {parse_costs(lines, path, layers), "ms", path};
+}
+
+std::vector<std::string> print_costs(const runtime::LayerCosts& costs) {
+  std::vector<std::string> lines;
   const auto line = [&](const std::string& part, const runtime::StageCost& cost) {
-    text += fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g}\n", part, cost.forward, cost.input_gradient, cost.weight_gradient, cost.backward);
+    lines.push_back(
+        fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g}", part, cost.forward, cost.input_gradient, cost.weight_gradient, cost.backward));
   };
   line("embedding", costs.embedding);
   for (std::size_t first = 0; first < costs.layers.size();) {
@@ -126,7 +134,7 @@ std::string print_costs(const runtime::LayerCosts& costs) {
     first = end;
   }
   line("head", costs.head);
-  return text;
+  return lines;
 }
 
 }  // namespace millrace::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "actors/pipeline_plan.hpp"
 #include "runtime/schedule/partition.hpp"
@@ -26,7 +27,10 @@ struct ModelCosts {
 /// part must be there, once. Error(config) with the line.
 [[nodiscard]] ModelCosts read_costs(const std::string& path, int layers);
 
-/// The same as lines of such a file; equal layers are one line.
-[[nodiscard]] std::string print_costs(const runtime::LayerCosts& costs);
+/// The same from such lines, which `place` names.
+[[nodiscard]] runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std::string& place, int layers);
+
+/// Lines of such a file; equal layers are one line.
+[[nodiscard]] std::vector<std::string> print_costs(const runtime::LayerCosts& costs);
 
 }  // namespace millrace::tools
