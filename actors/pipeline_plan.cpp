@@ -48,6 +48,20 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
+std::vector<runtime::RematerializationPolicy> policies_of(const runtime::RematerializeConfig& config, const layers::ModelConfig& model,
+                                                          std::size_t stages) {
+  const auto labels = layers::known_labels(model);
+  if (config.stages.empty()) return {stages, runtime::RematerializationPolicy::parse(join(config.policy), labels)};
+  MILLRACE_CHECK(config.stages.size() == stages, ExitCode::config, "actors.plan",
+                 "rematerialize.stages has {} policies, the pipeline {} stages, wanted one a stage", config.stages.size(), stages);
+  std::vector<runtime::RematerializationPolicy> policies;
+  for (auto policy : config.stages) {
+    std::ranges::replace(policy, '+', ',');
+    policies.push_back(runtime::RematerializationPolicy::parse(policy, labels));
+  }
+  return policies;
+}
+
 /// More stages than the model fills, parts that do not divide.
 void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
@@ -96,7 +110,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
     for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
 
   plan.parameters = layers::model_parameters(plan.model);
-  plan.rematerialize = runtime::RematerializationPolicy::parse(join(request.rematerialize.policy), layers::known_labels(plan.model));
+  plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
   plan.rows = train.batch;
   plan.sequence = train.sequence;
@@ -173,7 +187,8 @@ runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Outpu
   options.sequence = sequence;
   options.z_loss = z_loss;
   options.output = output;
-  return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options), rematerialize);
+  return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
+                                rematerialize.at(stage.index() % rematerialize.size()));
 }
 
 double PipelinePlan::model_flops(std::int64_t microbatches) const {

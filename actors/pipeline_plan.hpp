@@ -39,7 +39,7 @@ struct PipelinePlan {
   runtime::Ledger ledger;                         // slots and depths
   std::vector<runtime::Edge> edges;               // edges[i].id == i; the channel of edge i has id i
   std::vector<layers::ParameterSpec> parameters;  // of the whole model, in model order
-  runtime::RematerializationPolicy rematerialize;
+  std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   double z_loss = 0;
@@ -86,7 +86,8 @@ struct PipelinePlan {
 };
 
 /// Throws Error(config) or Error(model) naming what does not fit: more stages than layers + 2, a layout that drops a layer, a schedule that
-/// cannot do these chunks, accumulators that do not divide the microbatches.
+/// cannot do these chunks, accumulators that do not divide the microbatches,
+/// policies of rematerialisation for more or fewer stages.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request);
 /// The same for a schedule at hand, whatever the request says of schedules.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule);

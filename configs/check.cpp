@@ -130,6 +130,7 @@ class Checker {
     if (train.decay != "wsd" && train.decay_steps > 0) warn("train.decay_steps", "train.decay is not wsd");
     if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan says what runs when");
+    if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has one for each stage");
     if (config_.sample.tokens == 0 && !config_.sample.prompt.empty()) warn("sample.prompt", "sample.tokens is 0");
     if (!config_.data.text.empty()) warn("data.separator", "data.text ends its documents by itself");
     if (config_.model.layers > 0 && train.sequence > config_.model.max_position_embeddings) {

@@ -223,6 +223,10 @@ void other_keys(std::vector<Key>& keys) {
       bind("rematerialize.policy", layout, "One policy, or labels of the values kept from forward to backward; the rest is computed again.",
            MEMBER(rematerialize.policy)),
       policies));
+  keys.push_back(bind("rematerialize.stages", layout,
+                      "A policy for each stage of the layout in order, labels joined with +, in place of rematerialize.policy. Empty: the "
+                      "same for all.",
+                      MEMBER(rematerialize.stages)));
 
   keys.push_back(between(bind("cluster.heartbeat_ms", layout, "Between two signs of life of a process.", MEMBER(cluster.heartbeat_ms)), 1,
                          many, "ms"));

@@ -84,6 +84,7 @@ struct CheckpointConfig {
 /// [rematerialize]: one name of a policy, or the labels of the values to keep from forward to backward.
 struct RematerializeConfig {
   std::vector<std::string> policy = {"none"};
+  std::vector<std::string> stages;  // a policy of each stage, labels joined with "+"; empty: `policy` for all
 
   bool operator==(const RematerializeConfig&) const = default;
 };

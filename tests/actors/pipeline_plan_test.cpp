@@ -44,6 +44,25 @@ TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
   EXPECT_TRUE(make_plan(request("1f1b", 1, 4, true)).exchanges().empty());
 }
 
+TEST(PipelinePlan, EachStageMayHaveItsPolicyOfRematerialization) {
+  auto mixed = request("1f1b", 4, 4, false);
+  const auto stash = [](const PipelinePlan& plan, int rank) {
+    const auto memory = RankBlueprint(plan, runtime::RankId(rank), {}).build(true);
+    return memory->memory_plan().bytes(runtime::MemoryKind::stash_input) + memory->memory_plan().bytes(runtime::MemoryKind::stash_weight);
+  };
+  const auto plain = make_plan(mixed);
+  mixed.rematerialize.stages = {"none", "full", "query_proj+mlpwo", "none"};
+  const auto plan = make_plan(mixed);
+  EXPECT_EQ(stash(plan, 0), stash(plain, 0));
+  EXPECT_EQ(stash(plan, 3), stash(plain, 3));
+  EXPECT_LT(stash(plan, 1), stash(plan, 2)) << "one microbatch more, but nothing of its layer";
+  EXPECT_LT(stash(plan, 2), stash(plain, 2));
+  mixed.rematerialize.stages.pop_back();
+  expect_error([&] { static_cast<void>(make_plan(mixed)); }, ExitCode::config, {"rematerialize.stages has 3 policies", "4 stages"});
+  mixed.rematerialize.stages = {"none", "ful", "none", "none"};
+  expect_error([&] { static_cast<void>(make_plan(mixed)); }, ExitCode::config, {"ful", "full"});
+}
+
 TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
   for (const bool tied : {false, true}) {
     const auto plan = make_plan(request("dualpipe", 4, 8, tied));

@@ -60,6 +60,7 @@ const std::vector<Layout>& layouts() {
     list.push_back({"full", 1, {"rematerialize.policy=full"}});
     list.push_back({"full_split", 1, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"}});
     list.push_back({"by_label", 1, {"pipeline.ranks=2", "rematerialize.policy=query_proj,mlpwo"}});
+    list.push_back({"by_stage", 2, {"pipeline.ranks=4", "rematerialize.stages=full,none,query_proj+mlpwo,minimal"}});
     list.push_back({"by_label_split", 2, {"pipeline.ranks=2", "pipeline.schedule=zb-h1", "rematerialize.policy=query_proj,mlpwo"}});
     return list;
   }();

@@ -71,7 +71,8 @@ void print_head(const Inspection& run) {
   fmt::print("model     {}, {} layers, width {}, {} parameters{}\n", plan.model.family, plan.model.layers, plan.model.hidden_size,
              layers::count_parameters(plan.model), plan.model.tie_word_embeddings ? ", tied" : "");
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
-             train.dtype, fmt::join(run.config.rematerialize.policy, ","));
+             train.dtype,
+             fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));
   fmt::print("pipeline  {} ranks x {} chunks, schedule {}, layout {}\n", plan.ranks(), run.config.pipeline.chunks, plan.schedule.name,
              plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,

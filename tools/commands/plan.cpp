@@ -11,6 +11,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/plan_scale.hpp"
 #include "tools/planning/plan_search.hpp"
 
 namespace millrace::tools {
@@ -22,7 +23,14 @@ const char* const plan_help =
     "  --schedules A,B,C    the ones to choose from (1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min)\n"
     "  --memory BYTES       of a rank: layouts within it, and where there is none, less kept from forward to backward\n"
     "  --link-latency MS, --link-rate BYTES_PER_SECOND   of the links between ranks (free)\n"
-    "  --out FILE           writes a plan that train takes: train RUN.toml FILE, or pipeline.plan=FILE\n";
+    "  --out FILE           writes a plan that train takes: train RUN.toml FILE, or pipeline.plan=FILE\n"
+    "  --replicas 1,16,256  predicts the step of so many data-parallel copies of the plan; the rest is for them\n"
+    "  --spread 0.02 --jitter 0.02   how unlike ranks are for good, and a rank's actions from one to the next (0)\n"
+    "  --reduce-rate BYTES_PER_SECOND --reduce-latency MS   of the rings that sum gradients (free)\n"
+    "  --optimizer MS       of a step (0)\n"
+    "  --mtbf-hours H --snapshot-seconds S --restart-minutes M   one rank fails every H hours; what a snapshot and a restart take (0)\n"
+    "  --error PERCENT --error-ranks P --error-growth PERCENT   by how much predictions were off on P ranks (the plan's), and how much\n"
+    "                       more for each doubling (0): the band\n";
 
 namespace {
 
@@ -103,7 +111,7 @@ Planning planning_of(const Arguments& arguments) {
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   auto& search = planning.search;
-  search.request = {config.model, config.train, config.pipeline, config.rematerialize};
+  search.request = {config.model, config.train, config.pipeline, {config.rematerialize.policy, {}}};
   search.needs = needs_of(config);
   search.schedules = names_of(arguments.text("schedules", "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min"));
   if (arguments.flag("memory")) search.memory = static_cast<std::uint64_t>(arguments.integer("memory", 0, 1, 1L << 60));
@@ -137,7 +145,7 @@ void print_head(const Planning& planning) {
 }
 
 void print_run(const char* mark, const PlannedRun& run, const PlannedRun& uniform) {
-  fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, policy_text(run.policy),
+  fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
              number(run.step), 100 * run.bubble, actors::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
 }
 
@@ -161,7 +169,7 @@ void print_choice(const Planning& planning, const PlanResult& result) {
   print_ranks(result.uniform, plan);
   const auto& train = planning.config.train;
   fmt::print("\nplan      {}, {}, {} chunk{} a rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
-             plan.chunks == 1 ? "" : "s", policy_text(plan.policy));
+             plan.chunks == 1 ? "" : "s", plan.policy_text());
   fmt::print("predicts  a step of {} {}, {:.3f} x the tokens/s of uniform 1f1b ({} {})", number(plan.step), planning.costs.unit,
              result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
   if (planning.costs.unit == "ms")
@@ -181,18 +189,23 @@ std::string plan_file(const Planning& planning, const PlanResult& result) {
                       policy_text(planning.config.rematerialize.policy));
   text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
                       configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
-  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(print_costs(planning.costs.parts)));
+  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(print_costs(plan.parts)));
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
   if (pipeline.group != 0) text += "group = 0\n";
   text += fmt::format("\n[rematerialize]\npolicy = {}\n", configs::to_text(plan.policy));
+  if (!plan.stages.empty() || !planning.config.rematerialize.stages.empty())
+    text += fmt::format("stages = {}\n", configs::to_text(plan.stages));
   return text;
 }
 
 }  // namespace
 
 int plan(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"costs", "repeats", "schedules", "memory", "link-latency", "link-rate", "out"}, {"measure"});
+  std::vector<std::string> options{"costs", "repeats", "schedules", "memory", "link-latency", "link-rate", "out"};
+  options.insert(options.end(), scale_options.begin(), scale_options.end());
+  const Arguments parsed(arguments, options, {"measure"});
+  const auto scale = read_scale(parsed);
   const auto planning = planning_of(parsed);
   print_head(planning);
   const auto result = search_plans(planning.search);
@@ -200,6 +213,7 @@ int plan(const std::vector<std::string>& arguments) {
   MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, who, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
                  planning.search.memory.value_or(0), result.uniform.most_bytes());
   print_choice(planning, result);
+  if (scale) print_scale(*scale, planning.search.request, result.runs.front());
   const auto file = parsed.text("out", "");
   if (file.empty()) return 0;
   runtime::write_text_file(file, plan_file(planning, result));

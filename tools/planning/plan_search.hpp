@@ -16,12 +16,17 @@ struct PlannedRun {
   std::string schedule;
   std::int64_t chunks = 1;
   std::vector<std::string> policy;  // of rematerialisation
+  std::vector<std::string> stages;  // a policy of each stage where they differ, as rematerialize.stages takes them; else empty
   std::string layout;
   double step = 0;                   // in the unit of the costs
   double bubble = 0;                 // part of the ranks' time
   std::vector<double> idle;          // by rank, part of the step
   std::vector<std::uint64_t> bytes;  // by rank, all that the run asks for
+  runtime::Costs prices;              // of its stages and links: what `step` was simulated with
+  runtime::LayerCosts parts;         // what its parts cost, each with the policy of its stage
   [[nodiscard]] std::uint64_t most_bytes() const;
+  /// The policy of all stages, or of each.
+  [[nodiscard]] std::string policy_text() const;
 };
 
 /// Why a schedule is not in the list.
@@ -48,7 +53,7 @@ struct PlanResult {
 };
 
 /// For every schedule the best layout; schedules of several chunks with two, three and four as far as there are layers. Where a limit of
-/// memory binds, layouts within it; where there is none, policies that keep less, one after the other.
+/// memory binds, layouts within it; where there is none, policies that keep less, on the stages of the ranks that need them.
 /// Error(config) where the model has no uniform layout on these ranks.
 [[nodiscard]] PlanResult search_plans(const PlanSearch& search);
 
