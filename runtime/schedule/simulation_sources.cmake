@@ -15,6 +15,9 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/critical_path.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slack.cpp
   ${CMAKE_CURRENT_LIST_DIR}/lost_time.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/gradient_reduction.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/goodput.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/extrapolate.cpp
   ${CMAKE_CURRENT_LIST_DIR}/measures.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_curve.cpp
   ${CMAKE_CURRENT_LIST_DIR}/path_summary.cpp

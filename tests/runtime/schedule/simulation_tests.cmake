@@ -6,6 +6,9 @@ millrace_add_test(runtime_simulation_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/critical_path_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slot_use_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/lost_time_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/gradient_reduction_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/goodput_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/extrapolate_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_peak_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/svg_picture_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/trace_events_test.cpp
