@@ -1,0 +1,166 @@
+// millrace plan --replicas: from one pipeline to thousands of ranks.
+
+#include "tools/commands/plan_scale.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "actors/log_line.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::tools {
+
+const std::vector<std::string> scale_options{"replicas",         "spread",    "jitter",       "reduce-rate",
+                                             "reduce-latency",   "optimizer", "mtbf-hours",   "restart-minutes",
+                                             "snapshot-seconds", "error",     "error-growth", "error-ranks"};
+
+namespace {
+
+constexpr const char* who = "millrace plan";
+constexpr long most_replicas = 1L << 24;
+
+/// Of this option, from `least` to `most`; 0 where it is not given.
+double number(const Arguments& arguments, const char* option, double least, double most, const char* wanted) {
+  if (!arguments.flag(option)) return 0;
+  const auto text = arguments.text(option, "");
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, who,
+                 "--{} {}, wanted {}", option, text, wanted);
+  return value;
+}
+
+std::vector<int> replicas_of(const std::string& text) {
+  std::vector<int> replicas;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const auto word = text.substr(begin, comma - begin);
+    char* end = nullptr;
+    const long value = std::strtol(word.c_str(), &end, 10);
+    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= most_replicas, ExitCode::usage, who,
+                   "--replicas has \"{}\", wanted whole numbers from 1 to {}, as in 1,16,256", word, most_replicas);
+    replicas.push_back(static_cast<int>(value));
+    begin = comma + 1;
+  }
+  return replicas;
+}
+
+void check_together(const Arguments& arguments) {
+  for (const auto& option : scale_options)
+    MILLRACE_CHECK(!arguments.flag(option) || arguments.flag("replicas"), ExitCode::usage, who, "--{} without --replicas, which it is for",
+                   option);
+  const auto needs = [&](const char* option, const char* other) {
+    MILLRACE_CHECK(!arguments.flag(option) || arguments.flag(other), ExitCode::usage, who, "--{} without --{}, which it is for", option,
+                   other);
+  };
+  needs("reduce-latency", "reduce-rate");
+  needs("restart-minutes", "mtbf-hours");
+  needs("snapshot-seconds", "mtbf-hours");
+  needs("error-growth", "error");
+  needs("error-ranks", "error");
+}
+
+/// As actors::make_plan makes it for a run with this plan.
+actors::PipelinePlan pipeline_of(actors::PlanRequest request, const PlannedRun& plan) {
+  request.pipeline.schedule = plan.schedule;
+  request.pipeline.chunks = plan.chunks;
+  request.pipeline.layout = plan.layout;
+  request.pipeline.plan.clear();
+  request.pipeline.warmup = -1;
+  request.pipeline.group = 0;
+  request.rematerialize = {};
+  return actors::make_plan(request);
+}
+
+/// By stage: sums are fp32. A table whose two uses share a rank is reduced once.
+std::vector<double> gradient_bytes(const actors::PipelinePlan& plan) {
+  std::vector<double> bytes;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    double elements = 0;
+    for (const auto& parameter : layers::parameters(plan.model, plan.layout[static_cast<std::size_t>(stage)]))
+      if (parameter.use == 0 || plan.head_rank() != plan.embedding_rank()) elements += static_cast<double>(parameter.shape.elements());
+    bytes.push_back(elements * sizeof(float));
+  }
+  return bytes;
+}
+
+std::string interval(double milliseconds) {
+  const double seconds = milliseconds / 1000;
+  if (seconds < 120) return fmt::format("{:.1f} s", seconds);
+  return seconds < 7200 ? fmt::format("{:.1f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+void print_head(const ScaleRequest& scale, const runtime::Extrapolation& result) {
+  fmt::print("\nreplicas  of this plan, {:.2f} ms each without noise", result.alone);
+  if (result.samples > 1)
+    fmt::print("; of {} sampled {:.2f} ± {:.2f} ms, by slow ranks alone {:.2f} ± {:.2f} ms", result.samples, result.mean, result.deviation,
+               result.persistent_mean, result.persistent_deviation);
+  fmt::print("\n          {}",
+             scale.reduces ? "their gradients are summed in rings" : "without --reduce-rate the sum of their gradients is free");
+  if (scale.error)
+    fmt::print("; predictions are off by {:g} % at {:g} ranks, {:g} % more with each doubling\n", 100 * scale.model.error.error,
+               scale.model.error.ranks, 100 * scale.model.error.growth);
+  else
+    fmt::print("; without --error there is no band: nobody said how far predictions are off\n");
+  fmt::print("          this predicts, it does not run: train runs one replica\n");
+  fmt::print("\n{:>8} {:>9} {:>10} {:>22} {:>10} {:>8} {:>9} {:>10} {:>8} {:>14} {:>10}\n", "replicas", "ranks", "step ms", "band ms",
+             "slow ranks", "jitter", "reduction", "snapshots", "goodput", "tokens/s", "efficiency");
+}
+
+void print_point(const ScaleRequest& scale, const runtime::ScalePoint& point, double tokens) {
+  const bool fails = scale.model.failures.rank_interval > 0;
+  fmt::print("{:>8} {:>9} {:>10.2f} {:>22} {:>10.2f} {:>8.2f} {:>9.2f} {:>10} {:>7.1f}% {:>14.1f} {:>9.1f}%\n", point.replicas, point.ranks,
+             point.step, scale.error ? fmt::format("{:.2f} to {:.2f}", point.low, point.high) : "-", point.persistent, point.transient,
+             point.exposed, fails ? interval(point.goodput.snapshot_interval) : "-", 100 * point.goodput.useful,
+             1e3 * tokens * point.replicas / point.step * point.goodput.useful, 100 * point.efficiency);
+}
+
+}  // namespace
+
+std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
+  check_together(arguments);
+  if (!arguments.flag("replicas")) return std::nullopt;
+  MILLRACE_CHECK(arguments.flag("measure") || arguments.flag("costs"), ExitCode::usage, who,
+                 "--replicas goes with times: --measure or --costs");
+  constexpr double endless = std::numeric_limits<double>::max();
+  constexpr const char* part = "a number from 0 to 1, as 0.02 for 2 %";
+  constexpr const char* any = "a number of 0 or more";
+  constexpr const char* positive = "a number above 0";
+  constexpr double least = std::numeric_limits<double>::min();
+  ScaleRequest scale;
+  auto& model = scale.model;
+  scale.replicas = replicas_of(arguments.text("replicas", ""));
+  model.spread = number(arguments, "spread", 0, 1, part);
+  scale.jitter = number(arguments, "jitter", 0, 1, part);
+  scale.reduces = arguments.flag("reduce-rate");
+  if (scale.reduces) model.reduction.bytes_per_unit = number(arguments, "reduce-rate", least, endless, positive) / 1000;
+  model.reduction.latency = number(arguments, "reduce-latency", 0, endless, any);
+  model.optimizer = number(arguments, "optimizer", 0, endless, any);
+  model.failures = {3.6e6 * number(arguments, "mtbf-hours", least, 1e12, positive),
+                    1e3 * number(arguments, "snapshot-seconds", 0, 1e12, any), 6e4 * number(arguments, "restart-minutes", 0, 1e12, any)};
+  scale.error = arguments.flag("error");
+  model.error = {number(arguments, "error", 0, 100, "percent from 0 to 100") / 100,
+                 number(arguments, "error-growth", 0, 100, "percent from 0 to 100") / 100,
+                 number(arguments, "error-ranks", 1, endless, "a number of ranks, 1 or more")};
+  return scale;
+}
+
+void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const PlannedRun& plan) {
+  const auto pipeline = pipeline_of(request, plan);
+  auto costs = plan.prices;
+  costs.noise.jitter = scale.jitter;
+  if (scale.reduces) scale.model.reduction.bytes = gradient_bytes(pipeline);
+  if (scale.model.error.ranks == 0) scale.model.error.ranks = pipeline.ranks();
+  const auto result = runtime::extrapolate(pipeline.schedule, costs, scale.model, scale.replicas);
+  print_head(scale, result);
+  const auto& train = request.train;
+  for (const auto& point : result.points) print_point(scale, point, static_cast<double>(train.microbatches * train.batch * train.sequence));
+  const auto& last = result.points.back();
+  if (last.exposed > 0)
+    fmt::print("of {} replicas, stage {} on rank {} is summed last, {:.2f} ms after the last action\n", last.replicas, last.exposed_stage,
+               last.exposed_rank, last.exposed);
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/schedule/extrapolate.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/planning/plan_search.hpp"
+
+namespace millrace::tools {
+
+/// What the user wants to know of a plan on more ranks: data-parallel replicas of it, in milliseconds.
+struct ScaleRequest {
+  std::vector<int> replicas;
+  runtime::ScaleModel model;  // without the bytes of gradients, which are the plan's
+  double jitter = 0;
+  bool reduces = false;  // the reduction is priced
+  bool error = false;    // how far predictions are off is known
+};
+
+/// Options of `millrace plan` that belong here; all of them take a value.
+extern const std::vector<std::string> scale_options;
+
+/// Reads them; nothing where none is given. Error(usage) for a number out of its range, for one of them without --replicas, and without
+/// costs in milliseconds (--measure or --costs).
+[[nodiscard]] std::optional<ScaleRequest> read_scale(const Arguments& arguments);
+
+/// Prints a line for every number of replicas of this plan: `request` is what it was searched for, `plan` a result of the search.
+void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const PlannedRun& plan);
+
+}  // namespace millrace::tools
