@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernels/base/mix.hpp"
+
 namespace millrace::runtime {
 
 /// A keyed permutation of 0 … n-1 that needs no table: a balanced Feistel network over the next power of four, walked until it falls inside
@@ -14,8 +16,8 @@ class Permutation {
   /// n >= 1.
   Permutation(std::int64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept : n_(static_cast<std::uint64_t>(n)) {
     half_bits_ = n > 1 ? (std::bit_width(n_ - 1) + 1) / 2 : 0;
-    std::uint64_t state = mix(seed) ^ mix(epoch + 0x9e3779b97f4a7c15ULL);
-    for (auto& key : keys_) key = mix(state += 0x9e3779b97f4a7c15ULL);
+    std::uint64_t state = mix(seed) ^ mix(epoch + golden_ratio);
+    for (auto& key : keys_) key = mix(state += golden_ratio);
   }
 
   /// 0 <= index < n; the result is too, and no two indices share one.
@@ -27,13 +29,6 @@ class Permutation {
   }
 
  private:
-  /// The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
-  static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-  }
-
   [[nodiscard]] std::uint64_t encrypt(std::uint64_t value) const noexcept {
     const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
     std::uint64_t left = value >> half_bits_;

@@ -4,23 +4,16 @@
 #include <numbers>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/mix.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of the key.
-std::uint64_t mix(std::uint64_t key) {
-  key += 0x9e3779b97f4a7c15u;
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-  return key ^ (key >> 31);
-}
-
 // In (0, 1).
-double uniform(std::uint64_t key) { return (static_cast<double>(mix(key) >> 11) + 0.5) * 0x1.0p-53; }
+double uniform(std::uint64_t key) { return (static_cast<double>(splitmix(key) >> 11) + 0.5) * 0x1.0p-53; }
 
 // Box and Muller 1958.
-double normal(std::uint64_t key) { return std::sqrt(-2 * std::log(uniform(key))) * std::cos(2 * std::numbers::pi * uniform(mix(~key))); }
+double normal(std::uint64_t key) { return std::sqrt(-2 * std::log(uniform(key))) * std::cos(2 * std::numbers::pi * uniform(splitmix(~key))); }
 
 }  // namespace
 
@@ -59,10 +52,10 @@ std::vector<LinkCost> uniform_links(const Placement& placement, double latency) 
 double Noise::factor(RankId rank, const Action& action) const {
   double factor = slowdown.empty() ? 1 : slowdown.at(rank.index());
   if (jitter > 0) {
-    std::uint64_t key = mix(seed);
-    key = mix(key ^ static_cast<std::uint64_t>(action.stage.value));
-    key = mix(key ^ static_cast<std::uint64_t>(action.kind));
-    key = mix(key ^ static_cast<std::uint64_t>(action.microbatch.value));
+    std::uint64_t key = splitmix(seed);
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.stage.value));
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.kind));
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.microbatch.value));
     factor *= std::exp(jitter * normal(key) - jitter * jitter / 2);
   }
   return factor;
