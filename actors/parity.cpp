@@ -1,15 +1,13 @@
 #include "actors/parity.hpp"
 
 #include <caf/actor_system.hpp>
-#include <future>
 #include <map>
 #include <utility>
 
 #include "actors/capture_hook.hpp"
+#include "actors/driver_actor.hpp"
 #include "actors/initial_state.hpp"
-#include "actors/message_actor.hpp"
 #include "actors/parity_report.hpp"
-#include "actors/pipeline.hpp"
 #include "layers/hugging_face/config.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
@@ -19,65 +17,40 @@ namespace millrace::actors {
 namespace {
 
 /// Drives one step, one logits pass a row, and the collection.
-class ParityActor : public MessageActor {
+class ParityActor : public DriverActor<ParityActor, ParityOutput> {
  public:
-  struct Setup {
-    int ranks = 1;
-    std::vector<int> head_ranks;
-    std::vector<std::vector<std::int32_t>> rows;
-    std::function<void(const ToRank&)> to_ranks;
-    std::promise<ParityOutput>* output = nullptr;
-  };
-  ParityActor(caf::actor_config& config, Setup setup) : MessageActor(config), setup_(std::move(setup)) {}
+  ParityActor(caf::actor_config& config, Setup setup, std::vector<int> head_ranks, std::vector<std::vector<std::int32_t>> rows)
+      : DriverActor(config, std::move(setup)), head_ranks_(std::move(head_ranks)), rows_(std::move(rows)) {}
 
-  caf::behavior make_behavior() override {
-    return {[this](const ToCoordinator& message) { std::visit([this](const auto& alternative) { handle(alternative); }, message); },
-            [](const CheckpointCommitted&) {}};
-  }
-
- private:
-  [[nodiscard]] bool all() {
-    if (++answers_ < setup_.ranks) return false;
-    answers_ = 0;
-    return true;
-  }
+  using DriverActor::handle;
   void handle(const RankReady&) {
-    if (all()) setup_.to_ranks(RunStep{0});
+    if (all()) tell(RunStep{0});
   }
   void handle(const StepReport& report) {
     losses_[report.rank] = report.losses;
     if (!all()) return;
-    for (const int head : setup_.head_ranks) output_.losses.insert(output_.losses.end(), losses_[head].begin(), losses_[head].end());
+    for (const int head : head_ranks_) output_.losses.insert(output_.losses.end(), losses_[head].begin(), losses_[head].end());
     next_row();
   }
   void handle(const LogitsReport&) {
     if (all()) next_row();
   }
-  void next_row() {
-    if (row_ == setup_.rows.size()) return setup_.to_ranks(Collect{});
-    setup_.to_ranks(ComputeLogits{setup_.rows[row_++], 0});
-  }
   void handle(const Collected& collected) {
     if (!collected.last) {
       output_.tensors.push_back(collected.tensor);
-      return;
+    } else if (all()) {
+      finish(std::move(output_));
     }
-    if (!all()) return;
-    setup_.to_ranks(Stop{});
-    setup_.output->set_value(std::move(output_));
-    quit();
   }
-  void handle(const StageFailed& failure) {
-    setup_.output->set_exception(
-        std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank,
-                                                                                       failure.stage, failure.action, failure.cause))));
-    quit();
-  }
-  template <class T>
-  void handle(const T&) {}
 
-  Setup setup_;
-  int answers_ = 0;
+ private:
+  void next_row() {
+    if (row_ == rows_.size()) return tell(Collect{});
+    tell(ComputeLogits{rows_[row_++], 0});
+  }
+
+  const std::vector<int> head_ranks_;
+  const std::vector<std::vector<std::int32_t>> rows_;
   std::size_t row_ = 0;
   std::map<int, std::vector<double>> losses_;  // by rank
   ParityOutput output_;
@@ -139,18 +112,10 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   start.train = request.train;
   start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), plan.head_ranks(), rows, std::move(to_ranks), &output});
+    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), std::move(to_ranks), &output}, plan.head_ranks(), rows);
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
-  pipeline.start(start);
-  ParityOutput result;
-  try {
-    if (session.leads()) result = output.get_future().get();
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
-  }
-  pipeline.wait();
-  pipeline.close();
+  auto result = drive(session, pipeline, start, output);
   return !session.leads() || report_parity(settings, plan, golden, std::move(result));
 }
 

@@ -34,11 +34,11 @@ struct SumExchange {
 /// Who does what, before anything is allocated: the same on every process of a job, which the run hash proves.
 struct PipelinePlan {
   layers::ModelConfig model;
-  std::vector<layers::StageLayout> layout;        // by stage; a second replica repeats the first
-  runtime::Schedule schedule;                     // of a training step
-  runtime::Ledger ledger;                         // slots and depths
-  std::vector<runtime::Edge> edges;               // edges[i].id == i; the channel of edge i has id i
-  std::vector<layers::ParameterSpec> parameters;  // of the whole model, in model order
+  std::vector<layers::StageLayout> layout;                      // by stage; a second replica repeats the first
+  runtime::Schedule schedule;                                   // of a training step
+  runtime::Ledger ledger;                                       // slots and depths
+  std::vector<runtime::Edge> edges;                             // edges[i].id == i; the channel of edge i has id i
+  std::vector<layers::ParameterSpec> parameters;                // of the whole model, in model order
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 #include <numeric>
 #include <utility>
 
 #include "actors/action_runner.hpp"
-#include "actors/message_actor.hpp"
-#include "actors/pipeline.hpp"
+#include "actors/driver_actor.hpp"
 #include "runtime/engine/step_shares.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/schedule/split_backward.hpp"
@@ -118,66 +116,49 @@ std::vector<CapturedTensor> times_of(Rank& rank) {
 // -- the coordinator ------------------------------------------------------------------------------------------------------
 
 /// Drives the steps, then collects what the ranks have measured.
-class RehearsalActor : public MessageActor {
+class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedStep>> {
  public:
-  struct Setup {
-    int ranks = 1;
-    std::int64_t steps = 1;
-    std::function<void(const ToRank&)> to_ranks;
-    std::promise<std::vector<RehearsedStep>>* output = nullptr;
-  };
-  RehearsalActor(caf::actor_config& config, Setup setup) : MessageActor(config), setup_(std::move(setup)) {
+  RehearsalActor(caf::actor_config& config, Setup setup, std::int64_t steps) : DriverActor(config, setup) {
     RehearsedStep step;
-    step.ranks.resize(static_cast<std::size_t>(setup_.ranks));
-    steps_.assign(static_cast<std::size_t>(setup_.steps), step);
+    step.ranks.resize(static_cast<std::size_t>(setup.ranks));
+    steps_.assign(static_cast<std::size_t>(steps), step);
   }
 
-  caf::behavior make_behavior() override {
-    return {[this](const ToCoordinator& message) { std::visit([this](const auto& alternative) { handle(alternative); }, message); },
-            [](const CheckpointCommitted&) {}};
-  }
-
- private:
-  [[nodiscard]] bool all() {
-    if (++answers_ < setup_.ranks) return false;
-    answers_ = 0;
-    return true;
-  }
-  void begin_step() {
-    begin_ = std::chrono::steady_clock::now();
-    setup_.to_ranks(RunStep{step_});
-  }
+  using DriverActor::handle;
   void handle(const RankReady&) {
     if (all()) begin_step();
   }
   void handle(const StepReport&) {
     if (!all()) return;
-    steps_[static_cast<std::size_t>(step_)].duration = milliseconds_of((std::chrono::steady_clock::now() - begin_).count());
-    setup_.to_ranks(Optimize{step_, step_ + 1, 1, 0});
+    steps_[step_].duration = milliseconds_of((std::chrono::steady_clock::now() - begin_).count());
+    const auto step = static_cast<std::int64_t>(step_);
+    tell(Optimize{step, step + 1, 1, 0});
   }
   void handle(const Optimized&) {
     if (!all()) return;
-    if (++step_ < setup_.steps) return begin_step();
-    setup_.to_ranks(Collect{});
+    if (++step_ < steps_.size()) return begin_step();
+    tell(Collect{});
   }
   void handle(const Collected& collected) {
     if (!collected.last) return note(static_cast<std::size_t>(collected.rank), collected.tensor);
-    if (!all()) return;
-    setup_.to_ranks(Stop{});
-    setup_.output->set_value(std::move(steps_));
-    quit();
+    if (all()) finish(std::move(steps_));
+  }
+
+ private:
+  void begin_step() {
+    begin_ = std::chrono::steady_clock::now();
+    tell(RunStep{static_cast<std::int64_t>(step_)});
   }
   void note(std::size_t rank, const CapturedTensor& tensor) {
-    for (std::int64_t step = 0; step < setup_.steps; ++step) {
-      auto& whole = steps_[static_cast<std::size_t>(step)];
-      auto& rehearsed = whole.ranks[rank];
+    for (std::size_t step = 0; step < steps_.size(); ++step) {
+      auto& rehearsed = steps_[step].ranks[rank];
       const auto& values = tensor.values;
-      if (tensor.name == step_name(step, "actions")) {
+      if (tensor.name == step_name(static_cast<std::int64_t>(step), "actions")) {
         for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
           rehearsed.begin.push_back(values[i]);
           rehearsed.end.push_back(values[i + 1]);
         }
-      } else if (tensor.name == step_name(step, "waits")) {
+      } else if (tensor.name == step_name(static_cast<std::int64_t>(step), "waits")) {
         auto& time = rehearsed.time;
         time.busy = values[0];
         time.activation = values[1];
@@ -185,22 +166,12 @@ class RehearsalActor : public MessageActor {
         time.link = values[3];
         time.slot = values[4];
         time.launch = values[6] - std::accumulate(values.begin(), values.begin() + 5, 0.0);
-        time.drain = whole.duration - values[6];
+        time.drain = steps_[step].duration - values[6];
       }
     }
   }
-  void handle(const StageFailed& failure) {
-    setup_.output->set_exception(
-        std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank,
-                                                                                       failure.stage, failure.action, failure.cause))));
-    quit();
-  }
-  template <class T>
-  void handle(const T&) {}
 
-  Setup setup_;
-  int answers_ = 0;
-  std::int64_t step_ = 0;
+  std::size_t step_ = 0;
   std::chrono::steady_clock::time_point begin_;
   std::vector<RehearsedStep> steps_;
 };
@@ -240,6 +211,8 @@ const RehearsedStep& Rehearsal::median() const {
   return steps.at(order.at((order.size() - 1) / 2));
 }
 
+const RehearsedStep& Rehearsal::fastest() const { return *std::ranges::min_element(steps, {}, &RehearsedStep::duration); }
+
 std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& settings) {
   check_traces(settings);
   const auto request = request_of(settings);
@@ -257,18 +230,10 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   start.train = request.train;
   start.captured = times_of;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<RehearsalActor>(RehearsalActor::Setup{plan.ranks(), request.train.steps, std::move(to_ranks), &output});
+    return pipeline.system().spawn<RehearsalActor>(RehearsalActor::Setup{plan.ranks(), std::move(to_ranks), &output}, request.train.steps);
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}, {"costs", runtime::hash_of(text_of(settings)).hex()}});
-  pipeline.start(start);
-  Rehearsal rehearsal;
-  try {
-    if (session.leads()) rehearsal.steps = output.get_future().get();
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
-  }
-  pipeline.wait();
-  pipeline.close();
+  Rehearsal rehearsal{drive(session, pipeline, start, output)};
   if (!session.leads()) return std::nullopt;
   rehearsal.steps.erase(rehearsal.steps.begin());
   return rehearsal;

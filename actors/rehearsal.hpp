@@ -38,6 +38,8 @@ struct Rehearsal {
   std::vector<RehearsedStep> steps;
   /// The step in the middle by duration; of an even number the lower of both.
   [[nodiscard]] const RehearsedStep& median() const;
+  /// The shortest: all steps are the same work, so this is the one that the rest of the machine disturbed least.
+  [[nodiscard]] const RehearsedStep& fastest() const;
 };
 
 /// Collective: runs the schedule with everything that a training run has, coordinator, rank and stage actors, engines, compute workers,

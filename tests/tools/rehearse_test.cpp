@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
@@ -112,6 +113,14 @@ TEST(Rehearse, TheTextLaysBothSideBySide) {
   for (const char* part : {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured", "late timers: ", "this runtime: ",
                            "activation", "the greatest delays", "bubble of the schedule", "1 process | median of 1 steps"})
     EXPECT_NE(result.out.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << result.out;
+}
+
+TEST(Rehearse, ShowsTheFastestStepWhereAsked) {
+  const auto json = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--fastest"});
+  ASSERT_FALSE(json.is_null());
+  expect_sound(json, 2, 8, 24);
+  const auto steps = json.at("steps").get<std::vector<double>>();
+  EXPECT_EQ(number(json, "measured"), *std::ranges::min_element(steps));
 }
 
 TEST(Rehearse, RefusesWhatItCannotDo) {

@@ -151,8 +151,7 @@ std::string print(const RehearsalComparison& comparison, const runtime::Simulati
 }
 
 std::string to_json(const RehearsalComparison& comparison, const runtime::Schedule& schedule, const runtime::Simulation& simulation,
-                    const actors::Rehearsal& rehearsal) {
-  const auto& step = rehearsal.median();
+                    const actors::Rehearsal& rehearsal, const actors::RehearsedStep& step) {
   Json json{{"schedule", schedule.name},
             {"ranks", schedule.ranks.size()},
             {"chunks", schedule.placement.chunks()},

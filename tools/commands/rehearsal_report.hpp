@@ -38,13 +38,14 @@ struct RehearsalComparison {
 
 /// One JSON object with a newline at the end:
 ///
-///     schedule, ranks, chunks, microbatches, hash, steps (each measured one), actions (by rank, of the median step)
+///     schedule, ranks, chunks, microbatches, hash, steps (each measured one), actions (by rank, of `step`, as all that is measured)
 ///     measured, predicted, ratio, measured_bubble, predicted_bubble
 ///     as_timed, ratio_as_timed, bubble_as_timed: the prediction with the actions as long as they came
 ///     measured_times, predicted_times: busy time and waits of each rank
 ///     lost_time: of the prediction, and what late timers and the runtime add
 ///     delays: the greatest
 [[nodiscard]] std::string to_json(const RehearsalComparison& comparison, const runtime::Schedule& schedule,
-                                  const runtime::Simulation& simulation, const actors::Rehearsal& rehearsal);
+                                  const runtime::Simulation& simulation, const actors::Rehearsal& rehearsal,
+                                  const actors::RehearsedStep& step);
 
 }  // namespace millrace::tools

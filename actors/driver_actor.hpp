@@ -1,0 +1,78 @@
+#pragma once
+
+#include <caf/behavior.hpp>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "actors/message_actor.hpp"
+#include "actors/messages.hpp"
+#include "actors/pipeline.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::actors {
+
+/// A coordinator of a few phases that gathers one Output and stops: of parity and of rehearsals. `Derived` has a public handle() for each
+/// report that it waits for, and passes the others on with `using DriverActor::handle`.
+template <class Derived, class Output>
+class DriverActor : public MessageActor {
+ public:
+  struct Setup {
+    int ranks = 1;
+    std::function<void(const ToRank&)> to_ranks;
+    std::promise<Output>* output = nullptr;  // outlives the actor
+  };
+  DriverActor(caf::actor_config& config, Setup setup) : MessageActor(config), setup_(std::move(setup)) {}
+
+  caf::behavior make_behavior() override {
+    return {[this](const ToCoordinator& message) {
+              std::visit([this](const auto& report) { static_cast<Derived*>(this)->handle(report); }, message);
+            },
+            [](const CheckpointCommitted&) {}};
+  }
+
+  void handle(const StageFailed& failure) {
+    setup_.output->set_exception(
+        std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank,
+                                                                                       failure.stage, failure.action, failure.cause))));
+    quit();
+  }
+  template <class Report>
+  void handle(const Report&) {}
+
+ protected:
+  void tell(const ToRank& phase) { setup_.to_ranks(phase); }
+  /// Called for every rank's answer to a phase: whether this was the last of them.
+  [[nodiscard]] bool all() {
+    if (++answers_ < setup_.ranks) return false;
+    answers_ = 0;
+    return true;
+  }
+  void finish(Output output) {
+    tell(Stop{});
+    setup_.output->set_value(std::move(output));
+    quit();
+  }
+
+ private:
+  Setup setup_;
+  int answers_ = 0;
+};
+
+/// Collective: starts the pipeline and returns when it has stopped: in process 0 what its driver gathered, elsewhere an empty Output. Never
+/// returns where the driver failed.
+template <class Output>
+[[nodiscard]] Output drive(Session& session, Pipeline& pipeline, const Pipeline::Start& start, std::promise<Output>& output) {
+  pipeline.start(start);
+  Output result;
+  try {
+    if (session.leads()) result = output.get_future().get();
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
+  }
+  pipeline.wait();
+  pipeline.close();
+  return result;
+}
+
+}  // namespace millrace::actors

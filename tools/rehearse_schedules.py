@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Rehearses every schedule and prints the table of docs/schedules.md.
+
+    tools/rehearse_schedules.py build/release/millrace [--ranks 4,8] [--microbatches 16] [--costs 20,20,20] [--steps 9]
+
+Each line is the fastest of the steps. "as timed" is the ratio to the prediction with actions as long as the machine let them be: what is
+beyond 1 is the runtime's own. Ends with 1 where a ratio is beyond 1.03 or a bubble more than 1.5 points beyond the prediction.
+"""
+import argparse
+import json
+import subprocess
+import sys
+
+SCHEDULES = ("gpipe 1f1b looped-bfs interleaved circular zb-h1 zb-h2 zb-v interleaved-zb v-half v-min dualpipe dualpipe-v auto").split()
+
+
+def rehearse(options, schedule, ranks):
+    words = [options.millrace, "rehearse", schedule, "--ranks", ranks, "--microbatches", options.microbatches, "--costs", options.costs,
+             "--steps", options.steps, "--fastest", "--json"]
+    result = subprocess.run(words, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(words)}: ended with {result.returncode}: {result.stderr.strip()}")
+    return json.loads(result.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("millrace")
+    parser.add_argument("--ranks", default="4,8")
+    parser.add_argument("--microbatches", default="16")
+    parser.add_argument("--costs", default="20,20,20")
+    parser.add_argument("--steps", default="9")
+    options = parser.parse_args()
+    good = True
+    print("| schedule | ranks | predicted, ms | measured, ms | ratio | bubble predicted | measured | as timed |")
+    print("|---|---|---|---|---|---|---|---|")
+    for ranks in options.ranks.split(","):
+        for schedule in SCHEDULES:
+            found = rehearse(options, schedule, ranks)
+            good = good and found["ratio"] <= 1.03 and found["measured_bubble"] - found["predicted_bubble"] <= 0.015
+            print(f"| {schedule} | {ranks} | {found['predicted']:.1f} | {found['measured']:.1f} | {found['ratio']:.3f} "
+                  f"| {100 * found['predicted_bubble']:.1f} % | {100 * found['measured_bubble']:.1f} % | {found['ratio_as_timed']:.3f} |",
+                  flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
