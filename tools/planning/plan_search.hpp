@@ -22,7 +22,7 @@ struct PlannedRun {
   double bubble = 0;                 // part of the ranks' time
   std::vector<double> idle;          // by rank, part of the step
   std::vector<std::uint64_t> bytes;  // by rank, all that the run asks for
-  runtime::Costs prices;              // of its stages and links: what `step` was simulated with
+  runtime::Costs prices;             // of its stages and links: what `step` was simulated with
   runtime::LayerCosts parts;         // what its parts cost, each with the policy of its stage
   [[nodiscard]] std::uint64_t most_bytes() const;
   /// The policy of all stages, or of each.
