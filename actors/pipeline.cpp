@@ -77,16 +77,11 @@ void Pipeline::start(const Start& start) {
       session_.control().send(0, kToCoordinator, encode(message));
     }
   };
-  session_.on_message(
-      [this, to_ranks = ToRank(), to_coordinator = ToCoordinator()](int, std::uint16_t type, std::span<const std::byte> bytes) mutable {
-        if (type == kToRanks) {
-          decode(bytes, to_ranks);
-          deliver(to_ranks);
-        } else if (type == kToCoordinator) {
-          decode(bytes, to_coordinator);
-          caf::anon_send(coordinator_, to_coordinator);
-        }
-      });
+  session_.on_message([this, to_ranks = Decoder<ToRank>(), to_coordinator = Decoder<ToCoordinator>()](
+                          int, std::uint16_t type, std::span<const std::byte> bytes) mutable {
+    if (type == kToRanks) deliver(to_ranks(bytes));
+    if (type == kToCoordinator) caf::anon_send(coordinator_, to_coordinator(bytes));
+  });
   session_.on_progress([this](std::span<cluster::Progress> progress) {
     const std::size_t count = std::min(progress.size(), ranks_.size());
     for (std::size_t index = 0; index < count; ++index) progress[index] = ranks_[index]->progress();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -129,5 +130,22 @@ void decode(std::span<const std::byte> bytes, T& message) {
   reader.get(message);
   reader.finish();
 }
+
+/// Decodes message after message, each kind into a place of its own whose lists keep their room: a steady step allocates nothing.
+template <class Variant>
+class Decoder {
+ public:
+  /// Good until the next message of its kind.
+  [[nodiscard]] const Variant& operator()(std::span<const std::byte> bytes) {
+    std::uint32_t kind = 0;
+    WireReader(bytes.data(), bytes.size()).get(kind);
+    MILLRACE_CHECK(kind < kept_.size(), ExitCode::internal, "actors.wire", "message kind {} found, {} known", kind, kept_.size());
+    decode(bytes, kept_[kind]);
+    return kept_[kind];
+  }
+
+ private:
+  std::array<Variant, std::variant_size_v<Variant>> kept_;
+};
 
 }  // namespace millrace::actors

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 
 namespace millrace::benchmarks {
 namespace {
@@ -64,31 +66,50 @@ std::string demangled(const char* symbol) {
   return status == 0 ? name.get() : symbol;
 }
 
-/// Functions at an address, inlined ones first.
-std::vector<std::string> functions_at(void* address) {
-  Dl_info info{};
-  link_map* map = nullptr;
-  if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) return {"?"};
-  std::string file = info.dli_fname;
-  if (map == nullptr || map->l_name == nullptr || *map->l_name == '\0') file = "/proc/self/exe";
-  if (file != "/proc/self/exe") {  // a library: its dynamic symbols are enough
-    return {fmt::format("{} [{}]", info.dli_sname != nullptr ? demangled(info.dli_sname) : "?", file.substr(file.rfind('/') + 1))};
-  }
+using Functions = std::map<void*, std::vector<std::string>>;
+
+/// "function [file:line]" for addresses of this executable, by their offsets in it; inlined functions first.
+void name_own(const std::map<std::uintptr_t, void*>& addresses, Functions& functions) {
   std::array<char, 4096> path{};
-  if (realpath("/proc/self/exe", path.data()) == nullptr) return {"?"};
-  const auto offset = reinterpret_cast<std::uintptr_t>(address) - (map != nullptr ? map->l_addr : 0) - 1;  // the call, not what follows it
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(fmt::format("addr2line -Cfie '{}' {:#x}", path.data(), offset).c_str(), "r"),
-                                                   pclose);
-  std::vector<std::string> functions;
-  std::array<char, 8192> line{};
-  while (pipe && std::fgets(line.data(), line.size(), pipe.get()) != nullptr) {
-    std::string function = line.data();
-    function.erase(function.find_last_not_of('\n') + 1);
-    std::string place = std::fgets(line.data(), line.size(), pipe.get()) != nullptr ? line.data() : "";
-    place.erase(place.find_last_not_of('\n') + 1);
-    functions.push_back(fmt::format("{} [{}]", function, place.substr(place.rfind('/') + 1)));
+  if (realpath("/proc/self/exe", path.data()) == nullptr) return;
+  std::string command = fmt::format("addr2line -aCfie '{}'", path.data());  // one call: it reads all that was said about the program first
+  for (const auto& [offset, address] : addresses) command += fmt::format(" {:#x}", offset);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::array<char, 16384> buffer{};
+  const auto next_line = [&](std::string& line) {
+    if (!pipe || std::fgets(buffer.data(), buffer.size(), pipe.get()) == nullptr) return false;
+    line = buffer.data();
+    line.erase(line.find_last_not_of('\n') + 1);
+    return true;
+  };
+  std::vector<std::string>* at = nullptr;
+  for (std::string line, place; next_line(line);) {
+    if (line.starts_with("0x")) {
+      const auto found = addresses.find(std::stoull(line, nullptr, 16));
+      at = found == addresses.end() ? nullptr : &functions[found->second];
+    } else if (next_line(place) && at != nullptr) {
+      at->push_back(fmt::format("{} [{}]", line, place.substr(place.rfind('/') + 1)));
+    }
   }
-  if (functions.empty()) functions.emplace_back("?");
+}
+
+Functions functions_at(const std::set<void*>& addresses) {
+  Functions functions;
+  std::map<std::uintptr_t, void*> own;
+  for (void* address : addresses) {
+    Dl_info info{};
+    link_map* map = nullptr;
+    if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) {
+      functions[address] = {"?"};
+    } else if (map != nullptr && map->l_name != nullptr && *map->l_name != '\0') {  // a library: its dynamic symbols are enough
+      const std::string file = info.dli_fname;
+      functions[address] = {
+          fmt::format("{} [{}]", info.dli_sname != nullptr ? demangled(info.dli_sname) : "?", file.substr(file.rfind('/') + 1))};
+    } else {
+      own[reinterpret_cast<std::uintptr_t>(address) - (map != nullptr ? map->l_addr : 0) - 1] = address;  // the call, not what follows it
+    }
+  }
+  name_own(own, functions);
   return functions;
 }
 
@@ -107,15 +128,19 @@ void stop_counting() noexcept { counting = false; }
 
 std::vector<AllocationSite> allocation_sites() {
   std::vector<AllocationSite> all;
-  std::map<void*, std::vector<std::string>> known;
+  std::set<void*> addresses;
+  const auto frames_of = [](const RawSite& raw) {  // remember() and malloc itself are not news
+    return std::span(raw.stack).subspan(2, static_cast<std::size_t>(std::max(raw.depth, 2)) - 2);
+  };
+  for (std::size_t i = 0; i < site_count; ++i)
+    for (void* address : frames_of(sites[i])) addresses.insert(address);
+  const auto known = functions_at(addresses);
   for (std::size_t i = 0; i < site_count; ++i) {
     const RawSite& raw = sites[i];
     AllocationSite site{raw.thread, {}, raw.count, raw.largest};
-    for (int frame = 2; frame < raw.depth; ++frame) {  // remember() and malloc itself are not news
-      void* address = raw.stack[static_cast<std::size_t>(frame)];
-      auto found = known.find(address);
-      if (found == known.end()) found = known.emplace(address, functions_at(address)).first;
-      site.frames.insert(site.frames.end(), found->second.begin(), found->second.end());
+    for (void* address : frames_of(raw)) {
+      const auto found = known.find(address);
+      if (found != known.end()) site.frames.insert(site.frames.end(), found->second.begin(), found->second.end());
     }
     all.push_back(std::move(site));
   }

@@ -62,5 +62,17 @@ TEST(Wire, AMessageMayBeUsedAgain) {
   EXPECT_EQ(std::get<RankReady>(message).planned_bytes, 4U);
 }
 
+TEST(Wire, ADecoderKeepsTheRoomOfEachKind) {
+  Decoder<ToCoordinator> decoder;
+  const auto* room =
+      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {3.0}, {}, 0}}))).squares.data();
+  EXPECT_EQ(std::get<RankReady>(decoder(encode(ToCoordinator{RankReady{3, 4}}))).planned_bytes, 4U);
+  const auto& report = std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}})));
+  EXPECT_EQ(report.squares.data(), room);
+  EXPECT_EQ(report.rank, 1);
+  const std::uint32_t unknown = 1000;
+  EXPECT_THROW(static_cast<void>(decoder(std::as_bytes(std::span(&unknown, 1)))), Error);
+}
+
 }  // namespace
 }  // namespace millrace::actors
