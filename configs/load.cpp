@@ -19,10 +19,10 @@ struct ParserAssertion {};
 #include <string_view>
 
 #include "configs/check.hpp"
-#include "configs/nearest.hpp"
 #include "configs/presets.hpp"
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 
 namespace millrace::configs {
 namespace {

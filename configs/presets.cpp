@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 
 namespace millrace::configs {
 namespace fs = std::filesystem;

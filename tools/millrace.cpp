@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
 
@@ -62,7 +62,7 @@ int run(const std::vector<std::string>& words) {
     }
     return command.run({words.begin() + 1, words.end()});
   }
-  const auto close = millrace::configs::nearest_name(words.front(), names);
+  const auto close = millrace::nearest_name(words.front(), names);
   millrace::fail(millrace::ExitCode::usage, "millrace", "unknown command {}{}", words.front(),
                  close.empty() ? "; millrace --help lists them" : ", nearest is " + close);
 }

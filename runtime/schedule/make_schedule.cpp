@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/schedule/schedule.hpp"
 #include "runtime/schedule/schedule_config.hpp"
 
@@ -50,22 +50,6 @@ constexpr bool names_as_in_the_configuration() {
 }
 static_assert(names_as_in_the_configuration());
 
-// Levenshtein distance: how many letters to change, add or drop.
-std::size_t edit_distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t substitute = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
-
 const Generator& find_generator(std::string_view name) {
   const Generator* nearest = &generators.front();
   for (const Generator& generator : generators) {
@@ -87,8 +71,7 @@ void check_request(const Request& request, const Generator& generator) {
   MILLRACE_CHECK(generator.chunks != Chunks::two || request.chunks == 2, ExitCode::config, who,
                  "{} runs two chunks a rank, pipeline.chunks = {} found; take pipeline.chunks = 2", request.name, request.chunks);
   MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, who,
-                 "{} has no warm-up parameter, {} values found; leave it out, or take 1f1b, which has one", request.name,
-                 request.warmup->size());
+                 "{} has no warm-up parameter; leave it out, or take 1f1b, which has one", request.name);
   MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, wanted 0 or more", request.group);
   const bool grouped = request.name == "interleaved" || request.name == "interleaved-zb";
   MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, who,

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/schedule/hash.hpp"
 
 namespace millrace::runtime {
@@ -27,6 +28,20 @@ Number read_number(std::string_view word, int base, const std::string& place, st
   MILLRACE_CHECK(error == std::errc{} && stop == word.data() + word.size(), ExitCode::config, who, "{}: {} \"{}\", wanted a {} number",
                  place, key, word, base == 16 ? "hexadecimal" : "decimal");
   return number;
+}
+
+/// A line that nobody reads is a remark, unless it is one of ours with a mistake in it.
+void check_remark(std::string_view key, const std::string& place) {
+  constexpr std::string_view long_keys[] = {"#millrace-schedule", "#placement", "#hash"};
+  for (const auto known : long_keys) {
+    const bool near = key.size() >= 4 && edit_distance(key, known) <= 2;
+    MILLRACE_CHECK(!near, ExitCode::config, who, "{}: {}, did you mean {}? A remark has a space behind the #", place, key, known);
+  }
+  for (const auto known : {"#ranks", "#microbatches", "#chunks"})
+    MILLRACE_CHECK(key != known, ExitCode::config, who, "{}: {}, wanted #{}", place, key,
+                   known[1] == 'r'   ? "P"
+                   : known[1] == 'm' ? "M"
+                                     : "V");
 }
 
 int chunks_of(const Placement& placement) { return placement.chunks() / placement.replicas(); }
@@ -54,7 +69,12 @@ void read_header_line(std::string_view line, const std::string& place, TableFact
     MILLRACE_CHECK(std::find(std::begin(known), std::end(known), name) != std::end(known), ExitCode::config, who,
                    "{}: #placement \"{}\", wanted one of {}", place, word, fmt::join(known, ", "));
     facts.placement = std::move(name);
+  } else {
+    return check_remark(key, place);
   }
+  const std::string_view rest = take_word(line);
+  MILLRACE_CHECK(rest.empty() || rest.front() == '#', ExitCode::config, who, "{}: \"{}\" behind {} {}, wanted one word", place, rest, key,
+                 word);
 }
 
 std::optional<Placement> placement_of(const TableFacts& facts, int ranks, int stages, const std::string& name) {

@@ -1,4 +1,4 @@
-#include "configs/nearest.hpp"
+#include "kernels/base/nearest.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "actors/log_line.hpp"
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "layers/hugging_face/weights.hpp"
 #include "runtime/io/checkpoint_file.hpp"
 #include "runtime/io/file_system.hpp"
@@ -124,7 +124,7 @@ int checkpoint(const std::vector<std::string>& arguments) {
   const std::string& what = words.front();
   const std::vector<std::string> known{"ls", "verify", "hash", "export-hf"};
   MILLRACE_CHECK(std::find(known.begin(), known.end(), what) != known.end(), ExitCode::usage, who, "unknown word {}, wanted {}{}", what,
-                 usage, configs::did_you_mean(what, known));
+                 usage, did_you_mean(what, known));
   const std::size_t wanted = what == "export-hf" ? 3 : 2;
   MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, wanted {}", what, words.size() - 1, usage);
   MILLRACE_CHECK(what == "export-hf" || !parsed.flag("dtype"), ExitCode::usage, who, "--dtype goes with export-hf, not with {}", what);

@@ -1,7 +1,7 @@
-#include "configs/nearest.hpp"
 #include "configs/schema.hpp"
 #include "configs/show.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -20,7 +20,7 @@ int show(const std::vector<std::string>& words) {
 int keys(const std::vector<std::string>& words, bool markdown) {
   for (const auto& word : words) {
     MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, who, "unknown key {}{}", word,
-                   configs::did_you_mean(word, configs::key_names()));
+                   did_you_mean(word, configs::key_names()));
   }
   if (words.empty()) fmt::print("{}", markdown ? configs::key_reference() : configs::help_text());
   for (const auto& word : words) {
@@ -44,7 +44,7 @@ int config(const std::vector<std::string>& arguments) {
   MILLRACE_CHECK(what == "keys" || !parsed.flag("markdown"), ExitCode::usage, who, "--markdown goes with keys, not with {}", what);
   if (what == "show") return show(words);
   if (what == "keys") return keys(words, parsed.flag("markdown"));
-  fail(ExitCode::usage, who, "unknown word {}, wanted show or keys{}", what, configs::did_you_mean(what, known));
+  fail(ExitCode::usage, who, "unknown word {}, wanted show or keys{}", what, did_you_mean(what, known));
 }
 
 }  // namespace millrace::tools

@@ -2,8 +2,8 @@
 
 #include "actors/log_line.hpp"
 #include "cluster/affinity.hpp"
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/program/print.hpp"
 #include "runtime/schedule/replay.hpp"
 #include "tools/commands/command.hpp"
@@ -33,7 +33,7 @@ ProgramKind program_of(const std::string& word) {
     known.push_back(name);
   }
   fail(ExitCode::usage, who, "--program {}, wanted forward, input_gradient, weight_gradient or backward{}", word,
-       configs::did_you_mean(word, known));
+       did_you_mean(word, known));
 }
 
 /// Everything that is printed comes from here: the run, its plan, and each rank's memory.

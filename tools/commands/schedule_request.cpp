@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/hash.hpp"
 #include "runtime/schedule/table.hpp"
@@ -138,7 +138,7 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
 
 std::string read_table(const std::string& path) {
   MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, who,
-                 "{} is neither a schedule that is built in nor a file{}", path, configs::did_you_mean(path, runtime::schedule_names()));
+                 "{} is neither a schedule that is built in nor a file{}", path, did_you_mean(path, runtime::schedule_names()));
   return runtime::read_text_file(path, std::uint64_t{256} << 20, ExitCode::config);
 }
 

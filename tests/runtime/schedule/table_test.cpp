@@ -38,13 +38,16 @@ TEST(Table, HeaderDescribesTheSchedule) {
                                                  "0F0,1F0,1I0,1W0,0I0,0W0\n",
                                                  content_hash(zb_v(1, 1))));
   EXPECT_EQ(print_table(gpipe(2, 1), TableHeader::without), "0F0,0B0\n1F0,1B0\n");
-  EXPECT_EQ(parse_table("#Placement of my own\n# P 7\n#placement LOOP\n0F0,1F0,1B0,0B0\n", "own.csv").placement.name(), "loop");
+  EXPECT_EQ(parse_table("# Placement of my own\n# P 7\n#placement LOOP\n0F0,1F0,1B0,0B0\n", "own.csv").placement.name(), "loop");
   EXPECT_EQ(parse_table("#placement by-hand\n0F0,0B0\n1F0,1B0\n", "own.csv").placement.name(), "by-hand");
   EXPECT_EQ(parse_table("0F0,0B0\n1F0,1B0\n", "own.csv").name, "own.csv");
 }
 
 TEST(Table, HeaderIsCheckedAgainstTheCells) {
   const std::string cells = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n";
+  expect_contains(refusal("#placment single\n" + cells), "own.csv:1: #placment, did you mean #placement?");
+  expect_contains(refusal("#microbatches 3\n" + cells), "own.csv:1: #microbatches, wanted #M");
+  expect_contains(refusal("#placement single mine\n" + cells), "own.csv:1: \"mine\" behind #placement single");
   expect_contains(refusal("#P 3\n" + cells), "own.csv: #P says 3, the table has 2");
   expect_contains(refusal("#V 2\n" + cells), "own.csv: #V says 2, the table has 1");
   expect_contains(refusal("#M 4\n" + cells), "own.csv: #M says 4, the table has 2");

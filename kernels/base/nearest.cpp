@@ -1,9 +1,9 @@
-#include "configs/nearest.hpp"
+#include "kernels/base/nearest.hpp"
 
 #include <algorithm>
 #include <vector>
 
-namespace millrace::configs {
+namespace millrace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table: a swap looks two back.
@@ -44,4 +44,4 @@ std::string did_you_mean(std::string_view wrong, std::span<const std::string> na
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
-}  // namespace millrace::configs
+}  // namespace millrace

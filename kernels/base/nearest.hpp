@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace::configs {
+namespace millrace {
 
 /// Insertions, deletions, substitutions and swaps of neighbours that turn one into the other (optimal string alignment).
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -17,4 +17,4 @@ namespace millrace::configs {
 /// "; did you mean NAME?" or nothing.
 [[nodiscard]] std::string did_you_mean(std::string_view wrong, std::span<const std::string> names);
 
-}  // namespace millrace::configs
+}  // namespace millrace
