@@ -214,6 +214,7 @@ void Coordinator::committed(std::int64_t step, const std::string& error) {
     save_due_ = true;
     return save_and_go_on();
   }
+  if (phase_ == Phase::sampling) return begin_sample();
   if (phase_ == Phase::draining) drain();
 }
 
@@ -239,6 +240,7 @@ void Coordinator::handle(const EvaluationReport& message) {
 void Coordinator::begin_sample() {
   if (setup_.sample.tokens <= 0 || stopping_) return drain();
   phase_ = Phase::sampling;
+  if (saving_) return;  // first the result of the run: committed() comes back here
   sample_ = setup_.prompt;
   next_sample_token();
 }

@@ -109,6 +109,8 @@ class Checker {
   void rest() const {
     want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
          "but run.directory, where checkpoints go, is empty");
+    want(config_.sample.tokens == 0 || config_.data.tokens.empty(), "sample.tokens",
+         "but a sample is written in bytes, wanted data.text: what the numbers of data.tokens stand for is not known");
     const auto& cluster = config_.cluster;
     want(cluster.timeout_ms == 0 || cluster.timeout_ms >= 3 * cluster.heartbeat_ms, "cluster.timeout_ms",
          "wanted three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);

@@ -280,5 +280,27 @@ TEST(Coordinator, SavesAndEndsWhenAsked) {
   EXPECT_EQ(port.count<RunStep>(), 1U);
 }
 
+TEST(Coordinator, SavesTheResultBeforeItSamples) {
+  RecordingPort port;
+  auto setup = two_ranks(1);
+  setup.writes_checkpoints = true;
+  setup.sample.tokens = 1;
+  setup.prompt = {7};
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  answer_step(coordinator, 0);
+  answer_optimize(coordinator, 0);
+  EXPECT_TRUE(port.last_is<TakeSnapshot>()) << "a sample that fails must not take the last checkpoint with it";
+  coordinator.receive(ShardWritten{0, 1, "{}", ""});
+  coordinator.receive(ShardWritten{1, 1, "{}", ""});
+  EXPECT_EQ(port.count<ComputeLogits>(), 0U);
+  coordinator.committed(1, "");
+  ASSERT_TRUE(port.last_is<ComputeLogits>());
+  coordinator.receive(StageFailed{0, 1, 0, 0, "F", static_cast<int>(ExitCode::model), "a token beyond the vocabulary"});
+  EXPECT_EQ(port.ended, ExitCode::model);
+  EXPECT_EQ(port.commits.size(), 1U);
+}
+
 }  // namespace
 }  // namespace millrace::actors

@@ -85,7 +85,7 @@ TEST(Load, OverridesNeedNoQuotes) {
   EXPECT_EQ(run.config.sample.prompt, "a\tb");
   EXPECT_EQ(run.config.rematerialize.policy, (std::vector<std::string>{"query_proj", "mlpwo"}));
   // Values may hold equals signs; a list may be taken back.
-  const LoadedRun other = load_text(small_run, {"sample.prompt=x = 1", "sample.tokens=1", "data.text=", "data.tokens=a.bin"});
+  const LoadedRun other = load_text(small_run, {"sample.prompt=x = 1", "data.text=", "data.tokens=a.bin"});
   EXPECT_EQ(other.config.sample.prompt, "x = 1");
   EXPECT_TRUE(other.config.data.text.empty());
 }
