@@ -115,12 +115,19 @@ class Extrapolator {
 
   Slowest slowest(int replicas, const Extrapolation& known) {
     if (replicas <= limit_) return {expected_maximum(persistent_, replicas), expected_maximum(all_, replicas)};
-    const Slowest least = slowest(limit_, known);
+    // The samples have the level, the formula what is beyond them.
+    Slowest result = slowest(limit_, known);
+    const Slowest there = by_formula(limit_, known), here = by_formula(replicas, known);
+    result.persistent += here.persistent - there.persistent;
+    result.all += here.all - there.all;
+    return result;
+  }
+
+  Slowest by_formula(int replicas, const Extrapolation& known) {
     const double deviations = largest_of(replicas);
     Slowest result{alone_.makespan, 0};
-    if (model_.spread > 0) result.persistent = std::max(least.persistent, with_one_slow_rank(slowdown(model_.spread, deviations)));
-    const double jitter = known.mean - known.persistent_mean + (known.deviation - known.persistent_deviation) * deviations;
-    result.all = std::max(result.persistent + std::max(0.0, jitter), least.all);
+    if (model_.spread > 0) result.persistent = with_one_slow_rank(slowdown(model_.spread, deviations));
+    result.all = result.persistent + std::max(0.0, known.deviation - known.persistent_deviation) * deviations;
     return result;
   }
 

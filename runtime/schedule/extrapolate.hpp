@@ -71,15 +71,15 @@ struct Extrapolation {
 /// The step of D replicas for every D of `replicas`.
 ///
 /// Each sample is a replica whose ranks draw their speeds, simulated once without jitter and once with the jitter of costs.noise (whose
-/// slowdown counts as well, on every replica). Up to an eighth of the samples, E[max] is expected_maximum of these. Beyond it
+/// slowdown counts as well, on every replica). Up to an eighth of the samples, E[max] is expected_maximum of these. Beyond it the samples
+/// keep the level that they have there, and a formula says how much is added:
 ///
-///     persistent = simulate() of the replica with one rank slowed by exp(spread·√(2 ln D) − spread² ÷ 2), at the rank where that costs
-///     most:
-///                  the tail of the speeds themselves, not of a normal fitted to steps
-///     E[max]     = persistent + (mean − persistent mean) + (deviation − persistent deviation)·√(2 ln D)
+///     persistent(D) = simulate() of the replica with one rank slowed by exp(spread·√(2 ln D) − spread² ÷ 2), at the rank where that costs
+///                     most: the tail of the speeds themselves, not of a normal fitted to steps
+///     largest(D)    = persistent(D) + (deviation − persistent deviation)·√(2 ln D)
+///     E[max of D]   = E[max of L] + largest(D) − largest(L)        with L an eighth of the samples
 ///
-/// and never less than at the limit. Without spread this is mean + deviation·√(2 ln D), the bound on the expected maximum of D normals; it
-/// lies above it by 0.4 to 0.5 deviations, so the step rises there by a little too much rather than too little.
+/// √(2 ln D) deviations bound the expected maximum of D normals from above, by less and less as D grows.
 /// The reduction begins where the noiseless replica's actions end: noise that moves a stage's end against the step's is not followed.
 /// Steps of different replicas are taken to be independent; the same costs, seed and model give the same numbers on every machine that
 /// rounds exp, log and cos alike.

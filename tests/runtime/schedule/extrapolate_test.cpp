@@ -72,13 +72,27 @@ TEST(Extrapolate, JitterOfOneActionFollowsTheNormalFormula) {
   EXPECT_EQ(result.sampled_replicas, 1024);
   EXPECT_NEAR(result.mean, 100, 0.05);
   EXPECT_NEAR(result.deviation, 1, 0.03);
-  // Expected largest of 1, 2, 10, 100 and 1000 standard normals (Harter 1961).
-  const double known[] = {0, 0.564, 1.539, 2.508, 3.241};
-  for (std::size_t index = 0; index < 5; ++index) {
+  // Expected largest of 1, 2, 10, 100, 1000 and 100,000 standard normals (Harter 1961).
+  const double known[] = {0, 0.564, 1.539, 2.508, 3.241, 4.385};
+  for (std::size_t index = 0; index < 6; ++index) {
     EXPECT_NEAR(std::log(result.points[index].step / 100) / 0.01, known[index], 0.15) << index;
     EXPECT_EQ(result.points[index].persistent, 0);
   }
-  EXPECT_NEAR(result.points[5].step, result.mean + result.deviation * std::sqrt(2 * std::log(100000)), 1e-9);
+  EXPECT_LE(result.points[5].step, result.mean + result.deviation * std::sqrt(2 * std::log(100000))) << "a bound";
+}
+
+TEST(Extrapolate, GoesOnWhereTheSamplesEnd) {
+  const Pipeline pipeline(4, 8);
+  Costs costs = pipeline.costs;
+  costs.noise.jitter = 0.02;
+  ScaleModel model;
+  model.spread = 0.02;
+  const auto result = extrapolate(pipeline.schedule, costs, model, {128, 256, 257, 514});
+  ASSERT_EQ(result.sampled_replicas, 256);
+  const auto step = [&](std::size_t index) { return result.points[index].step; };
+  EXPECT_GE(step(2), step(1));
+  EXPECT_LT(step(2) - step(1), 0.05 * (step(1) - step(0))) << "one replica more is not a doubling";
+  EXPECT_GT(step(3) - step(2), 0.2 * (step(1) - step(0)));
 }
 
 TEST(Extrapolate, NeverFallsWithMoreReplicas) {
