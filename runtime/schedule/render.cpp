@@ -10,9 +10,10 @@ namespace millrace::runtime {
 namespace {
 
 std::string label_of(const Action& action, const Placement& placement) {
-  char kind = letter(action.kind);
-  if (placement.chunk_of(action.stage) % 2 == 1) kind = static_cast<char>(std::tolower(kind));
-  return fmt::format("{}{}", kind, action.microbatch);
+  const int chunk = placement.chunk_of(action.stage);
+  const char kind = letter(action.kind);
+  if (placement.chunks() > 2) return fmt::format("{}{}{}", chunk, kind, action.microbatch);
+  return fmt::format("{}{}", chunk == 1 ? static_cast<char>(std::tolower(kind)) : kind, action.microbatch);
 }
 
 // Column of a time, rounded: costs are rarely multiples of the unit.

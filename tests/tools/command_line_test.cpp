@@ -131,5 +131,13 @@ TEST(CommandLine, HelpListsEveryCommand) {
   EXPECT_EQ(run_millrace({}).code, static_cast<int>(ExitCode::usage));
 }
 
+TEST(CommandLine, WhatRunsARunWantsOne) {
+  for (const char* command : {"train", "plan"}) {
+    const auto result = run_millrace({command});
+    EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << command;
+    EXPECT_NE(result.err.find("no run description, wanted RUN.toml or key=value"), std::string::npos) << result.err;
+  }
+}
+
 }  // namespace
 }  // namespace millrace::tests

@@ -2,8 +2,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "layers/hugging_face/config.hpp"
 #include "tools/commands/command.hpp"
 
@@ -25,7 +25,7 @@ Arguments::Arguments(const std::vector<std::string>& words, const std::vector<st
     if (std::find(options.begin(), options.end(), name) == options.end()) {
       auto known = options;
       known.insert(known.end(), flags.begin(), flags.end());
-      const auto close = configs::nearest_name(name, known);
+      const auto close = nearest_name(name, known);
       fail(ExitCode::usage, "millrace", "unknown option --{}{}", name, close.empty() ? "" : ", nearest is --" + close);
     }
     if (equals != std::string::npos) {
@@ -75,6 +75,7 @@ double Arguments::real(const std::string& name, double otherwise) const {
 }
 
 configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
+  MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, wanted RUN.toml or key=value");
   configs::LoadRequest request;
   for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
   request.environment = configs::environment_of_process();

@@ -6,9 +6,9 @@
 
 #include "actors/log_line.hpp"
 #include "cluster/affinity.hpp"
-#include "configs/nearest.hpp"
 #include "configs/value.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plan_scale.hpp"
@@ -48,7 +48,7 @@ std::vector<std::string> names_of(const std::string& text) {
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
     MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,
-                   "--schedules has \"{}\", wanted names of schedules{}", name, configs::did_you_mean(name, known));
+                   "--schedules has \"{}\", wanted names of schedules{}", name, did_you_mean(name, known));
   return names;
 }
 
@@ -103,6 +103,7 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
 }
 
 Planning planning_of(const Arguments& arguments) {
+  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
   Planning planning;
   auto run = load_run(arguments.positional(), false);
   for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "configs/nearest.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/catalogue.hpp"
 #include "runtime/schedule/render.hpp"
@@ -50,10 +50,22 @@ std::string text_picture(const runtime::Schedule& schedule, const runtime::Costs
   double unit = simulation.makespan;
   for (const auto& list : schedule.ranks)
     for (const auto& action : list) unit = std::min(unit, costs.stages[action.stage.index()].of(action.kind));
-  const int columns = static_cast<int>(fmt::formatted_size("{}", std::max(0, schedule.microbatches - 1))) + 2;
+  const int columns = static_cast<int>(fmt::formatted_size("{}", std::max(0, schedule.microbatches - 1))) + 2 +
+                      (schedule.placement.chunks() > 2 ? static_cast<int>(fmt::formatted_size("{}", schedule.placement.chunks() - 1)) : 0);
   const double width = simulation.makespan / unit * columns;
   if (width > widest_picture) return fmt::format("a picture of {:.0f} columns is left out; --svg FILE draws one\n", width);
   return runtime::render(runtime::timeline_of(schedule, simulation), schedule.placement, unit, columns);
+}
+
+std::string legend(const runtime::Schedule& schedule) {
+  const int chunks = schedule.placement.chunks();
+  std::string text = "F forward, B backward, or I and W, gradients of input and weights; = goes on, . idle";
+  if (chunks == 2) text += "; small letters: the rank's second stage";
+  if (chunks > 2) text += "; in front: which of the rank's stages";
+  for (const auto& list : schedule.ranks)
+    for (const auto& action : list)
+      if (action.overlaps_next) return text + "; & an overlapped pair";
+  return text;
 }
 
 void write(const Arguments& parsed, const std::string& option, const std::string& text) {
@@ -79,7 +91,7 @@ int show(const std::vector<std::string>& arguments) {
   const auto costs = costs_of(schedule, parsed);
   const auto simulation = runtime::simulate(schedule, costs);
   if (write_files(parsed, schedule, costs, simulation)) return 0;
-  fmt::print("{}\n{}\n\n{}\n", describe(schedule), describe_costs(parsed), text_picture(schedule, costs, simulation));
+  fmt::print("{}\n{}\n\n{}{}\n\n", describe(schedule), describe_costs(parsed), text_picture(schedule, costs, simulation), legend(schedule));
   fmt::print("{}\n{}", runtime::print_measures(schedule, simulation), runtime::print_ranks(schedule, simulation));
   if (simulation.actions() * schedule.ranks.size() <= most_ledger && !schedule.forward_only())
     fmt::print("\n{}", runtime::print_slots(schedule, runtime::make_ledger(schedule)));
@@ -141,7 +153,7 @@ int schedule(const std::vector<std::string>& arguments) {
   if (what == "show") return show(rest);
   if (what == "check") return schedule_check(rest);
   if (what == "simulate") return simulate(rest);
-  fail(ExitCode::usage, who, "unknown word {}, wanted one of {}{}", what, fmt::join(known, ", "), configs::did_you_mean(what, known));
+  fail(ExitCode::usage, who, "unknown word {}, wanted one of {}{}", what, fmt::join(known, ", "), did_you_mean(what, known));
 }
 
 }  // namespace millrace::tools

@@ -34,6 +34,13 @@ TEST(Render, LoopedBreadthFirst) {
             "r3|. . . F0F1F2F3F4F5F6F7f0f1f2f3f4f5f6f7b0==b1==b2==b3==b4==b5==b6==b7==B0==B1==B2==B3==B4==B5==B6==B7==. . . . . . |\n");
 }
 
+TEST(Render, ThreeChunksAreNumbered) {
+  const auto picture = draw(looped_bfs(2, 3, 2), 4);
+  EXPECT_EQ(picture.substr(0, picture.find('\n')),
+            "r0|0F0 0F1 1F0 1F1 2F0 2F1 .   .   .   2B0=====2B1=====1B0=====1B1=====0B0=====0B1=====|")
+      << picture;
+}
+
 TEST(Render, ZeroBubbleH1) {
   EXPECT_EQ(draw(zb_h1(4, 8), 3),
             "r0|F0 F1 F2 F3 .  .  .  I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7 |\n"
