@@ -2,6 +2,7 @@
 """Rehearses every schedule and prints the table of docs/schedules.md.
 
     tools/rehearse_schedules.py build/release/millrace [--ranks 4,8] [--microbatches 16] [--costs 20,20,20] [--steps 9]
+                                [--schedules 1f1b,zb-v]
 
 Each line is the fastest of the steps. "as timed" is the ratio to the prediction with actions as long as the machine let them be: what is
 beyond 1 is the runtime's own. Ends with 1 where a ratio is beyond 1.03 or a bubble more than 1.5 points beyond the prediction.
@@ -30,12 +31,13 @@ def main():
     parser.add_argument("--microbatches", default="16")
     parser.add_argument("--costs", default="20,20,20")
     parser.add_argument("--steps", default="9")
+    parser.add_argument("--schedules", default=",".join(SCHEDULES))
     options = parser.parse_args()
     good = True
     print("| schedule | ranks | predicted, ms | measured, ms | ratio | bubble predicted | measured | as timed |")
     print("|---|---|---|---|---|---|---|---|")
     for ranks in options.ranks.split(","):
-        for schedule in SCHEDULES:
+        for schedule in options.schedules.split(","):
             found = rehearse(options, schedule, ranks)
             good = good and found["ratio"] <= 1.03 and found["measured_bubble"] - found["predicted_bubble"] <= 0.015
             print(f"| {schedule} | {ranks} | {found['predicted']:.1f} | {found['measured']:.1f} | {found['ratio']:.3f} "
