@@ -4,8 +4,8 @@
 
 namespace millrace::actors {
 
-/// The first stage: it looks the microbatch's tokens up in its table, and where the table is tied to a head on another rank its rank speaks
-/// for the table: its sum is the one that counts in the norm, its copy the one that checkpoints hold.
+/// The first stage: a StageActor with a name of its own. That it looks the microbatch's tokens up is in its program; that its rank speaks
+/// for a tied table, in norm and checkpoints, is StoredParameter::speaks. A stage that is first and last has a HeadActor.
 class EmbeddingActor : public StageActor {
  public:
   using StageActor::StageActor;

@@ -6,7 +6,8 @@
 
 namespace millrace::actors {
 
-/// The last stage: final norm, output head and loss. Where its table is tied to the embedding of another rank it updates a copy of its own.
+/// The last stage: a StageActor with a name of its own. Final norm, output head and loss are in its program. What its lists leave for the
+/// coordinator is read by the functions below. Where its table is tied to the embedding of another rank, its rank updates a copy.
 class HeadActor : public StageActor {
  public:
   using StageActor::StageActor;

@@ -4,8 +4,8 @@
 
 namespace millrace::cluster {
 
-/// Settings of the room `cluster`, as the run description spells them (`cluster.heartbeat_ms`, …). All are layout keys: none changes a
-/// number.
+/// Settings of the room `cluster`; none changes a number. Those down to `interface` are layout keys of a run description, spelled alike
+/// (`cluster.heartbeat_ms`, …). The two behind it, on polling, are no keys: who makes a Transport sets them.
 struct ClusterConfig {
   int heartbeat_ms = 100;            ///< between two heartbeats of the control link, both directions
   int timeout_ms = 1000;             ///< a process silent for longer is lost; 0 never (off by itself while a debugger traces a process)

@@ -22,7 +22,9 @@ const char* to_string(ChannelKind kind);
 /// A channel is a FIFO from one rank to another over a ring of `depth` slots; message `sequence` (0, 1, 2, …) lives in slot sequence %
 /// depth.
 struct ChannelSpec {
-  int id = 0;  ///< the same on both sides, unique, 0 … 32767 (it is the MPI tag)
+  /// The same on both sides, unique, 0 … 32767: it is the MPI tag, and MPI promises tags up to there. An MPI that has fewer (MPI_TAG_UB)
+  /// is refused when Links are made.
+  int id = 0;
   int from_rank = 0;
   int to_rank = 0;
   ChannelKind kind = ChannelKind::activation;

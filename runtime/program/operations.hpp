@@ -6,7 +6,7 @@
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
-/// Shape rules, gradients, costs and kernels of each stand in ops/<name>.cpp.
+/// Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear and logits, which are products, in ops/matmul.cpp.
 namespace millrace::runtime {
 
 /// table[tokens]: tokens i32 [T], table [V, D] → [T, D].
