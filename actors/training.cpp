@@ -1,6 +1,7 @@
 #include "actors/training.hpp"
 
 #include <caf/actor_system.hpp>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <utility>
@@ -221,7 +222,11 @@ void train(Session& session, const RunSettings& settings) {
 
   pipeline.start(start);
   if (session.leads()) {
-    auto [code, message] = outcome.get_future().get();
+    auto ended = outcome.get_future();
+    // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
+    while (ended.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
+    }
+    auto [code, message] = ended.get();
     // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
     if (code != ExitCode::ok) session.fail(code, message);
     if (!message.empty()) reporter.say(message);
