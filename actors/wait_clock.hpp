@@ -32,7 +32,6 @@ class WaitClock {
     begin_ = 0;
     return true;
   }
-  [[nodiscard]] const runtime::Wait& wait() const noexcept { return wait_; }
 
  private:
   std::int64_t begin_ = 0;

@@ -13,6 +13,7 @@
 #include "tools/commands/command.hpp"
 #include "tools/commands/plan_scale.hpp"
 #include "tools/planning/plan_search.hpp"
+#include "tools/split.hpp"
 
 namespace millrace::tools {
 
@@ -37,14 +38,7 @@ namespace {
 constexpr const char* who = "millrace plan";
 
 std::vector<std::string> names_of(const std::string& text) {
-  std::vector<std::string> names{""};
-  for (const char letter : text) {
-    if (letter == ',') {
-      names.emplace_back();
-    } else {
-      names.back() += letter;
-    }
-  }
+  auto names = split(text, ',');
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
     MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,

@@ -9,6 +9,7 @@
 
 #include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
+#include "tools/split.hpp"
 
 namespace millrace::tools {
 
@@ -34,15 +35,12 @@ double number(const Arguments& arguments, const char* option, double least, doub
 
 std::vector<int> replicas_of(const std::string& text) {
   std::vector<int> replicas;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    const auto word = text.substr(begin, comma - begin);
+  for (const auto& word : split(text, ',')) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
     MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= most_replicas, ExitCode::usage, who,
                    "--replicas has \"{}\", wanted whole numbers from 1 to {}, as in 1,16,256", word, most_replicas);
     replicas.push_back(static_cast<int>(value));
-    begin = comma + 1;
   }
   return replicas;
 }

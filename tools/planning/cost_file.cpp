@@ -8,19 +8,14 @@
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/planning/model_costs.hpp"
+#include "tools/split.hpp"
 
 namespace millrace::tools {
 namespace {
 
 std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells{""};
-  for (const char letter : line) {
-    if (letter == ',') {
-      cells.emplace_back();
-    } else if (!cells.back().empty() || (letter != ' ' && letter != '\t')) {
-      cells.back() += letter;
-    }
-  }
+  auto cells = split(line, ',');
+  for (auto& cell : cells) cell.erase(0, cell.find_first_not_of(" \t"));
   for (auto& cell : cells)
     while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t' || cell.back() == '\r')) cell.pop_back();
   return cells;
@@ -108,15 +103,7 @@ runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std
 
 ModelCosts read_costs(const std::string& path, int layers) {
   const auto text = runtime::read_text_file(path, std::uint64_t{16} << 20, ExitCode::config);
-  std::vector<std::string> lines{""};
-  for (const char letter : text) {
-    if (letter == '\n') {
-      lines.emplace_back();
-    } else {
-      lines.back() += letter;
-    }
-  }
-  return {parse_costs(lines, path, layers), "ms", path};
+  return {parse_costs(split(text, '\n'), path, layers), "ms", path};
 }
 
 std::vector<std::string> print_costs(const runtime::LayerCosts& costs) {
