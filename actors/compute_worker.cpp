@@ -8,8 +8,9 @@
 
 namespace millrace::actors {
 
-ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop)
-    : ring_(capacity), early_(capacity) {
+ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop,
+                             std::function<void(bool)> computing)
+    : ring_(capacity), early_(capacity), computing_(std::move(computing)) {
   thread_ = std::thread([this, start = std::move(start), stop = std::move(stop)] {
     if (start) start();
     loop();
@@ -73,18 +74,24 @@ void ComputeWorker::enqueue_in_order(std::int64_t ticket, const Task& task) {
 }
 
 void ComputeWorker::loop() {
-  for (;;) {
-    Task task;
-    {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return size_ > 0 || stopping_; });
-      if (size_ == 0) return;
-      task = ring_[head_];
-      head_ = (head_ + 1) % ring_.size();
-      --size_;
-    }
-    task.call(task.storage.data());
+  for (Task task; take(task);) task.call(task.storage.data());
+}
+
+bool ComputeWorker::take(Task& task) {
+  std::unique_lock lock(mutex_);
+  if (size_ == 0 && computes_ && computing_) {
+    lock.unlock();  // it may wake somebody
+    computing_(computes_ = false);
+    lock.lock();
   }
+  ready_.wait(lock, [this] { return size_ > 0 || stopping_; });
+  if (size_ == 0) return false;
+  task = ring_[head_];
+  head_ = (head_ + 1) % ring_.size();
+  --size_;
+  lock.unlock();
+  if (!computes_ && computing_) computing_(computes_ = true);
+  return true;
 }
 
 }  // namespace millrace::actors

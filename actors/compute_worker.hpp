@@ -18,8 +18,9 @@ namespace millrace::actors {
 /// is allocated once.
 class ComputeWorker {
  public:
-  /// `start` runs on the new thread first (pinning, the thread team), `stop` last.
-  ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop);
+  /// `start` runs on the new thread first (pinning, the thread team), `stop` last. `computing` is told there when it has something to run
+  /// again (true), and when it has run out of it (false).
+  ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop, std::function<void(bool)> computing = {});
   /// Runs what is queued, then joins.
   ~ComputeWorker();
   ComputeWorker(const ComputeWorker&) = delete;
@@ -57,11 +58,14 @@ class ComputeWorker {
   void enqueue_in_order(std::int64_t ticket, const Task& task);
   void append(const Task& task);  // under the mutex
   void loop();
+  bool take(Task& task);  // false at the end
   std::vector<Task> ring_;
   std::size_t head_ = 0, size_ = 0;
   std::vector<Task> early_;  // by ticket % capacity; call is null where nothing waits
   std::int64_t next_ticket_ = 0;
   bool stopping_ = false;
+  bool computes_ = false;  // as told; the worker's own
+  std::function<void(bool)> computing_;
   std::mutex mutex_;
   std::condition_variable ready_;
   std::thread thread_;

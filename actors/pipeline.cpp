@@ -10,14 +10,18 @@
 #include "actors/rank_actor.hpp"
 #include "actors/wire.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/transport.hpp"
 
 namespace millrace::actors {
 
 Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs) : session_(session), plan_(plan) {
   const auto& topology = session.topology();
   const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), needs.threads);
+  auto* transport = session.transport();
+  if (transport != nullptr) transport->set_workers(topology.ranks_per_process());
   for (int index = 0; index < topology.ranks_per_process(); ++index) {
     RankSetup rank;
+    if (transport != nullptr) rank.computing = [transport](bool begins) { transport->computing(begins); };
     rank.id = runtime::RankId(topology.first_rank() + index);
     if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
     rank.needs = needs;

@@ -44,7 +44,8 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       [this] {
         stream_.reset();
         team_.reset();
-      });
+      },
+      setup_.computing);
 }
 
 Rank::~Rank() = default;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -28,6 +29,7 @@ struct RankSetup {
   RankNeeds needs;
   std::vector<int> cores;  // to pin the team to; empty: not pinned
   kernels::Implementation implementation = kernels::Implementation::fast;
+  std::function<void(bool)> computing;  // told by the worker when it begins and ends to have work; may be empty
 };
 
 /// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed

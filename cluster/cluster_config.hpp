@@ -5,7 +5,7 @@
 namespace millrace::cluster {
 
 /// Settings of the room `cluster`; none changes a number. Those down to `interface` are layout keys of a run description, spelled alike
-/// (`cluster.heartbeat_ms`, …). The two behind it, on polling, are no keys: who makes a Transport sets them.
+/// (`cluster.heartbeat_ms`, …). The three behind it, on polling, are no keys: who makes a Transport sets them.
 struct ClusterConfig {
   int heartbeat_ms = 100;            ///< between two heartbeats of the control link, both directions
   int timeout_ms = 1000;             ///< a process silent for longer is lost; 0 never (off by itself while a debugger traces a process)
@@ -13,6 +13,7 @@ struct ClusterConfig {
   std::string interface;             ///< where process 0 listens: an interface ("eth0") or an address ("10.0.0.1"); empty: found by itself
   int spin_microseconds = -1;        ///< how long the transport thread polls without pause after activity; -1: by the cores there are
   int nap_limit_microseconds = 200;  ///< the longest pause between two polls while receives are posted
+  int long_nap_microseconds = 2000;  ///< … and all workers of the process compute
 };
 
 }  // namespace millrace::cluster

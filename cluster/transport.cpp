@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cluster/abort.hpp"
@@ -76,6 +77,8 @@ struct Transport::State {
   std::exception_ptr task_error;
   std::mutex one_task;  // callers of run() take turns
   bool stop = false;    // set by a task
+  std::atomic<int> workers{0};
+  std::atomic<int> computing{0};
   std::thread thread;
 
   void start_mpi();
@@ -84,6 +87,10 @@ struct Transport::State {
   void run_task();
   Activity poll_all();
   void nap(std::uint32_t seen, Microseconds length);
+  [[nodiscard]] bool all_compute() const noexcept {
+    const int all = workers.load(std::memory_order_relaxed);
+    return all > 0 && computing.load(std::memory_order_seq_cst) >= all;
+  }
 };
 
 void Transport::State::start_mpi() {
@@ -157,14 +164,17 @@ void Transport::State::nap(std::uint32_t seen, Microseconds length) {
 void Transport::State::serve() {
   const auto spin = config.spin_microseconds >= 0 ? Microseconds(config.spin_microseconds) : automatic_spin();
   const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
+  const auto long_nap = std::max(nap_limit, Microseconds(config.long_nap_microseconds));
   auto next_nap = first_nap;
+  bool patient = false;
   auto last_activity = Clock::now();
   auto crowded_until = last_activity;
   while (!stop) {
     const std::uint32_t seen = wakes.load(std::memory_order_seq_cst);
     if (has_task.load(std::memory_order_acquire)) run_task();
     const Activity activity = poll_all();
-    if (activity == Activity::moved) {
+    const bool was_patient = std::exchange(patient, all_compute());
+    if (activity == Activity::moved || (was_patient && !patient)) {
       last_activity = Clock::now();
       next_nap = first_nap;
       continue;
@@ -181,8 +191,9 @@ void Transport::State::serve() {
     } else if (activity == Activity::idle) {
       nap(seen, idle_nap);
     } else {
+      next_nap = std::min(next_nap, patient && activity == Activity::listening ? long_nap : nap_limit);
       nap(seen, next_nap);
-      next_nap = std::min(nap_limit, next_nap + next_nap / 4);
+      next_nap += next_nap / 4;
     }
   }
 }
@@ -308,6 +319,13 @@ void Transport::wake() noexcept {
   if (state_->napping.load(std::memory_order_seq_cst)) {
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&state_->wakes), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
+}
+
+void Transport::set_workers(int workers) noexcept { state_->workers.store(workers, std::memory_order_relaxed); }
+
+void Transport::computing(bool begins) noexcept {
+  state_->computing.fetch_add(begins ? 1 : -1, std::memory_order_seq_cst);
+  if (!begins) wake();
 }
 
 void Transport::on_failure(std::function<void(const Error&)> handler) {

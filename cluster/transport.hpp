@@ -16,7 +16,8 @@ struct MpiWorld;  // cluster/mpi_world.hpp
 /// What a look at the outstanding work found; it decides how the transport thread waits for the next look.
 enum class Activity {
   idle,          // nothing is posted
-  waiting,       // receives or sends are posted, nothing happened
+  listening,     // receives are posted, nothing happened
+  sending,       // sends are posted too, nothing happened
   transferring,  // a long message is on its way: MPI moves it only while somebody looks
   moved,         // something was posted or came to its end
 };
@@ -33,7 +34,9 @@ class Poller {
 /// How it waits (measured on 2 cores, benchmarks/links): after activity it polls without pause for `spin_microseconds`, then yields between
 /// polls (2 ms where its yields show that nobody else wants the core, else 50 µs), then naps, 20 µs growing to `nap_limit_microseconds`. A
 /// submission ends a nap at once; only what arrives from outside waits for its end. With as many compute threads as cores a spinning
-/// transport would take half of a stage's core, so there the spin is short.
+/// transport would take half of a stage's core, so there the spin is short. A look costs a computing core 25 µs; while all of the process's
+/// workers compute, nobody waits for what it would find, and naps grow to `long_nap_microseconds`. The first worker that runs out of work
+/// ends them.
 class Transport {
  public:
   /// Starts the thread and MPI; returns when all processes have. Throws Error(start) when MPI cannot start.
@@ -60,6 +63,11 @@ class Transport {
   void detach(Poller& poller);
   /// Something was submitted: look soon. Any thread; no allocation.
   void wake() noexcept;
+
+  /// How many threads here take what arrives and say when they compute; 0, as in the beginning: nobody says so.
+  void set_workers(int workers) noexcept;
+  /// One of them begins or ends to compute. Any thread; no allocation.
+  void computing(bool begins) noexcept;
 
   /// Called on the transport thread when a poll throws (a mismatch, an MPI error), once; polling ends. Default: abort_job with its code.
   void on_failure(std::function<void(const Error&)> handler);

@@ -49,12 +49,13 @@ class MpiRemote final : public RemoteLinks, public Poller {
   }
 
   Activity poll() override {
-    bool moved = false, waiting = false;
+    bool moved = false, waiting = false, sending = false;
     for (std::size_t index = 0; index < ends_.size(); ++index) {
       MpiEnd& end = *ends_[index];
       moved |= end.post();
       if (!end.outstanding()) continue;
       waiting = true;
+      sending |= end.sends();
       heads_[index] = end.head();
     }
     if (!waiting) return moved ? Activity::moved : Activity::idle;
@@ -62,7 +63,7 @@ class MpiRemote final : public RemoteLinks, public Poller {
     for (int look = 0; look < (transferring ? looks_in_transfer : looks); ++look) {
       if (take_ended()) return Activity::moved;
     }
-    return moved ? Activity::moved : transferring ? Activity::transferring : Activity::waiting;
+    return moved ? Activity::moved : transferring ? Activity::transferring : sending ? Activity::sending : Activity::listening;
   }
 
  private:

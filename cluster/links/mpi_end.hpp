@@ -28,6 +28,7 @@ class MpiEnd : public Link {
   virtual bool post() = 0;
   /// A long message is moving, which needs polls.
   [[nodiscard]] virtual bool transferring() const { return false; }
+  [[nodiscard]] virtual bool sends() const = 0;
   [[nodiscard]] bool outstanding() const { return tested_ < posted_; }
   /// The oldest request that has not ended: those of a channel are looked at in order.
   [[nodiscard]] MPI_Request& head() { return request(tested_); }
@@ -71,6 +72,7 @@ class MpiSender : public MpiEnd {
   MpiSender(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests);
   void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) final;
   void release(std::int64_t) final { refuse("release on the sending side"); }
+  [[nodiscard]] bool sends() const final { return true; }
   [[nodiscard]] Counters counters() const noexcept final;
 
  protected:
@@ -86,6 +88,7 @@ class MpiReceiver : public MpiEnd {
   MpiReceiver(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests, bool same_clock);
   void send(std::int64_t, std::size_t, std::int64_t) final { refuse("send on the receiving side"); }
   void release(std::int64_t sequence) final;
+  [[nodiscard]] bool sends() const final { return false; }
   [[nodiscard]] Counters counters() const noexcept final;
 
  protected:

@@ -22,6 +22,20 @@ TEST(ComputeWorker, RunsInTheOrderOfTickets) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
+TEST(ComputeWorker, TellsWhenItHasWorkAndWhenItHasNone) {
+  std::vector<bool> told;  // the worker's, until it has joined
+  {
+    ComputeWorker worker(16, {}, {}, [&told](bool computing) { told.push_back(computing); });
+    for (int turn = 0; turn < 3; ++turn) {
+      worker.run([] {});
+      worker.post([] {});
+    }
+  }
+  ASSERT_GE(told.size(), 2U);
+  ASSERT_EQ(told.size() % 2, 0U) << "ends without work";
+  for (std::size_t index = 0; index < told.size(); ++index) EXPECT_EQ(told[index], index % 2 == 0) << "by turns";
+}
+
 TEST(ComputeWorker, RefusesTicketsTooFarAheadOrGivenTwice) {
   ComputeWorker worker(4, {}, {});
   worker.post_in_order(0, [] {});

@@ -60,6 +60,17 @@ TEST(Link, SizesVaryFromNothingToTheWholeSlot) { exchange(pipeline(3, 300'000), 
 
 TEST(Link, SlowAndFastRanksMayMeet) { exchange(pipeline(4, 20'000), {.messages = 200, .size = any_size, .before_each = sleep_a_little}); }
 
+TEST(Link, MessagesComeThroughWhileAllWorkersCompute) {
+  auto* transport = link_world().transport;
+  if (transport == nullptr) GTEST_SKIP() << "in process nobody waits for a transport";
+  transport->set_workers(1);
+  transport->computing(true);
+  exchange(pipeline(2, 100'000), {.messages = 40, .size = any_size, .before_each = sleep_a_little});
+  transport->computing(false);
+  exchange(pipeline(2, 2000), {.messages = 40, .size = any_size});
+  transport->set_workers(0);
+}
+
 TEST(Link, ShortMessagesMayComeFasterThanTheyAreReleased) {
   exchange(pipeline(16, 200), {.messages = 2000, .size = any_size, .before_each = sleep_a_little, .hold_until_full = true});
   exchange(pipeline(7, 9000), {.messages = 700, .size = any_size});
