@@ -59,7 +59,7 @@ TEST(Plan, AnUnevenModelIsFasterThanUniform) {
 TEST(Plan, MeasuresThePartsByRunningThem) {
   const auto result = plan({"--measure", "--repeats", "3", "--schedules", "zb-h1"});
   ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"measured here, median of 3 on 1 threads, ms", "tokens/s; without optimizer"});
+  expect_parts(result.out, {"measured here, median of 3 rounds on 1 threads, ", "tokens/s; without optimizer"});
   for (const char* part : {"layer", "head"})
     for (int column = 0; column < 4; ++column)
       EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;

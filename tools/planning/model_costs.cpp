@@ -3,149 +3,112 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
+#include <barrier>
+#include <exception>
+#include <memory>
+#include <thread>
 #include <utility>
 
-#include "kernels/base/thread_team.hpp"
-#include "layers/model.hpp"
-#include "runtime/engine/straight_loop.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "cluster/affinity.hpp"
+#include "tools/planning/busy_rank.hpp"
 
 namespace millrace::tools {
 namespace {
 
-std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ",")); }
+using runtime::Pass;
 
-/// The three parts as stages of a model of one layer.
-struct Parts {
-  layers::ModelConfig model;
-  std::vector<layers::StageLayout> layout;
-  std::vector<runtime::ProgramSet> programs;
-};
-
-Parts parts_of(const actors::PlanRequest& request) {
-  Parts parts;
-  parts.model = request.model;
-  parts.model.layers = 1;
-  parts.layout = layers::parse_layout("E | t | H", 1, 3);
-  const auto policy = runtime::RematerializationPolicy::parse(join(request.rematerialize.policy), layers::known_labels(parts.model));
-  layers::StageOptions options;
-  options.compute = runtime::compute_dtype(request.train);
-  options.rows = request.train.batch;
-  options.sequence = request.train.sequence;
-  options.z_loss = request.train.z_loss;
-  for (const auto& stage : parts.layout)
-    parts.programs.push_back(runtime::differentiate(layers::build_stage(parts.model, stage, options), policy));
-  return parts;
+double& cost_of(runtime::StageCost& cost, Pass pass) {
+  switch (pass) {
+    case Pass::input_gradient:
+      return cost.input_gradient;
+    case Pass::weight_gradient:
+      return cost.weight_gradient;
+    case Pass::backward:
+      return cost.backward;
+    default:
+      return cost.forward;
+  }
 }
 
-runtime::LayerCosts spread(const std::array<runtime::StageCost, 3>& costs, std::int64_t layers) {
-  return {costs[0], std::vector<runtime::StageCost>(static_cast<std::size_t>(layers), costs[1]), costs[2]};
+/// Embedding, one layer, head.
+struct PartCosts {
+  runtime::StageCost embedding, layer, head;
+  [[nodiscard]] runtime::LayerCosts spread(std::int64_t layers) const {
+    return {embedding, std::vector<runtime::StageCost>(static_cast<std::size_t>(layers), layer), head};
+  }
+};
+
+/// The same passes of `ranks` ranks of this machine, all computing at once.
+std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
+                                  int ranks, int repeats) {
+  std::vector<std::unique_ptr<BusyRank>> busy;
+  for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads));
+  std::vector<std::vector<PassTimes>> times(busy.size());
+  std::vector<std::exception_ptr> errors(busy.size());
+  std::barrier together(static_cast<std::ptrdiff_t>(busy.size()));
+  {
+    std::vector<std::jthread> threads_of_ranks;
+    for (std::size_t rank = 0; rank < busy.size(); ++rank) {
+      threads_of_ranks.emplace_back([&, rank] {
+        together.arrive_and_wait();
+        try {
+          times[rank] = busy[rank]->run(repeats);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+        }
+      });
+    }
+  }
+  std::vector<PassTimes> all;
+  for (std::size_t rank = 0; rank < busy.size(); ++rank) {
+    if (errors[rank]) std::rethrow_exception(errors[rank]);
+    all.insert(all.end(), times[rank].begin(), times[rank].end());
+  }
+  return all;
 }
 
-/// One kind of backward needs one plan of memory: the parts on a rank of their own, with the slots that they run on.
-class Bench {
- public:
-  Bench(const Parts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads)
-      : team_(threads), stream_(team_), loop_(stages_of(parts), options_of(request, mode, threads)) {
-    fill(request);
-  }
+double median(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
 
-  /// The median in milliseconds.
-  double time(std::size_t part, runtime::Pass pass, int repeats) {
-    auto& rank = loop_.rank();
-    const auto ring = [&](runtime::MemoryKind kind, std::size_t receiver) {
-      return receiver < rank.stages().size() ? rank.memory().slot_or_null(kind, rank.stages()[receiver]->stage()) : nullptr;
-    };
-    runtime::ExecutionSlots slots;
-    slots.token_in = ring(runtime::MemoryKind::token_in, part);
-    slots.token_out = ring(runtime::MemoryKind::token_in, part + 1);
-    slots.gradient_in = ring(runtime::MemoryKind::gradient_in, part);
-    slots.gradient_out = part > 0 ? ring(runtime::MemoryKind::gradient_in, part - 1) : nullptr;
-    std::vector<double> times;
-    for (int run = 0; run <= repeats; ++run) {
-      const auto begin = std::chrono::steady_clock::now();
-      rank.stages()[part]->run(pass, stream_, slots);
-      const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-      if (run > 0) times.push_back(taken.count());  // the first touches memory for the first time
-    }
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-    return times[times.size() / 2];
+/// The median over all ranks, microbatches and, for a layer, layers.
+void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes>& times, Pass pass) {
+  std::vector<double> embedding, layer, head;
+  for (const auto& of : times) {
+    if (of.pass != pass) continue;
+    auto& runs = of.part == 0 ? embedding : of.part + 1 == parts.size() ? head : layer;
+    runs.insert(runs.end(), of.runs.begin(), of.runs.end());
   }
-
- private:
-  static std::vector<runtime::RankStage> stages_of(const Parts& parts) {
-    std::vector<runtime::RankStage> stages;
-    for (std::size_t part = 0; part < parts.layout.size(); ++part) {
-      runtime::RankStage stage;
-      stage.stage = runtime::StageId(static_cast<int>(part));
-      stage.training = parts.programs[part];
-      for (const auto& spec : layers::parameters(parts.model, parts.layout[part]))
-        stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, spec.shape.rank() >= 2, false});
-      stages.push_back(std::move(stage));
-    }
-    return stages;
-  }
-
-  static runtime::RankOptions options_of(const actors::PlanRequest& request, runtime::BackwardMode mode, int threads) {
-    runtime::RankOptions options;
-    options.compute = runtime::compute_dtype(request.train);
-    options.mode = mode;
-    options.threads = threads;
-    return options;
-  }
-
-  /// Tokens that go all over the table, as real ones do. The weights stay zero: no kernel's time depends on them.
-  void fill(const actors::PlanRequest& request) {
-    const auto batch = loop_.rank().batch(0);
-    const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
-    const auto sequence = static_cast<std::size_t>(request.train.sequence);
-    for (std::size_t place = 0; place < batch.tokens.size(); ++place) {
-      batch.tokens[place] = static_cast<std::int32_t>(place * 7919 % vocabulary);
-      batch.targets[place] = static_cast<std::int32_t>((place + 1) * 7919 % vocabulary);
-      batch.positions[place] = static_cast<std::int32_t>(place % sequence);
-      batch.segments[place] = 1;
-    }
-    loop_.rank().set_loss_scale(1.0F / static_cast<float>(batch.tokens.size()));
-  }
-
-  kernels::ThreadTeam team_;
-  kernels::Stream stream_;
-  runtime::StraightLoop loop_;
-};
+  cost_of(costs.embedding, pass) = median(std::move(embedding));
+  cost_of(costs.layer, pass) = median(std::move(layer));
+  cost_of(costs.head, pass) = median(std::move(head));
+}
 
 }  // namespace
 
 ModelCosts flop_costs(const actors::PlanRequest& request) {
   using Kind = runtime::ProgramKind;
-  const Parts parts = parts_of(request);
-  std::array<runtime::StageCost, 3> costs;
-  for (std::size_t part = 0; part < costs.size(); ++part) {
+  const ModelParts parts = parts_of(request, 1);
+  const auto cost = [&](std::size_t part) {
     const auto flops = [&](Kind kind) { return parts.programs[part].cost(kind).flops / 1e9; };
-    costs[part] = {flops(Kind::forward), flops(Kind::input_gradient), flops(Kind::weight_gradient), flops(Kind::backward)};
-  }
-  return {spread(costs, request.model.layers), "GFLOP", "the programs' FLOPs"};
+    return runtime::StageCost{flops(Kind::forward), flops(Kind::input_gradient), flops(Kind::weight_gradient), flops(Kind::backward)};
+  };
+  return {PartCosts{cost(0), cost(1), cost(2)}.spread(request.model.layers), "GFLOP", "the programs' FLOPs"};
 }
 
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
-  using runtime::Pass;
-  const Parts parts = parts_of(request);
-  std::array<runtime::StageCost, 3> costs;
-  {
-    Bench split(parts, request, runtime::BackwardMode::split, threads);
-    for (std::size_t part = 0; part < costs.size(); ++part) {
-      costs[part].forward = split.time(part, Pass::forward, repeats);
-      costs[part].input_gradient = split.time(part, Pass::input_gradient, repeats);
-      costs[part].weight_gradient = split.time(part, Pass::weight_gradient, repeats);
-    }
-  }
-  Bench fused(parts, request, runtime::BackwardMode::fused, threads);
-  for (std::size_t part = 0; part < costs.size(); ++part) {
-    static_cast<void>(fused.time(part, Pass::forward, 1));  // what the backward reads
-    costs[part].backward = fused.time(part, Pass::backward, repeats);
-  }
-  return {spread(costs, request.model.layers), "ms", fmt::format("measured here, median of {} on {} threads", repeats, threads)};
+  const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
+  const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
+  // Two layers take turns, so that neither's weights are still in the cache from its last pass.
+  const ModelParts parts = parts_of(request, static_cast<int>(std::min<std::int64_t>(2, request.model.layers)));
+  PartCosts costs;
+  const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
+  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, split, pass);
+  take(costs, parts, run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats), Pass::backward);
+  return {costs.spread(request.model.layers), "ms",
+          fmt::format("measured here, median of {} rounds on {} threads, {} ranks at once", repeats, threads, ranks)};
 }
 
 }  // namespace millrace::tools

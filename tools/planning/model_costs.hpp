@@ -18,8 +18,9 @@ struct ModelCosts {
 /// By the FLOPs of the programs. Says nothing of what a part waits for memory: an embedding's forward is free here.
 [[nodiscard]] ModelCosts flop_costs(const actors::PlanRequest& request);
 
-/// By running the programs of the embedding, of one decoder layer and of the head alone on this machine, on `threads` threads: the median
-/// of `repeats` runs after a warm-up. Takes the memory of one rank with these three. All decoder layers cost the same.
+/// By running the programs of the embedding, of decoder layers and of the head here, as ranks of `threads` threads do: as many at once as
+/// this machine has cores for (at most the run's), each with several microbatches in flight. Medians over `repeats` rounds. Takes the
+/// memory of such ranks of two layers. All decoder layers cost the same.
 [[nodiscard]] ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats);
 
 /// From a file: a line a part, `part,F,I,W` or `part,F,I,W,B` in milliseconds, B being I + W where it is not given. A part is embedding,
