@@ -40,10 +40,10 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
 Pipeline::~Pipeline() {
   session_.on_message(nullptr);
   session_.on_progress(nullptr);
-  links_.reset();  // first: it tells the ranks' inboxes
+  links_.reset();  // first: it tells the inboxes
+  inboxes_.clear();
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
-  for (auto& rank : ranks_) rank->inbox = nullptr;
   system_.reset();
 }
 
@@ -95,20 +95,19 @@ void Pipeline::start(const Start& start) {
   // Actors before links, which tell the ranks' inboxes of what arrives.
   for (auto& rank : ranks_) {
     RankActorSetup setup;
-    setup.rank = rank.get();
-    setup.batches = start.batches;
-    setup.first_step = start.first_step;
-    setup.steps = start.steps;
-    setup.beta1 = start.train.beta1;
-    setup.beta2 = start.train.beta2;
-    setup.epsilon = start.train.epsilon;
-    setup.weight_decay = start.train.weight_decay;
+    auto& control = setup.control;
+    control.rank = rank.get();
+    control.batches = start.batches;
+    control.first_step = start.first_step;
+    control.steps = start.steps;
+    control.train = start.train;
+    if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     setup.report = report;
     setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was
     setup.checkpoint = checkpoint_;
-    if (start.captured) setup.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
-    rank->inbox = system_->spawn<RankActor>(setup);
-    rank_actors_.push_back(rank->inbox);
+    rank_actors_.push_back(system_->spawn<RankActor>(setup));
+    inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back()));
+    rank->events = inboxes_.back().get();
   }
 
   std::vector<cluster::ChannelEnds> channels;

@@ -56,6 +56,7 @@ class Pipeline {
   runtime::TraceRing checkpoint_trace_{1024};
   std::unique_ptr<caf::actor_system_config> system_config_;
   std::unique_ptr<caf::actor_system> system_;
+  std::vector<std::unique_ptr<cluster::LinkEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
   std::vector<caf::actor> rank_actors_;
   caf::actor checkpoint_, coordinator_;

@@ -1,32 +1,12 @@
 #include "actors/rank.hpp"
 
 #include <algorithm>
-#include <caf/send.hpp>
 #include <utility>
 
 #include "actors/action_runner.hpp"
-#include "actors/messages.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
-
-/// Links call from the transport thread or from another rank's actor; the rank hears of it as messages.
-class Rank::Events : public cluster::LinkEvents {
- public:
-  explicit Events(Rank& rank) : rank_(rank) {}
-  void on_arrival(const cluster::Arrival& arrival) override {
-    const auto channel = static_cast<std::size_t>(arrival.channel);
-    if (channel < rank_.arrival_delays.size()) {
-      caf::delayed_anon_send(rank_.inbox, rank_.arrival_delays[channel], TokenArrived{arrival});
-    } else {
-      caf::anon_send(rank_.inbox, TokenArrived{arrival});
-    }
-  }
-  void on_writable(int channel, std::int64_t sequence) override { caf::anon_send(rank_.inbox, SlotWritable{channel, sequence}); }
-
- private:
-  Rank& rank_;
-};
 
 Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
     : plan_(plan),
@@ -34,7 +14,6 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       blueprint_(plan, setup.id, setup.needs),
       compute_(blueprint_.build(false)),
       runner_(std::make_unique<ProgramRunner>()) {
-  events_ = std::make_unique<Events>(*this);
   worker_ = std::make_unique<ComputeWorker>(
       64,
       [this] {
@@ -55,10 +34,10 @@ void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) { runner_ = std:
 void Rank::add_ends(cluster::ChannelEnds& ends, bool same_process) {
   if (ends.spec.to_rank == id().value) {
     ends.receive_ring = compute_->memory().ring(ends.spec.id);
-    ends.receiver = events_.get();
+    ends.receiver = events;
   }
   if (ends.spec.from_rank == id().value) {
-    ends.sender = events_.get();
+    ends.sender = events;
     if (!same_process) ends.send_ring = compute_->memory().ring(ends.spec.id);
   }
 }

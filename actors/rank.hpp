@@ -1,6 +1,5 @@
 #pragma once
 
-#include <caf/actor.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -65,8 +64,8 @@ class Rank {
   void add_ends(cluster::ChannelEnds& ends, bool same_process);
   /// Set once before the first step. Not owned.
   cluster::Links* links = nullptr;
-  /// Where token and credit events go; set before the links exist.
-  caf::actor inbox;
+  /// Who is told of tokens and credits; set before the links exist. Not owned.
+  cluster::LinkEvents* events = nullptr;
   /// Called around every operation, on the worker; may be null. Not owned.
   runtime::OperationHook* hook = nullptr;
   /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
@@ -86,7 +85,6 @@ class Rank {
   [[nodiscard]] std::size_t planned_bytes() const noexcept { return compute_->memory_plan().total_bytes(); }
 
  private:
-  class Events;
   const PipelinePlan& plan_;
   RankSetup setup_;
   RankBlueprint blueprint_;
@@ -95,7 +93,6 @@ class Rank {
   std::unique_ptr<ActionRunner> runner_;
   mutable std::mutex progress_mutex_;
   cluster::Progress progress_;
-  std::unique_ptr<Events> events_;
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::Stream> stream_;
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "actors/batch_provider.hpp"
+#include "actors/batch_window.hpp"
+#include "actors/messages.hpp"
+#include "actors/rank.hpp"
+#include "actors/sum_exchange.hpp"
+#include "actors/wait_clock.hpp"
+#include "kernels/adamw.hpp"
+#include "runtime/engine/optimizer_step.hpp"
+#include "runtime/engine/rank_engine.hpp"
+#include "runtime/train_config.hpp"
+
+namespace millrace::actors {
+
+/// Rank-wide work for the compute worker, with what it needs to be told.
+struct RankTask {
+  RankWork work = RankWork::sums;
+  kernels::AdamwScalars scalars;  // of the optimizer
+};
+
+/// What a rank's control can do to the world. The rank's actor implements it with messages; the stepper of the debugger keeps what is asked
+/// until it is told to go on.
+class RankPort {
+ public:
+  virtual ~RankPort() = default;
+  /// Run one pass, in the order of tickets; RankControl::action_done() follows.
+  virtual void execute(const Execute& execute) = 0;
+  /// RankControl::perform(task) on the worker, in order with the actions before it; RankControl::work_done() follows.
+  virtual void work(const RankTask& task) = 0;
+  /// Fill a batch slot; RankControl::batch_ready() follows.
+  virtual void load(const LoadBatch& request) = 0;
+  virtual void report(const ToCoordinator& message) = 0;
+  /// Write what the last snapshot staged; the coordinator is told.
+  virtual void write_shard(const WriteShard& request) = 0;
+  /// The rank's first action is issued.
+  virtual void begun() {}
+  /// Stop was received: nothing follows.
+  virtual void stopped() = 0;
+};
+
+/// What the control of a rank is given.
+struct RankControlSetup {
+  Rank* rank = nullptr;                    // outlives the control
+  const BatchProvider* batches = nullptr;  // outlives the control
+  std::int64_t first_step = 0, steps = 0;
+  runtime::TrainConfig train;     // the optimizer's numbers
+  /// What Collect answers besides the gradients (parity's captures); may be empty.
+  std::function<std::vector<CapturedTensor>()> captured;
+};
+
+/// Runs one rank through the phases: its engine, which slots an action reads and writes, its batches, sums, optimizer and snapshots. Plain
+/// C++ without threads, as the Coordinator is: events in, orders to the port out. Rank-wide work goes to the same worker as the actions, so
+/// it is in order with them. One caller at a time, except for perform().
+class RankControl {
+ public:
+  RankControl(RankControlSetup setup, RankPort& port);
+
+  // -- events
+  /// All ranks of the process stand: loads ahead and reports RankReady.
+  void begin();
+  void receive(const ToRank& message);
+  void token_arrived(const cluster::Arrival& arrival);
+  void slot_writable(int channel, std::int64_t sequence);
+  void batch_ready(const LoadBatch& request);
+  void action_done(const ActionDone& action);
+  void work_done(const WorkDone& finished);
+  void failed(const WorkFailed& failure);
+
+  /// On the worker.
+  void perform(const RankTask& task);
+
+  [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
+  /// The list that runs or ran last; null before the first.
+  [[nodiscard]] const runtime::RankPlan* list() const noexcept { return list_; }
+
+ private:
+  enum class Table : std::uint8_t { none, training, evaluation, logits };
+  // -- phases, one handler a message
+  void handle(const RunStep& message);
+  void handle(const Optimize& message);
+  void handle(const TakeSnapshot& message);
+  void handle(const Evaluate& message);
+  void handle(const ComputeLogits& message);
+  void handle(const Collect& message);
+  void handle(const Stop& message);
+  // -- the engine
+  void start(Table table, const runtime::RankPlan& plan, std::int64_t step);
+  void carry_out(const runtime::Decisions& decisions);
+  void issue(const runtime::Issue& issue);
+  [[nodiscard]] std::byte* address(const runtime::RingSlot& slot, bool incoming) const;
+  void list_finished();
+  void note_wait();
+  void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch);
+  // -- after a training list
+  void send_sums();
+  void add_sums();
+  void report_step();
+  // -- batches
+  void request_batches();
+
+  RankControlSetup setup_;
+  RankPort& port_;
+  Rank& rank_;
+  runtime::RankEngine engine_;
+  std::vector<std::vector<std::byte*>> arrived_;     // by channel and ring slot: where the token lies
+  std::vector<std::vector<std::int64_t>> produced_;  // … and when its producer finished
+  Table table_ = Table::none;
+  const runtime::RankPlan* list_ = nullptr;
+  std::int64_t step_ = -1;
+  std::int64_t tickets_ = 0;  // actions issued since the beginning
+  std::int64_t logits_position_ = 0;
+  std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
+  WaitClock wait_;
+  std::uint64_t trace_mark_ = 0;
+  BatchWindow training_batches_, evaluation_batches_;
+  std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
+  SumExchangeState exchange_;
+  std::vector<runtime::TensorSquareSum> squares_;
+  // of the step's report; kept, so that a steady step fills room that it has
+  std::vector<runtime::TraceRecord> records_;
+  ToCoordinator report_ = StepReport();
+  std::vector<CopyHash> copy_hashes_;
+  std::vector<std::string> folders_;  // of snapshots asked for, oldest first
+  std::vector<std::int64_t> snapshot_steps_;
+  bool starting_ = false, failed_ = false;
+};
+
+}  // namespace millrace::actors
