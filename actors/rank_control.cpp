@@ -29,8 +29,8 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
-runtime::RankEngine::Options engine_options(const Rank& rank) {
-  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, kIssueAhead};
+runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
+  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead};
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
     : setup_(std::move(setup)),
       port_(port),
       rank_(*setup_.rank),
-      engine_(engine_options(rank_)),
+      engine_(engine_options(rank_, setup_.issue_ahead)),
       training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
       evaluation_batches_(rank_.evaluation_batches(), 0),
       training_uses_(uses_of(rank_.training_plan())),

@@ -49,6 +49,7 @@ struct RankControlSetup {
   const BatchProvider* batches = nullptr;  // outlives the control
   std::int64_t first_step = 0, steps = 0;
   runtime::TrainConfig train;     // the optimizer's numbers
+  int issue_ahead = kIssueAhead;  // actions that may be issued and not done
   /// What Collect answers besides the gradients (parity's captures); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
 };

@@ -4,18 +4,18 @@
 #include <chrono>
 #include <csignal>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
-#include "actors/initial_state.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
+#include "actors/run_setup.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/versions.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
-#include "layers/optimizers/learning_rate.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/mapped_file.hpp"
 #include "runtime/io/fault.hpp"
@@ -63,33 +63,6 @@ std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const 
 
 std::string instruction_set() { return kernels::to_string(kernels::cpu_features().isa); }
 
-layers::LearningRate learning_rate(const runtime::TrainConfig& train) {
-  return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps};
-}
-
-CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
-                                   std::int64_t first_step, std::int64_t evaluation_microbatches) {
-  CoordinatorSetup setup;
-  setup.ranks = plan.ranks();
-  setup.head_ranks = plan.head_ranks();
-  setup.first_step = first_step;
-  setup.train = settings.train;
-  setup.evaluate = settings.evaluate;
-  setup.checkpoint = settings.checkpoint;
-  setup.sample = settings.sample;
-  setup.writes_checkpoints = !settings.directory.empty();
-  setup.evaluation_microbatches = evaluation_microbatches;
-  setup.evaluation_targets = batches.evaluation_targets(evaluation_microbatches);
-  for (const auto& parameter : plan.parameters) setup.tensors.push_back(parameter.name);
-  for (const char letter : settings.sample.prompt) setup.prompt.push_back(static_cast<unsigned char>(letter));
-  if (setup.prompt.empty()) setup.prompt.push_back(runtime::ByteTokenizer::end_of_document);
-  setup.vocabulary = plan.model.vocab_size;
-  setup.flops_per_step = plan.model_flops(settings.train.microbatches);
-  setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
-  setup.learning_rate = [rule = learning_rate(settings.train)](std::int64_t step) { return rule.at(step); };
-  return setup;
-}
-
 /// Bytes as text: what no terminal should see is shown as a dot.
 std::string text_of(const std::vector<std::int32_t>& tokens) {
   std::string text;
@@ -131,13 +104,7 @@ void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
   const auto plan = make_plan(settings.plan_request());
   learning_rate(settings.train).validate();
-  runtime::BatchShape shape;
-  shape.rows = settings.train.batch;
-  shape.sequence = settings.train.sequence;
-  shape.microbatches = settings.train.microbatches;
-  shape.seed = static_cast<std::uint64_t>(settings.train.seed);
-  shape.packing = settings.data.packing;
-  const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), shape);
+  const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), batch_shape(settings));
   std::int64_t evaluation_microbatches = batches.evaluation_microbatches();
   if (settings.evaluate.batches > 0) evaluation_microbatches = std::min(evaluation_microbatches, settings.evaluate.batches);
 
@@ -165,17 +132,10 @@ void train(Session& session, const RunSettings& settings) {
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
   Pipeline pipeline(session, plan, needs);
-  if (!beginning.checkpoint.empty()) {
-    const runtime::CheckpointReader checkpoint(beginning.checkpoint);
-    for (auto* rank : pipeline.ranks()) initialize_from_checkpoint(*rank, checkpoint);
-  } else {
-    for (auto* rank : pipeline.ranks()) {
-      if (settings.model_from.empty()) {
-        initialize_from_seed(*rank, static_cast<std::uint64_t>(settings.train.seed));
-      } else {
-        initialize_from_folder(*rank, settings.model_from);
-      }
-    }
+  {
+    std::optional<runtime::CheckpointReader> checkpoint;
+    if (!beginning.checkpoint.empty()) checkpoint.emplace(beginning.checkpoint);
+    for (auto* rank : pipeline.ranks()) initialize(*rank, settings, checkpoint ? &*checkpoint : nullptr);
   }
 
   const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));

@@ -103,6 +103,15 @@ const Decisions& RankEngine::action_finished(const Action& action) {
   return advance();
 }
 
+RankEngine::Ring RankEngine::ring(EdgeId edge) const {
+  const Channel& channel = channels_.at(edge.index());
+  Ring ring;
+  ring.depth = static_cast<int>(channel.depth);
+  ring.tokens = static_cast<int>(channel.arrived - channel.released);
+  for (const auto token : channel.holder) ring.taken += token >= 0 ? 1 : 0;
+  return ring;
+}
+
 // -- deciding ----------------------------------------------------------------------------------------------------------------
 
 WaitReason RankEngine::missing(const PlannedAction& planned) const {

@@ -73,6 +73,13 @@ class RankEngine {
   [[nodiscard]] bool running() const { return plan_ != nullptr; }
   [[nodiscard]] int issued() const { return issued_; }      // actions of the list handed to the worker
   [[nodiscard]] int finished() const { return finished_; }  // of those, done
+  /// An edge's ring as this rank sees it, for people.
+  struct Ring {
+    int depth = 0;
+    int tokens = 0;  // where the edge ends here: come, and their slots not given back
+    int taken = 0;   // where it begins here: slots that hold a token which was not given back
+  };
+  [[nodiscard]] Ring ring(EdgeId edge) const;
 
  private:
   struct Channel {

@@ -17,19 +17,6 @@ std::size_t workspace_of(const MemoryPlan& plan) {
   return std::max(bytes_in(plan, Region::workspace), *std::max_element(plan.workspace_bytes.begin(), plan.workspace_bytes.end()));
 }
 
-ProgramKind program_of(Pass pass) {
-  switch (pass) {
-    case Pass::input_gradient:
-      return ProgramKind::input_gradient;
-    case Pass::weight_gradient:
-      return ProgramKind::weight_gradient;
-    case Pass::backward:
-      return ProgramKind::backward;
-    default:
-      return ProgramKind::forward;
-  }
-}
-
 }  // namespace
 
 std::string_view to_string(Pass pass) {
@@ -48,6 +35,19 @@ std::string_view to_string(Pass pass) {
       return "logits";
   }
   return "?";
+}
+
+ProgramKind program_of(Pass pass) {
+  switch (pass) {
+    case Pass::input_gradient:
+      return ProgramKind::input_gradient;
+    case Pass::weight_gradient:
+      return ProgramKind::weight_gradient;
+    case Pass::backward:
+      return ProgramKind::backward;
+    default:
+      return ProgramKind::forward;
+  }
 }
 
 Pass pass_of(ActionKind kind) {

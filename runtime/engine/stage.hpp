@@ -21,6 +21,8 @@ namespace millrace::runtime {
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate, logits };
 [[nodiscard]] std::string_view to_string(Pass pass);
 [[nodiscard]] Pass pass_of(ActionKind kind);
+/// Which of a stage's programs a pass runs.
+[[nodiscard]] ProgramKind program_of(Pass pass);
 
 /// Which of its memory one execution uses: addresses of the rings' slots, which may be a neighbour's, and indices of the rank's own slots.
 /// What a pass does not touch is not looked at.

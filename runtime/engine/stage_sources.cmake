@@ -1,4 +1,5 @@
 target_sources(millrace_runtime PRIVATE
+  engine/nan_search.cpp
   engine/optimizer_step.cpp
   engine/parameter_layout.cpp
   engine/parameter_store.cpp

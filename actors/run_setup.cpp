@@ -1,0 +1,51 @@
+#include "actors/run_setup.hpp"
+
+#include "actors/initial_state.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+
+namespace millrace::actors {
+
+layers::LearningRate learning_rate(const runtime::TrainConfig& train) {
+  return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps};
+}
+
+CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
+                                   std::int64_t first_step, std::int64_t evaluation_microbatches) {
+  CoordinatorSetup setup;
+  setup.ranks = plan.ranks();
+  setup.head_ranks = plan.head_ranks();
+  setup.first_step = first_step;
+  setup.train = settings.train;
+  setup.evaluate = settings.evaluate;
+  setup.checkpoint = settings.checkpoint;
+  setup.sample = settings.sample;
+  setup.writes_checkpoints = !settings.directory.empty();
+  setup.evaluation_microbatches = evaluation_microbatches;
+  setup.evaluation_targets = batches.evaluation_targets(evaluation_microbatches);
+  for (const auto& parameter : plan.parameters) setup.tensors.push_back(parameter.name);
+  for (const char letter : settings.sample.prompt) setup.prompt.push_back(static_cast<unsigned char>(letter));
+  if (setup.prompt.empty()) setup.prompt.push_back(runtime::ByteTokenizer::end_of_document);
+  setup.vocabulary = plan.model.vocab_size;
+  setup.flops_per_step = plan.model_flops(settings.train.microbatches);
+  setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
+  setup.learning_rate = [rule = learning_rate(settings.train)](std::int64_t step) { return rule.at(step); };
+  return setup;
+}
+
+runtime::BatchShape batch_shape(const RunSettings& settings) {
+  runtime::BatchShape shape;
+  shape.rows = settings.train.batch;
+  shape.sequence = settings.train.sequence;
+  shape.microbatches = settings.train.microbatches;
+  shape.seed = static_cast<std::uint64_t>(settings.train.seed);
+  shape.packing = settings.data.packing;
+  return shape;
+}
+
+void initialize(Rank& rank, const RunSettings& settings, const runtime::CheckpointReader* checkpoint) {
+  if (checkpoint != nullptr) return initialize_from_checkpoint(rank, *checkpoint);
+  if (!settings.model_from.empty()) return initialize_from_folder(rank, settings.model_from);
+  initialize_from_seed(rank, static_cast<std::uint64_t>(settings.train.seed));
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "actors/batch_provider.hpp"
+#include "actors/coordinator.hpp"
+#include "actors/pipeline_plan.hpp"
+#include "actors/rank.hpp"
+#include "actors/run_settings.hpp"
+#include "layers/optimizers/learning_rate.hpp"
+#include "runtime/io/checkpoint_reader.hpp"
+
+/// What a run's parts are given, from its settings: the same whether actors train it or the stepper walks through it.
+namespace millrace::actors {
+
+[[nodiscard]] layers::LearningRate learning_rate(const runtime::TrainConfig& train);
+[[nodiscard]] runtime::BatchShape batch_shape(const RunSettings& settings);
+/// `batches` outlives the coordinator. `evaluation_microbatches` 0: nothing is evaluated.
+[[nodiscard]] CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
+                                                 std::int64_t first_step, std::int64_t evaluation_microbatches);
+/// Parameters and moments of a rank: from `checkpoint`, where there is none from model.from, else from the seed.
+void initialize(Rank& rank, const RunSettings& settings, const runtime::CheckpointReader* checkpoint);
+
+}  // namespace millrace::actors
