@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache git            # build
   libcaf-dev libboost-dev libopenmpi-dev openmpi-bin openssh-client libssl-dev
-  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev
+  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev
   libgtest-dev libgmock-dev python3-minimal iproute2   # tests
 )
 

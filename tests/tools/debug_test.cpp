@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string read(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+const Words kRun{"configs/runs/tiny.toml", "pipeline.ranks=4", "train.threads=1", "train.steps=6",
+                 "train.warmup_steps=1",   "data.text=docs",   "data.held_out=0", "sample.tokens=0"};
+
+CommandResult debug(const TemporaryFolder& folder, const std::string& script, const Words& more = {}) {
+  Words words{"debug"};
+  words.insert(words.end(), kRun.begin(), kRun.end());
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), {"--script", folder.write("script", script)});
+  return run_millrace(words);
+}
+
+/// What was printed between this command and the next one.
+std::string answer(const std::string& out, const std::string& command) {
+  const auto at = out.find("(millrace) " + command);
+  if (at == std::string::npos) return "no such command: " + command;
+  const auto begin = out.find('\n', at) + 1, end = out.find("(millrace) ", begin);
+  return out.substr(begin, end - begin);
+}
+
+void expect_parts(const std::string& text, const Words& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+}
+
+TEST(Debug, TheSessionOfTheDocsRuns) {
+  const TemporaryFolder folder;
+  auto page = read(MILLRACE_SOURCE_DIR "/docs/debugging.md");
+  const auto begin = page.find("```commands\n") + 12;
+  auto script = page.substr(begin, page.find("```", begin) - begin);
+  script = std::regex_replace(script, std::regex("swiglu\\.safetensors"), folder / "swiglu.safetensors");
+  const auto result = debug(folder, script);
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  const auto& out = result.out;
+  expect_parts(answer(out, "where"), {"rank 0      0/8    [0F0]", "(1F0)", "rank 3 waits for the activation of microbatch 0 from stage 2"});
+  expect_parts(answer(out, "step 3"), {"step 1, 0F2 on rank 0"});
+  expect_parts(answer(out, "until 2F3"), {"step 1, 2F3 on rank 2 (forward of stage 2, microbatch 3)"});
+  expect_parts(answer(out, "ops"), {"→   0  layers.2.input_layernorm", "14  layers.2.mlp_residual"});
+  expect_parts(answer(out, "print layers.2.self_attn.v_proj"), {"f32 [256, 16]  of 2F3 on rank 2", "norm "});
+  expect_parts(answer(out, "print tokens"), {"i32 [4, 64]  of microbatch 3"});
+  expect_parts(answer(out, "print grad."), {"[80, 32]  gradient sum on rank 2"});
+  expect_parts(answer(out, "queue"), {"stage 0 (rank 0) → 1 (1)", "gradient"});
+  expect_parts(answer(out, "run"), {"step 1/6 | loss ", "break point 1", "step 2, 1B1 on rank 1", "before operation 2 of 27"});
+  expect_parts(answer(out, "print layers.1.mlp.down_proj.dx"), {"[256, 80]  of 1B1 on rank 1"});
+  expect_parts(answer(out, "op 2"), {"before operation 4 of 27"});
+  expect_parts(answer(out, "diff"), {"identical to"});
+  expect_parts(answer(out, "stats layers.1.mlp"), {"model.layers.1.mlp.up_proj.weight", "grad.model.layers.1.mlp.down_proj.weight"});
+  expect_parts(answer(out, "hist"), {"1e-0", "####"});
+  expect_parts(out, {"changed it:\nmodel.norm.weight"});
+  expect_parts(answer(out, "back 2"), {"step 2, "});
+  expect_parts(answer(out, "break  "), {"break point 1: stage 3 layer 3\nbreak point 2: when norm(layer 3) > 1000\nbreak point 3: nan"});
+  expect_parts(answer(out, "until step 4"), {"step 4, 0F0 on rank 0"});
+  expect_parts(out, {"its operands have 1 in model.layers.2.mlp.up_proj.weight, the first nan at element 7", "on rank 2"});
+}
+
+TEST(Debug, HasTheBitsOfARunOnFourProcesses) {
+  const TemporaryFolder folder;
+  const auto result = debug(folder, "run\n", {"train.steps=3"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto run = folder / "run";
+  std::string line = "cd " MILLRACE_SOURCE_DIR " && " MPIEXEC
+                     " --allow-run-as-root --oversubscribe --bind-to none -np 4 " MILLRACE_BINARY_DIR "/millrace train";
+  for (const auto& word : kRun) line += " " + word;
+  line += " train.steps=3 run.directory=" + run + " > " + (folder / "out") + " 2>&1";
+  ASSERT_EQ(std::system(line.c_str()), 0) << read(folder / "out");
+  std::ifstream metrics(run + "/metrics.jsonl");
+  int steps = 0;
+  for (std::string text; std::getline(metrics, text);) {
+    const auto record = nlohmann::json::parse(text);
+    if (!record.contains("loss_hex")) continue;
+    ++steps;
+    expect_parts(result.out, {fmt::format("step {}/3 ", steps), record.at("loss_hex"), record.at("gradient_norm_hex")});
+  }
+  EXPECT_EQ(steps, 3);
+}
+
+TEST(Debug, GoesBackToTheSameBits) {
+  const TemporaryFolder folder;
+  const std::string dump = folder / "x.safetensors";
+  const auto result =
+      debug(folder, "until 1B2\nuntil 1B2\nstep 3\ndump grad.model.layers.1.mlp.up_proj.weight " + dump +
+                        "\nstep 20\nback 20\ndiff grad.model.layers.1.mlp.up_proj.weight " + dump + "\nback 45\nwhere\nback 100\n");
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage));
+  expect_parts(answer(result.out, "diff"), {"identical"});
+  expect_parts(answer(result.out, "back 45"), {"step 1, "});
+  expect_parts(result.err, {"back 100, wanted at most "});
+}
+
+TEST(Debug, RunsSplitBackwardsChunksAndReplicas) {
+  const TemporaryFolder folder;
+  for (const Words& more : {Words{"pipeline.schedule=zb-h1"}, Words{"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"},
+                            Words{"pipeline.ranks=2", "pipeline.schedule=dualpipe", "model.tie_word_embeddings=true"},
+                            Words{"model.tie_word_embeddings=true", "train.dtype=bf16"}}) {
+    auto words = more;
+    words.insert(words.end(), "train.steps=2");
+    const auto result = debug(folder, "run\n", words);
+    EXPECT_EQ(result.code, 0) << result.err << more.front();
+    expect_parts(result.out, {"step 2/2 | loss ", "ended: the last step is done"});
+  }
+}
+
+TEST(Debug, NamesWhatWasMeant) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& script, const Words& parts) {
+    const auto result = debug(folder, script);
+    EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << script << result.err;
+    expect_parts(result.err, parts);
+  };
+  refused("stpe\n", {"no command stpe; did you mean step?"});
+  refused("print model.layers.1.mlp.up_prj.weight\n", {"did you mean model.layers.1.mlp.up_proj.weight?"});
+  refused("print up_proj.weight\n", {"is the end of 4 names", "model.layers.0.mlp.up_proj.weight"});
+  refused("break stagee 1\n", {"break … stagee", "did you mean stage?"});
+  refused("break stage 9\n", {"stage 9, wanted 0 to 3"});
+  refused("break when nrom(layer 1) > 2\n", {"did you mean norm?"});
+  refused("until 7F0\n", {"7F0 is in no list of schedule 1f1b"});
+  refused("step\nprint layers.0.mlp.gate_proj.dx\n", {"layers.0.mlp.gate_proj.dx is not of 0F0"});
+  refused("step\nprint layers.0.self_attn.q_proj\n", {"is in memory from operation", "of 0F0 only: break there"});
+  refused("back\n", {"back 1, wanted at most 0"});
+}
+
+}  // namespace
+}  // namespace millrace::tests
