@@ -5,14 +5,18 @@
 #include <thread>
 #include <utility>
 
+#include "actors/nan_hook.hpp"
 #include "actors/rank.hpp"
+#include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
 
 void ProgramRunner::run(Rank& rank, const Execute& execute) {
   rank.running_action = execute.action;
   rank.running_pass = execute.pass;
-  rank.compute().stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, rank.hook);
+  rank.running_step = execute.step;
+  FaultHook faults(rank.hook);
+  rank.compute().stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
 }
 
 TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}

@@ -53,7 +53,7 @@ void Coordinator::begin_step() {
   phase_ = Phase::gradients;
   answers_ = 0;
   step_begin_ = port_.now();
-  port_.to_ranks(RunStep{step_});
+  port_.to_ranks(RunStep{step_, setup_.train.find_nan, false});
 }
 
 void Coordinator::handle(const StepReport& message) {
@@ -70,8 +70,7 @@ void Coordinator::update() {
   for (const int head : setup_.head_ranks) {
     for (const double loss : reports_[static_cast<std::size_t>(head)].losses) {
       if (!std::isfinite(loss)) {
-        return fail_run(ExitCode::numerics,
-                        fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, loss));
+        return not_finite(fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, loss));
       }
       loss_sum += loss;
       ++microbatch;
@@ -81,19 +80,31 @@ void Coordinator::update() {
   for (const auto& report : reports_) {
     for (const auto& tensor : report.squares) {
       if (!std::isfinite(tensor.squares)) {
-        return fail_run(ExitCode::numerics,
-                        fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed", step_ + 1,
-                                    setup_.tensors.at(static_cast<std::size_t>(tensor.tensor)), tensor.squares));
+        return not_finite(fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed",
+                                      step_ + 1, setup_.tensors.at(static_cast<std::size_t>(tensor.tensor)), tensor.squares));
       }
       squares.push_back({tensor.tensor, tensor.squares});
     }
   }
+  if (!bad_step_.empty())
+    return fail_run(ExitCode::numerics,
+                    fmt::format("{}. Run again, all is finite: the same work came to two results on this machine", bad_step_));
   loss_ = targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0;
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
   answers_ = 0;
   port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train.clip), rate_});
+}
+
+/// The step is run once more from its start, which is as it was, and the operation that is to blame fails there.
+void Coordinator::not_finite(const std::string& what) {
+  if (!bad_step_.empty())
+    return fail_run(ExitCode::numerics, fmt::format("{} (run again: every operation's result is finite, their sum is not)", what));
+  if (!setup_.replays || setup_.train.find_nan) return fail_run(ExitCode::numerics, what);
+  bad_step_ = what;
+  answers_ = 0;
+  port_.to_ranks(RunStep{step_, true, true});
 }
 
 void Coordinator::handle(const Optimized&) {
@@ -281,6 +292,7 @@ void Coordinator::drain() {
 void Coordinator::handle(const Collected&) {}
 
 void Coordinator::handle(const StageFailed& message) {
+  if (!bad_step_.empty()) return fail_run(static_cast<ExitCode>(message.code), fmt::format("{}. Run again: {}", bad_step_, message.cause));
   fail_run(static_cast<ExitCode>(message.code),
            message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
                                   : fmt::format("rank {}, stage {}, {}, microbatch {}, action {}: {}", message.rank, message.stage,

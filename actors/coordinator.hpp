@@ -22,6 +22,7 @@ struct CoordinatorSetup {
   runtime::CheckpointConfig checkpoint;
   runtime::SampleConfig sample;
   bool writes_checkpoints = false;
+  bool replays = true;                       // a step that is not finite is run once more, to find the operation
   std::int64_t evaluation_microbatches = 0;  // of one evaluation; 0: nothing is held out
   std::int64_t evaluation_targets = 0;       // their valid targets
   std::vector<std::string> tensors;          // names of the parameters in model order
@@ -97,6 +98,7 @@ class Coordinator {
   // -- phases
   void begin_step();
   void update();
+  void not_finite(const std::string& what);
   void after_step();
   void save_and_go_on();
   void begin_evaluation();
@@ -114,6 +116,7 @@ class Coordinator {
   Phase phase_ = Phase::starting;
   int answers_ = 0;
   std::int64_t step_ = 0;
+  std::string bad_step_;  // what was not finite in the step that is run again
   bool stopping_ = false, last_ = false, save_due_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;

@@ -23,7 +23,9 @@ namespace millrace::actors {
 /// Run the training table on the batches of this step, counted from 0. (Evaluate and TakeSnapshot tell how many steps are finished.)
 struct RunStep {
   std::int64_t step = 0;
-  auto tie() { return std::tie(step); }
+  bool find_nan = false;  // look at what every operation leaves, and fail at the first value that is not finite
+  bool again = false;     // the step was run and nothing was updated: from its start once more
+  auto tie() { return std::tie(step, find_nan, again); }
 };
 
 /// All gradients are known and finite: update. gradient_scale is the clip's, update counts from 1.
@@ -179,6 +181,7 @@ struct Execute {
   runtime::Action action;
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;
+  std::int64_t step = 0;
 };
 
 /// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
@@ -203,6 +206,7 @@ struct LoadBatch {
   std::int64_t step = 0, microbatch = 0;
   std::int32_t slot = 0;
   bool held_out = false;
+  std::int32_t turn = 0;  // of the training batches; what was asked for before a step is run again does not count
 };
 
 /// Loader → rank actor.
@@ -211,7 +215,7 @@ struct BatchReady {
 };
 
 /// Something rank-wide that the compute worker was asked to do is done.
-enum class RankWork : std::uint8_t { sums, sums_sent, sums_added, squares, optimizer, snapshot };
+enum class RankWork : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
 struct WorkDone {
   RankWork work = RankWork::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds

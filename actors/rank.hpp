@@ -77,6 +77,7 @@ class Rank {
   /// What the worker is running, for hooks; the worker's own.
   runtime::Action running_action;
   runtime::Pass running_pass = runtime::Pass::forward;
+  std::int64_t running_step = 0;
 
   /// What the rank is doing, for the heartbeats. Any thread.
   void set_progress(const cluster::Progress& progress);

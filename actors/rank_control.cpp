@@ -44,7 +44,8 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       evaluation_batches_(rank_.evaluation_batches(), 0),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
-      exchange_(rank_.plan(), rank_.id()) {
+      exchange_(rank_.plan(), rank_.id()),
+      nan_hook_(rank_, setup_.nan_folder) {
   records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   for (const auto& channel : rank_.plan().channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
@@ -87,6 +88,12 @@ void RankControl::handle(const RunStep& message) {
   step_ = message.step;
   const auto targets = setup_.batches->valid_targets(step_);
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
+  if (message.find_nan) rank_.hook = &nan_hook_;
+  if (message.again) {
+    port_.work({RankWork::clear, {}});
+    training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
+    ++batches_turn_;
+  }
   exchange_.begin();
   trace_mark_ = rank_.trace().count();
   start(Table::training, rank_.training_plan(), step_);
@@ -197,6 +204,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   const bool last = rank_.plan().is_last(issue.action.stage);
   Execute execute;
   execute.ticket = tickets_++;
+  execute.step = step_;
   execute.action = issue.action;
   execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind)
                                            : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
@@ -295,6 +303,8 @@ void RankControl::list_finished() {
 void RankControl::perform(const RankTask& task) {
   const auto& store = rank_.compute().store();
   switch (task.work) {
+    case RankWork::clear:
+      return store.zero_accumulators(rank_.stream());
     case RankWork::sums:
       store.add_accumulator_sets(rank_.stream());
       if (!exchange_.there()) store.add_local_uses(rank_.stream());
@@ -341,6 +351,8 @@ void RankControl::work_done(const WorkDone& finished) {
     rank_.trace().add(record);
   };
   switch (finished.work) {
+    case RankWork::clear:
+      return;
     case RankWork::sums:
       if (exchange_.there()) return send_sums();
       [[fallthrough]];
@@ -421,12 +433,12 @@ void RankControl::request_batches() {
   const std::int64_t end = std::min(current + 2, setup_.steps) * microbatches;
   while (training_batches_.room() && training_batches_.requested() < end) {
     const std::int64_t number = training_batches_.request();
-    port_.load({number / microbatches, number % microbatches, training_batches_.slot(number), false});
+    port_.load({number / microbatches, number % microbatches, training_batches_.slot(number), false, batches_turn_});
   }
   if (table_ != Table::evaluation) return;
   while (evaluation_batches_.room() && evaluation_batches_.requested() < list_->microbatches) {
     const std::int64_t number = evaluation_batches_.request();
-    port_.load({step_, number, rank_.training_batches() + evaluation_batches_.slot(number), true});
+    port_.load({step_, number, rank_.training_batches() + evaluation_batches_.slot(number), true, 0});
   }
 }
 
@@ -436,6 +448,7 @@ void RankControl::batch_ready(const LoadBatch& request) {
     if (table_ == Table::evaluation) carry_out(engine_.batch_ready(runtime::MicrobatchId(request.microbatch)));
     return;
   }
+  if (request.turn != batches_turn_) return;
   training_batches_.loaded_one();
   if (table_ == Table::training && request.step == step_) carry_out(engine_.batch_ready(runtime::MicrobatchId(request.microbatch)));
 }

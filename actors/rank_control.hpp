@@ -7,6 +7,7 @@
 #include "actors/batch_provider.hpp"
 #include "actors/batch_window.hpp"
 #include "actors/messages.hpp"
+#include "actors/nan_hook.hpp"
 #include "actors/rank.hpp"
 #include "actors/sum_exchange.hpp"
 #include "actors/wait_clock.hpp"
@@ -49,6 +50,7 @@ struct RankControlSetup {
   const BatchProvider* batches = nullptr;  // outlives the control
   std::int64_t first_step = 0, steps = 0;
   runtime::TrainConfig train;     // the optimizer's numbers
+  std::string nan_folder;         // where the inputs of an operation that left a NaN are written; empty: nowhere
   int issue_ahead = kIssueAhead;  // actions that may be issued and not done
   /// What Collect answers besides the gradients (parity's captures); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
@@ -119,8 +121,10 @@ class RankControl {
   WaitClock wait_;
   std::uint64_t trace_mark_ = 0;
   BatchWindow training_batches_, evaluation_batches_;
+  std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
   SumExchangeState exchange_;
+  NanHook nan_hook_;
   std::vector<runtime::TensorSquareSum> squares_;
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;

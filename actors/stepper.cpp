@@ -170,6 +170,8 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
 
   auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
   coordinator.writes_checkpoints = false;
+  coordinator.replays = false;
+  coordinator.train.find_nan = false;  // that is what break points are for
   coordinator.sample.tokens = 0;
   desk_ = std::make_unique<Desk>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);

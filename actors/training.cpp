@@ -19,6 +19,7 @@
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/mapped_file.hpp"
 #include "runtime/io/fault.hpp"
+#include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
@@ -147,6 +148,7 @@ void train(Session& session, const RunSettings& settings) {
   start.first_step = beginning.step;
   start.steps = settings.train.steps;
   start.train = settings.train;
+  if (!settings.directory.empty()) start.nan_folder = runtime::join_path(settings.directory, "nan");
   start.checkpoint.store = directory ? &directory->store() : nullptr;
   start.checkpoint.metrics = directory ? directory->metrics(beginning.step) : nullptr;
   start.checkpoint.identity = identity;

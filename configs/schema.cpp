@@ -172,6 +172,11 @@ void train_keys(std::vector<Key>& keys) {
       between(bind("train.clip", identity, "Largest global norm of the gradient. 0: no clipping.", MEMBER(train.clip)), 0, 1e30));
   keys.push_back(
       between(bind("train.z_loss", identity, "Weight of the squared log of the softmax sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
+  keys.push_back(
+      bind("train.find_nan", layout,
+           "Look at what every operation leaves, and end at the first value that is not finite with its name. Slow; without it a "
+           "step that is not finite is run once more to find it.",
+           MEMBER(train.find_nan)));
 }
 
 void evaluate_keys(std::vector<Key>& keys) {

@@ -31,6 +31,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double clip = 1.0;    // largest global gradient norm; 0: none
   double z_loss = 0.0;  // weight of log(Z)^2
+  bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;
 };

@@ -32,6 +32,8 @@ struct Hooks {
   std::uint64_t calls = 0;
   std::atomic<bool> file_set = false;
   std::atomic<bool> point_set = false;
+  std::function<bool(std::string_view)> value;
+  std::atomic<bool> value_set = false;
 };
 
 Hooks& hooks() {
@@ -43,6 +45,7 @@ Hooks& hooks() {
 struct Rule {
   bool is_io = false;
   std::string point;
+  std::string value;
   std::string path;
   std::optional<FileOperation> operation;
   std::uint64_t at = 1;
@@ -99,6 +102,8 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
     rule.operation = parse_operation(word, value);
   } else if (key == "point") {
     rule.point = value;
+  } else if (key == "value") {
+    rule.value = value;
   } else if (equals == std::string_view::npos && word != "delay" && rule.action.empty()) {
     rule.action = word;
   } else {
@@ -108,14 +113,18 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
 }
 
 void check_rule(const Rule& rule, std::string_view text) {
-  MILLRACE_CHECK(rule.is_io != !rule.point.empty(), ExitCode::usage, who, "MILLRACE_FAULT: '{}', wanted either io or point=NAME", text);
+  MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, who,
+                 "MILLRACE_FAULT: '{}', wanted one of io, point=NAME and value=NAME", text);
   const std::array<std::string_view, 4> io_actions = {"eio", "enospc", "short", "kill"};
   const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
   bool known = false;
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
-  for (auto action : point_actions) known = known || (!rule.is_io && rule.action == action);
+  for (auto action : point_actions) known = known || (!rule.point.empty() && rule.action == action);
+  known = known || (!rule.value.empty() && rule.action == "nan");
   MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', wanted {}", text, rule.action,
-                 rule.is_io ? "eio, enospc, short or kill" : "kill, stop, throw or delay=MS");
+                 rule.is_io           ? "eio, enospc, short or kill"
+                 : rule.value.empty() ? "kill, stop, throw or delay=MS"
+                                      : "nan");
 }
 
 std::vector<Rule> parse_rules(std::string_view text, int process) {
@@ -153,19 +162,25 @@ FileFault apply_file_rules(std::vector<Rule>& rules, const FileCall& call) {
   return fault;
 }
 
-/// Rules of points, which several threads reach: counted one at a time, carried out side by side.
+/// Rules of points and values, which several threads reach: counted one at a time, carried out side by side.
 class PointRules {
  public:
   explicit PointRules(std::vector<Rule> rules) : rules_(std::move(rules)) {}
 
   void apply(std::string_view name) {
     for (auto& rule : rules_) {
-      if (rule.is_io || rule.point != name || !counts(rule)) continue;
+      if (rule.point.empty() || rule.point != name || !counts(rule)) continue;
       if (rule.action == "kill") _exit(killed_status);
       if (rule.action == "stop") raise(SIGSTOP);
       if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} was told to throw", name);
       std::this_thread::sleep_for(rule.delay);
     }
+  }
+
+  bool strikes_value(std::string_view name) {
+    bool struck = false;
+    for (auto& rule : rules_) struck |= !rule.value.empty() && rule.value == name && counts(rule);
+    return struck;
   }
 
  private:
@@ -210,6 +225,18 @@ void fault_point(const char* name) {
   if (hook) hook(name);  // outside of the lock: one thread's delay is not another's
 }
 
+bool value_faults() noexcept { return hooks().value_set.load(std::memory_order_relaxed); }
+
+bool value_fault(std::string_view name) {
+  if (!value_faults()) return false;
+  std::function<bool(std::string_view)> ask;
+  {
+    const std::lock_guard lock(hooks().mutex);
+    ask = hooks().value;
+  }
+  return ask && ask(name);
+}
+
 FileFault detail::ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes) {
   if (!hooks().file_set.load(std::memory_order_relaxed)) [[likely]]
     return FileFault::none;
@@ -222,10 +249,15 @@ void set_faults(std::string_view text, int process) {
   const auto rules = std::make_shared<std::vector<Rule>>(parse_rules(text, process));
   bool any_io = false;
   bool any_point = false;
-  for (const auto& rule : *rules) (rule.is_io ? any_io : any_point) = true;
+  bool any_value = false;
+  for (const auto& rule : *rules) (rule.is_io ? any_io : rule.value.empty() ? any_point : any_value) = true;
   set_file_hook(any_io ? FileHook([rules](const FileCall& call) { return apply_file_rules(*rules, call); }) : FileHook{});
-  const auto points = any_point ? std::make_shared<PointRules>(*rules) : nullptr;
+  const auto points = any_point || any_value ? std::make_shared<PointRules>(*rules) : nullptr;
   set_point_hook(any_point ? PointHook([points](std::string_view name) { points->apply(name); }) : PointHook{});
+  const std::lock_guard lock(hooks().mutex);
+  hooks().value = nullptr;
+  if (any_value) hooks().value = [points](std::string_view name) { return points->strikes_value(name); };
+  hooks().value_set = any_value;
 }
 
 void set_faults_from_environment() {

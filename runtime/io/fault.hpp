@@ -61,12 +61,18 @@ void set_point_hook(PointHook hook);
 /// A place where a test may want to end the process, throw or wait. Names are "room.event": "checkpoint.after_rename".
 void fault_point(const char* name);
 
-/// Reads faults from the text of MILLRACE_FAULT and sets both hooks. Rules are separated by ';', the words of a rule by ':'. A rule is
+/// Whether a rule asks for a NaN in this value now; counts. A program's value or a weight, by its name.
+[[nodiscard]] bool value_fault(std::string_view name);
+/// Whether any rule is about values: whoever runs operations asks about each only then.
+[[nodiscard]] bool value_faults() noexcept;
+
+/// Reads faults from the text of MILLRACE_FAULT and sets all hooks. Rules are separated by ';', the words of a rule by ':'. A rule is
 ///   io:call=17:enospc            the 17th file call fails          (eio | enospc | short | kill)
 ///   io:from=17:eio               so does every later one
 ///   io:path=metrics:op=write:call=2:eio   counts only calls on paths that contain the text, of that operation
 ///   point=checkpoint.after_rename:hit=3:kill   the third time that the process comes there (kill | stop | throw)
 ///   point=stage1.forward:delay=20              waits 20 ms, every time; with hit= or from=, as they say
+///   value=layers.1.mlp.up_proj:from=3:nan      a NaN in what this operation leaves, from its third run on; of a weight's name: in it
 /// `rank=2` in any rule holds it back in processes with another number. Error(usage) for anything else.
 void set_faults(std::string_view text, int process);
 

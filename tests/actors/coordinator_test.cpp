@@ -132,9 +132,40 @@ TEST(Coordinator, StopsBeforeUpdatingOnWhatIsNotFinite) {
     StepReport second{1, 0, {{1, 4.0}}, {12.0, in_loss ? bad : 1.0}, {}, 0};
     coordinator.receive(first);
     coordinator.receive(second);
+    ASSERT_EQ(port.count<RunStep>(), 2U) << "once more, to find the operation";
+    EXPECT_EQ(port.ended, std::nullopt);
+    coordinator.receive(first);
+    coordinator.receive(second);
+    EXPECT_EQ(port.count<RunStep>(), 2U);
     EXPECT_EQ(port.count<Optimize>(), 0U);
     EXPECT_EQ(port.ended, ExitCode::numerics);
     EXPECT_NE(port.end_message.find(in_loss ? "microbatch 1" : "gradient of c"), std::string::npos) << port.end_message;
+  }
+}
+
+TEST(Coordinator, TellsWhatTheSecondRunOfABadStepFound) {
+  const double bad = std::numeric_limits<double>::infinity();
+  for (const bool found : {true, false}) {
+    RecordingPort port;
+    Coordinator coordinator(two_ranks(2), port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    const StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
+    coordinator.receive(first);
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, bad}, {}, 0});
+    const auto& again = std::get<RunStep>(port.sent.back());
+    EXPECT_TRUE(again.again && again.find_nan && again.step == 0);
+    if (found) {
+      coordinator.receive(StageFailed{1, 1, 0, 1, "1F1", static_cast<std::int32_t>(ExitCode::numerics), "operation x left a nan"});
+    } else {
+      coordinator.receive(first);
+      coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 1.0}, {}, 0});
+    }
+    EXPECT_EQ(port.count<Optimize>(), 0U);
+    EXPECT_EQ(port.ended, ExitCode::numerics);
+    EXPECT_NE(port.end_message.find("the loss of microbatch 1 is inf"), std::string::npos) << port.end_message;
+    EXPECT_NE(port.end_message.find(found ? "Run again: operation x left a nan" : "two results on this machine"), std::string::npos)
+        << port.end_message;
   }
 }
 
@@ -152,6 +183,8 @@ TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
     coordinator.receive(first);
     coordinator.receive(second);
     if (!finite) {
+      coordinator.receive(first);  // the step's second run
+      coordinator.receive(second);
       EXPECT_NE(port.end_message.find("microbatch 3"), std::string::npos) << port.end_message;
       continue;
     }

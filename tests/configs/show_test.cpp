@@ -52,7 +52,7 @@ TEST(Show, HelpNamesEveryKey) {
 }
 
 TEST(Show, ThePageOfKeysIsUpToDate) {
-  // Made anew by: millrace config keys > docs/keys.md
+  // Made anew by: millrace config keys --markdown > docs/keys.md
   std::ifstream page(std::string(MILLRACE_SOURCE_DIR) + "/docs/keys.md");
   ASSERT_TRUE(page.good());
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(page), {}), key_reference());
