@@ -26,6 +26,7 @@ int schedule(const std::vector<std::string>& arguments);
 int plan(const std::vector<std::string>& arguments);
 int rehearse(const std::vector<std::string>& arguments);
 int debug(const std::vector<std::string>& arguments);
+int replay(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
 /// The same of `millrace plan`.
@@ -34,6 +35,8 @@ extern const char* const plan_help;
 extern const char* const rehearse_help;
 /// The same of `millrace debug`.
 extern const char* const debug_help;
+/// The same of `millrace replay`.
+extern const char* const replay_help;
 
 /// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
 /// Error(usage) with the nearest known one.

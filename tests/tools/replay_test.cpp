@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "kernels/base/check.hpp"
+#include "tests/tools/run_command.hpp"
+
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void expect_parts(const std::string& text, const Words& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+}
+
+/// A finished run of six steps on four ranks, with checkpoints of steps 2, 4 and 6.
+class Replay : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    const auto result = run_millrace({"train", "configs/runs/tiny.toml", "pipeline.ranks=4", "train.threads=1", "train.steps=6",
+                                      "train.warmup_steps=1", "data.text=docs", "data.held_out=0", "sample.tokens=0", "checkpoint.every=2",
+                                      "checkpoint.keep=4", "run.directory=" + directory()});
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static std::string directory() { return *folder_ / "run"; }
+  static CommandResult replay(const Words& more) {
+    Words words{"replay", directory()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_millrace(words);
+  }
+
+ private:
+  static inline TemporaryFolder* folder_ = nullptr;
+};
+
+TEST_F(Replay, AStepFromTheNearestCheckpointHasTheRecordedBits) {
+  const auto first = replay({"--step", "2"});
+  EXPECT_EQ(first.code, 0) << first.err;
+  expect_parts(first.out, {"from the run's beginning, 4 ranks, schedule 1f1b", "step 1 | loss ", "step 2 | loss ", "as recorded"});
+  const auto last = replay({"--step", "6"});
+  EXPECT_EQ(last.code, 0) << last.err;
+  expect_parts(last.out, {"from the checkpoint of step 4", "step 5 | loss ", "step 6 | loss ", "as recorded"});
+  EXPECT_EQ(last.out.find("step 4 |"), std::string::npos);
+}
+
+TEST_F(Replay, OtherLayoutsHaveThemToo) {
+  for (const Words& layout : {Words{"pipeline.ranks=1"}, Words{"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}}) {
+    Words words{"--step", "5"};
+    words.insert(words.end(), layout.begin(), layout.end());
+    const auto result = replay(words);
+    EXPECT_EQ(result.code, 0) << result.err << result.out;
+    expect_parts(result.out, {"step 5 | loss ", "as recorded"});
+  }
+}
+
+TEST_F(Replay, EveryStageAloneDoesWhatItDidInThePipeline) {
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    for (const std::string stage : {"0", "1", "3"}) {
+      const auto result = replay({"--step", "3", "--stage", stage, "--repeat", "3", "pipeline.schedule=" + schedule});
+      EXPECT_EQ(result.code, 0) << result.err << result.out;
+      expect_parts(result.out, {"F  12 times, median ", schedule == "1f1b" ? "B  12 times" : "W  12 times",
+                                "stage " + stage + " alone: ", "outputs and gradients as in the whole pipeline"});
+    }
+  }
+}
+
+TEST_F(Replay, TellsWhenTheRecordSaysOtherwise) {
+  const auto path = directory() + "/metrics.jsonl";
+  std::ifstream stream(path);
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  stream.close();
+  auto changed = text;
+  const auto at = changed.find("loss_hex\":\"0x1.", changed.find("{\"step\":5")) + 15;
+  changed[at] = changed[at] == '0' ? '1' : '0';
+  std::ofstream(path) << changed;
+  const auto result = replay({"--step", "5"});
+  std::ofstream(path) << text;
+  EXPECT_EQ(result.code, 1) << result.out;
+  expect_parts(result.out, {"step 5 | loss ", "DIFFERS from the recorded loss"});
+}
+
+TEST_F(Replay, RefusesWhatIsNoStepOfTheRun) {
+  const auto refused = [](const CommandResult& result, ExitCode code, const Words& parts) {
+    EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
+    expect_parts(result.err, parts);
+  };
+  refused(replay({}), ExitCode::usage, {"wanted RUN_DIRECTORY --step N"});
+  refused(replay({"--step", "7"}), ExitCode::usage, {"7", "6"});
+  refused(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});
+  refused(replay({"--step", "5", "train.dtype=bf16"}), ExitCode::checkpoint, {"train.dtype"});
+  refused(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: no run directory"});
+}
+
+}  // namespace
+}  // namespace millrace::tests

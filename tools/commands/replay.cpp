@@ -1,0 +1,182 @@
+// millrace replay: one step of a run again, from its nearest checkpoint, bit for bit; or one stage of it alone.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "actors/run_setup.hpp"
+#include "actors/stage_replay.hpp"
+#include "actors/stepper.hpp"
+#include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/io/metrics_file.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/run_settings.hpp"
+
+namespace millrace::tools {
+
+const char* const replay_help =
+    "  --step N       the step, counted from 1; those between the nearest checkpoint and it are run too\n"
+    "  --stage S      then this stage of it alone, from recorded inputs: for perf, a sanitizer, or a kernel under study\n"
+    "  --repeat R     so often (1)\n"
+    "Keys behind it change layout (pipeline.ranks=1), not numbers. Nothing is written. Ends with 1 where a bit differs.\n";
+
+namespace {
+
+constexpr const char* who = "millrace replay";
+
+/// Loss and norm of each step as the run recorded them.
+struct Recorded {
+  std::string loss, norm;
+};
+
+std::map<std::int64_t, Recorded> read_metrics(const std::string& directory) {
+  std::map<std::int64_t, Recorded> steps;
+  std::ifstream file(runtime::join_path(directory, "metrics.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_discarded() || !record.contains("loss_hex")) continue;
+    steps[record.at("step").get<std::int64_t>()] = {record.at("loss_hex").get<std::string>(),
+                                                    record.at("gradient_norm_hex").get<std::string>()};
+  }
+  return steps;
+}
+
+/// The newest checkpoint before the step; and the threads that the run had, which any of them tells.
+struct Start {
+  std::optional<runtime::CheckpointReader> checkpoint;
+  std::string threads;
+};
+
+Start start_of(const std::string& directory, std::int64_t step) {
+  Start start;
+  for (const auto& listed : runtime::list_checkpoints(directory)) {
+    if (!listed.problem.empty()) continue;
+    runtime::CheckpointReader reader(listed.folder);
+    const auto note = reader.meta().notes.find("train.threads");
+    if (note != reader.meta().notes.end()) start.threads = note->second;
+    if (static_cast<std::int64_t>(listed.step) < step) start.checkpoint.emplace(std::move(reader));
+  }
+  return start;
+}
+
+bool tell(const std::map<std::int64_t, Recorded>& recorded, const actors::StepRecord& record) {
+  const Recorded found{runtime::hexadecimal(record.loss), runtime::hexadecimal(record.gradient_norm)};
+  const auto there = recorded.find(record.step);
+  const bool equal = there != recorded.end() && there->second.loss == found.loss && there->second.norm == found.norm;
+  fmt::print("step {} | loss {:.6f} ({}) | gnorm {:.4f} ({}) | {}\n", record.step, record.loss, found.loss, record.gradient_norm,
+             found.norm,
+             there == recorded.end() ? "not in metrics.jsonl"
+             : equal                 ? "as recorded"
+                                     : fmt::format("DIFFERS from the recorded loss {}, gnorm {}", there->second.loss, there->second.norm));
+  return there == recorded.end() || equal;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, long repeats) {
+  bool equal = true;
+  std::map<std::string, std::vector<double>> times;
+  for (long turn = 0; turn < repeats; ++turn) {
+    actors::ReplayedRound round;
+    rank.worker().run([&] { round = actors::replay(rank, recording); });
+    for (std::size_t at = 0; at < recording.calls.size(); ++at) {
+      const auto& action = recording.calls[at].execute.action;
+      times[std::string(1, runtime::letter(action.kind))].push_back(round.milliseconds[at]);
+      if (round.outputs[at] == recording.calls[at].output) continue;
+      if (equal) fmt::print("{} DIFFERS: {} now, {} in the whole pipeline\n", action, round.outputs[at], recording.calls[at].output);
+      equal = false;
+    }
+    if (round.gradients != recording.gradients) {
+      if (equal) fmt::print("gradients DIFFER: {} now, {} in the whole pipeline\n", round.gradients, recording.gradients);
+      equal = false;
+    }
+  }
+  for (const auto& [kind, taken] : times)
+    fmt::print("{}  {} times, median {:.3f} ms, least {:.3f} ms\n", kind, taken.size(), median(taken),
+               *std::min_element(taken.begin(), taken.end()));
+  fmt::print("stage {} alone: {} actions, outputs and gradients {} ({})\n", recording.stage, recording.calls.size(),
+             equal ? "as in the whole pipeline" : "DIFFER", recording.gradients);
+  return equal;
+}
+
+}  // namespace
+
+int replay(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {"step", "stage", "repeat"}, {});
+  MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "wanted RUN_DIRECTORY --step N");
+  auto words = parsed.positional();
+  const std::string directory = words.front();
+  words.front() = runtime::join_path(directory, "run.toml");
+  MILLRACE_CHECK(std::filesystem::exists(words.front()), ExitCode::usage, who, "{}: no run directory, it has no run.toml", directory);
+  cluster::widen_affinity();
+  auto run = load_run(words);
+  const auto settings = settings_of(run.config, build_id());
+  const long step = parsed.integer("step", 1, 1, settings.train.steps);
+  const auto plan = actors::make_plan(settings.plan_request());
+  const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);
+  const auto start = start_of(directory, step);
+  const auto recorded = read_metrics(directory);
+  const actors::DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), actors::batch_shape(settings));
+
+  actors::StepperSetup setup;
+  setup.settings = &settings;
+  setup.plan = &plan;
+  setup.batches = &batches;
+  setup.checkpoint = start.checkpoint ? &*start.checkpoint : nullptr;
+  setup.first_step = start.checkpoint ? static_cast<std::int64_t>(start.checkpoint->step()) : 0;
+  setup.threads = settings.train.threads > 0 ? static_cast<int>(settings.train.threads)
+                  : start.threads.empty()    ? 1
+                                             : std::stoi(start.threads);
+  if (start.checkpoint) {
+    auto identity = settings.identity(setup.threads);
+    identity["data"] = batches.dataset().fingerprint;
+    identity["train.accumulators"] = std::to_string(plan.parts());
+    settings.check_identity(start.checkpoint->meta().identity, identity, start.checkpoint->folder());
+  }
+  fmt::print("from {}, {} ranks, schedule {}, {} threads a rank\n",
+             start.checkpoint ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
+             plan.schedule.name, setup.threads);
+
+  bool equal = true;
+  actors::StageRecording recording;
+  std::shared_ptr<const actors::StateCopy> beginning;
+  {
+    actors::Stepper stepper(setup);
+    actors::RecordingRunner* recorder = nullptr;
+    while (!stepper.ended() && stepper.step() < step) {
+      if (parsed.flag("stage") && stepper.step() + 1 == step && recorder == nullptr) {
+        beginning = stepper.beginning();
+        auto runner = std::make_unique<actors::RecordingRunner>(runtime::StageId(static_cast<int>(stage)));
+        recorder = runner.get();
+        stepper.rank(plan.schedule.placement.rank_of(recorder->recording().stage)).replace_runner(std::move(runner));
+      }
+      const auto at = stepper.step();
+      const auto rank = stepper.next_rank();
+      MILLRACE_CHECK(rank != runtime::no_rank, ExitCode::internal, who, "no rank can go on in step {}", at + 1);
+      stepper.run(rank);
+      if (stepper.step() != at || stepper.ended()) equal &= tell(recorded, *stepper.newest());
+    }
+    if (recorder != nullptr) recording = recorder->recording();
+  }
+  if (parsed.flag("stage")) {
+    setup.state = beginning.get();
+    setup.first_step = beginning->step;
+    const actors::Stepper stepper(setup);
+    equal &=
+        replay_stage(stepper.rank(plan.schedule.placement.rank_of(recording.stage)), recording, parsed.integer("repeat", 1, 1, 1'000'000));
+  }
+  return equal ? 0 : 1;
+}
+
+}  // namespace millrace::tools
