@@ -29,7 +29,8 @@ using SessionPointer = std::shared_ptr<ControlSession>;
 namespace {
 
 constexpr auto collect_losses = Milliseconds(150);
-constexpr auto let_frames_out = Milliseconds(50);         // before a process that must tell others may end
+constexpr auto center_speaks = Milliseconds(300);  // beyond that, for process 0 to say it: mpirun ends all after the first that leaves
+constexpr auto let_frames_out = Milliseconds(50);  // before a process that must tell others may end
 constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
@@ -395,6 +396,7 @@ class ControlLink::State {
     // no further loss.
     const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
     if (!session.said_goodbye && !leaves) lose(session, reason);
+    if (told_by_center && !losses.empty() && session.process == 0) leave_after(Milliseconds(0));  // it has spoken
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
 
@@ -418,8 +420,11 @@ class ControlLink::State {
     *known = true;
     if (handlers.on_lost) handlers.on_lost(loss);
     losses.push_back(std::move(loss));
-    if (losses.size() > 1) return;
-    loss_timer.expires_after(collect_losses);
+    if (losses.size() == 1) leave_after(told_by_center ? collect_losses + center_speaks : collect_losses);
+  }
+
+  void leave_after(Milliseconds time) {
+    loss_timer.expires_after(time);
     loss_timer.async_wait([this](const error_code& error) {
       if (error || leaving) return;
       leaving = true;
