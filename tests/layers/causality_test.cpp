@@ -64,7 +64,7 @@ TEST_P(Causality, DocumentsOfARowDoNotSeeEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, Causality, ::testing::Values(kernels::DType::f32, kernels::DType::bf16),
-                         [](const auto& info) { return std::string(kernels::to_string(info.param)); });
+                         [](const auto& dtype) { return std::string(kernels::to_string(dtype.param)); });
 
 }  // namespace
 }  // namespace millrace::layers::testing
