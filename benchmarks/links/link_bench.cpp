@@ -20,11 +20,13 @@
 #include "cluster/link.hpp"
 #include "cluster/mpi_world.hpp"
 #include "cluster/transport.hpp"
+#include "tools/planning/median.hpp"
 
 namespace millrace::cluster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using tools::median;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -194,11 +196,6 @@ double link_turn(Transport& transport, Case& test, bool ping_pong) {
   const double seconds = player.run(transport, links.link(first ? 0 : 1), links.link(first ? 1 : 0));
   links.close();
   return seconds;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 /// Of turns in threes, MPI, link, MPI, in seconds: medians.

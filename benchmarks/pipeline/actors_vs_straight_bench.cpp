@@ -15,9 +15,12 @@
 #include "kernels/base/check.hpp"
 #include "layers/initial_values.hpp"
 #include "runtime/engine/straight_loop.hpp"
+#include "tools/planning/median.hpp"
 
 namespace millrace::benchmarks {
 namespace {
+
+using tools::median;
 
 constexpr double kLearningRate = 3e-4, kClip = 1.0;
 
@@ -78,11 +81,6 @@ class Straight {
   kernels::Stream stream_;
   std::int64_t step_ = 0;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int run(int count, char** words) {
   const auto arguments = PipelineArguments::parse(count, words);

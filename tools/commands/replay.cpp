@@ -17,6 +17,7 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/planning/median.hpp"
 #include "tools/run_settings.hpp"
 
 namespace millrace::tools {
@@ -76,12 +77,6 @@ bool tell(const std::map<std::int64_t, Recorded>& recorded, const actors::StepRe
              : equal                 ? "as recorded"
                                      : fmt::format("DIFFERS from the recorded loss {}, gnorm {}", there->second.loss, there->second.norm));
   return there == recorded.end() || equal;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, long repeats) {

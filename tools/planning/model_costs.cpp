@@ -7,10 +7,10 @@
 #include <exception>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "cluster/affinity.hpp"
 #include "tools/planning/busy_rank.hpp"
+#include "tools/planning/median.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -67,12 +67,6 @@ std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanReq
   return all;
 }
 
-double median(std::vector<double> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
 /// The median over all ranks, microbatches and, for a layer, layers.
 void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes>& times, Pass pass) {
   std::vector<double> embedding, layer, head;
@@ -81,9 +75,9 @@ void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes
     auto& runs = of.part == 0 ? embedding : of.part + 1 == parts.size() ? head : layer;
     runs.insert(runs.end(), of.runs.begin(), of.runs.end());
   }
-  cost_of(costs.embedding, pass) = median(std::move(embedding));
-  cost_of(costs.layer, pass) = median(std::move(layer));
-  cost_of(costs.head, pass) = median(std::move(head));
+  cost_of(costs.embedding, pass) = median(embedding);
+  cost_of(costs.layer, pass) = median(layer);
+  cost_of(costs.head, pass) = median(head);
 }
 
 }  // namespace
