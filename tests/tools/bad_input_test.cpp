@@ -6,11 +6,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "kernels/base/check.hpp"
 #include "layers/hugging_face/weights.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
@@ -39,24 +39,23 @@ class BadInput : public ::testing::Test {
     layers::export_hugging_face(folder_ / "model", model, kernels::DType::f32, zeros);
   }
 
-  [[nodiscard]] CommandResult train(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{"train",
-                                   "run.directory=" + folder_ / "run",
-                                   "model.from=" + folder_ / "model",
-                                   "data.text=" + folder_ / "text",
-                                   "data.held_out=0",
-                                   "train.steps=1",
-                                   "train.batch=1",
-                                   "train.microbatches=1",
-                                   "train.sequence=16",
-                                   "train.threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_millrace(words);
+  [[nodiscard]] CommandResult train(const Words& more = {}) const {
+    const Words words{"train",
+                      "run.directory=" + folder_ / "run",
+                      "model.from=" + folder_ / "model",
+                      "data.text=" + folder_ / "text",
+                      "data.held_out=0",
+                      "train.steps=1",
+                      "train.batch=1",
+                      "train.microbatches=1",
+                      "train.sequence=16",
+                      "train.threads=1"};
+    return run_millrace(joined(words, more));
   }
 
-  void expect(const CommandResult& result, ExitCode code, const std::vector<std::string>& parts) const {
+  void expect(const CommandResult& result, ExitCode code, const Words& parts) const {
     EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
-    for (const auto& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << result.err;
+    expect_parts(result.err, parts);
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_FALSE(std::filesystem::exists(folder_ / "run/metrics.jsonl"));
   }
@@ -83,9 +82,7 @@ TEST_F(BadInput, AHeaderThatClaimsTooMuch) {
 }
 
 TEST_F(BadInput, MissingTensors) {
-  const auto config = folder_ / "model/config.json";
-  std::ifstream stream(config);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  auto text = read_file(folder_ / "model/config.json");
   const std::string one = "\"num_hidden_layers\": 1";
   ASSERT_NE(text.find(one), std::string::npos) << text;
   text.replace(text.find(one), one.size(), "\"num_hidden_layers\": 2");
@@ -134,10 +131,9 @@ TEST_F(BadInput, ProcessesThatDoNotDivideTheRanks) {
   const std::string line = std::string(MPIEXEC) + " --allow-run-as-root --oversubscribe -np 2 " + MILLRACE_BINARY_DIR + "/millrace train " +
                            MILLRACE_SOURCE_DIR + "/configs/runs/tiny.toml run.directory= pipeline.ranks=3 > " + out / "log" + " 2>&1";
   const int status = std::system(line.c_str());
-  std::ifstream stream(out / "log");
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto text = read_file(out / "log");
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::usage)) << text;
-  EXPECT_NE(text.find("pipeline.ranks = 3"), std::string::npos) << text;
+  expect_parts(text, {"pipeline.ranks = 3"});
 }
 
 }  // namespace

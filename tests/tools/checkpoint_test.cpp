@@ -9,6 +9,7 @@
 #include "layers/hugging_face/weights.hpp"
 #include "runtime/io/checkpoint_file.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
@@ -61,8 +62,6 @@ class CheckpointCommand : public ::testing::Test {
   std::string run_;
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_F(CheckpointCommand, ListsWhatWasCommitted) {
   save(10);
   save(20);
@@ -70,7 +69,7 @@ TEST_F(CheckpointCommand, ListsWhatWasCommitted) {
   const auto result = run_millrace({"ckpt", "ls", run_});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_LT(result.out.find("step       10"), result.out.find("step       20")) << result.out;
-  EXPECT_FALSE(has(result.out, "30")) << result.out;
+  EXPECT_EQ(result.out.find("30"), std::string::npos) << result.out;
 }
 
 TEST_F(CheckpointCommand, HashIsTheNewestOnesOrTheNamedOnes) {
@@ -89,8 +88,7 @@ TEST_F(CheckpointCommand, VerifyNamesTheDamage) {
   damage(20);
   const auto all = run_millrace({"ckpt", "verify", run_});
   EXPECT_EQ(all.code, static_cast<int>(ExitCode::difference));
-  EXPECT_TRUE(has(all.out, "step-00000010: good")) << all.out;
-  EXPECT_TRUE(has(all.out, "step-00000020: ") && has(all.out, runtime::shard_name(0, 1)) && has(all.out, "model.")) << all.out;
+  expect_parts(all.out, {"step-00000010: good", "step-00000020: ", runtime::shard_name(0, 1), "model."});
   EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(10)}).code, 0);
   EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(20)}).code, static_cast<int>(ExitCode::difference));
 }
@@ -101,20 +99,20 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
   EXPECT_EQ(run_millrace({"ckpt", "verify", run_}).code, static_cast<int>(ExitCode::difference));
   const auto hash = run_millrace({"ckpt", "hash", run_});
   EXPECT_EQ(hash.code, static_cast<int>(ExitCode::checkpoint));
-  EXPECT_TRUE(has(hash.err, runtime::manifest_name)) << hash.err;
+  expect_parts(hash.err, {runtime::manifest_name});
   const auto list = run_millrace({"ckpt", "ls", run_});
   EXPECT_EQ(list.code, 0);
-  EXPECT_TRUE(has(list.out, runtime::manifest_name)) << list.out;
+  expect_parts(list.out, {runtime::manifest_name});
 }
 
 TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
   for (const char* word : {"ls", "verify", "hash"}) {
     const auto missing = run_millrace({"ckpt", word, folder_ / "nowhere"});
     EXPECT_EQ(missing.code, static_cast<int>(ExitCode::checkpoint));
-    EXPECT_TRUE(has(missing.err, "there is no such folder")) << missing.err;
+    expect_parts(missing.err, {"there is no such folder"});
     const auto other = run_millrace({"ckpt", word, folder_.path().string()});
     EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint));
-    EXPECT_TRUE(has(other.err, "neither a run directory")) << other.err;
+    expect_parts(other.err, {"neither a run directory"});
   }
 }
 
@@ -132,7 +130,7 @@ TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
   }
   const auto shown = run_millrace({"config", "show", "model.from=" + out});
   EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_TRUE(has(shown.out, "rope_theta = 50000.0")) << shown.out;
+  expect_parts(shown.out, {"rope_theta = 50000.0"});
 }
 
 TEST_F(CheckpointCommand, ExportInBf16Rounds) {
@@ -154,7 +152,7 @@ TEST_F(CheckpointCommand, ExportOfDamagedDataNamesIt) {
   damage(10);
   const auto result = run_millrace({"ckpt", "export-hf", run_, folder_ / "hf"});
   EXPECT_EQ(result.code, static_cast<int>(ExitCode::checkpoint));
-  EXPECT_TRUE(has(result.err, runtime::shard_name(0, 1))) << result.err;
+  expect_parts(result.err, {runtime::shard_name(0, 1)});
 }
 
 }  // namespace

@@ -6,15 +6,16 @@
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
 struct Mistake {
   std::string name;
-  std::vector<std::string> words;
+  Words words;
   ExitCode code;
-  std::vector<std::string> parts;  // of the message
+  Words parts;  // of the message
 };
 
 constexpr const char* tiny = "configs/runs/tiny.toml";
@@ -27,8 +28,7 @@ TEST_P(CommandLine, OneMessageAndItsCode) {
   const auto& mistake = GetParam();
   const auto result = run_millrace(mistake.words);
   EXPECT_EQ(result.code, static_cast<int>(mistake.code)) << result.err;
-  for (const auto& part : mistake.parts)
-    EXPECT_NE(result.err.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << result.err;
+  expect_parts(result.err, mistake.parts);
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_EQ(result.out, "");
 }
@@ -113,21 +113,19 @@ TEST(CommandLine, AWrongKeyInAFileIsNamedWithItsPlace) {
   const auto file = folder.write("run.toml", "[train]\nsteps = 3\nbatchs = 2\n");
   const auto result = run_millrace({"inspect", file});
   EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
-  for (const auto& part : {file + ":3:1", std::string("train.batchs"), std::string("train.batch?")})
-    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  expect_parts(result.err, {file + ":3:1", "train.batchs", "train.batch?"});
 }
 
 TEST(CommandLine, AWrongVariableIsNamed) {
   const auto result = run_millrace({"inspect", tiny}, "MILLRACE_TRAIN_BATCH=none");
   EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
-  EXPECT_NE(result.err.find("environment MILLRACE_TRAIN_BATCH"), std::string::npos) << result.err;
+  expect_parts(result.err, {"environment MILLRACE_TRAIN_BATCH"});
 }
 
 TEST(CommandLine, HelpListsEveryCommand) {
   const auto result = run_millrace({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* word : {"train", "parity", "inspect", "ckpt", "config", "schedule", "doctor"})
-    EXPECT_NE(result.out.find(word), std::string::npos) << word;
+  expect_parts(result.out, {"train", "parity", "inspect", "ckpt", "config", "schedule", "doctor"});
   EXPECT_EQ(run_millrace({}).code, static_cast<int>(ExitCode::usage));
 }
 
@@ -135,7 +133,7 @@ TEST(CommandLine, WhatRunsARunWantsOne) {
   for (const char* command : {"train", "plan"}) {
     const auto result = run_millrace({command});
     EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << command;
-    EXPECT_NE(result.err.find("no run description, wanted RUN.toml or key=value"), std::string::npos) << result.err;
+    expect_parts(result.err, {"no run description, wanted RUN.toml or key=value"});
   }
 }
 

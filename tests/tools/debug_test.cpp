@@ -2,32 +2,21 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
-
-using Words = std::vector<std::string>;
-
-std::string read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 const Words kRun{"configs/runs/tiny.toml", "pipeline.ranks=4", "train.threads=1", "train.steps=6",
                  "train.warmup_steps=1",   "data.text=docs",   "data.held_out=0", "sample.tokens=0"};
 
 CommandResult debug(const TemporaryFolder& folder, const std::string& script, const Words& more = {}) {
-  Words words{"debug"};
-  words.insert(words.end(), kRun.begin(), kRun.end());
-  words.insert(words.end(), more.begin(), more.end());
-  words.insert(words.end(), {"--script", folder.write("script", script)});
-  return run_millrace(words);
+  return run_millrace(joined({"debug", "--script", folder.write("script", script)}, joined(kRun, more)));
 }
 
 /// What was printed between this command and the next one.
@@ -38,16 +27,11 @@ std::string answer(const std::string& out, const std::string& command) {
   return out.substr(begin, end - begin);
 }
 
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
-
 TEST(Debug, TheSessionOfTheDocsRuns) {
   const TemporaryFolder folder;
-  auto page = read(MILLRACE_SOURCE_DIR "/docs/debugging.md");
-  const auto begin = page.find("```commands\n") + 12;
-  auto script = page.substr(begin, page.find("```", begin) - begin);
-  script = std::regex_replace(script, std::regex("swiglu\\.safetensors"), folder / "swiglu.safetensors");
+  const auto blocks = code_blocks(read_source("docs/debugging.md"), "commands");
+  ASSERT_FALSE(blocks.empty());
+  const auto script = std::regex_replace(blocks.front(), std::regex("swiglu\\.safetensors"), folder / "swiglu.safetensors");
   const auto result = debug(folder, script);
   ASSERT_EQ(result.code, 0) << result.err << result.out;
   const auto& out = result.out;
@@ -81,7 +65,7 @@ TEST(Debug, HasTheBitsOfARunOnFourProcesses) {
                      " --allow-run-as-root --oversubscribe --bind-to none -np 4 " MILLRACE_BINARY_DIR "/millrace train";
   for (const auto& word : kRun) line += " " + word;
   line += " train.steps=3 run.directory=" + run + " > " + (folder / "out") + " 2>&1";
-  ASSERT_EQ(std::system(line.c_str()), 0) << read(folder / "out");
+  ASSERT_EQ(std::system(line.c_str()), 0) << read_file(folder / "out");
   std::ifstream metrics(run + "/metrics.jsonl");
   int steps = 0;
   for (std::string text; std::getline(metrics, text);) {
@@ -110,9 +94,7 @@ TEST(Debug, RunsSplitBackwardsChunksAndReplicas) {
   for (const Words& more : {Words{"pipeline.schedule=zb-h1"}, Words{"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"},
                             Words{"pipeline.ranks=2", "pipeline.schedule=dualpipe", "model.tie_word_embeddings=true"},
                             Words{"model.tie_word_embeddings=true", "train.dtype=bf16"}}) {
-    auto words = more;
-    words.insert(words.end(), "train.steps=2");
-    const auto result = debug(folder, "run\n", words);
+    const auto result = debug(folder, "run\n", joined(more, {"train.steps=2"}));
     EXPECT_EQ(result.code, 0) << result.err << more.front();
     expect_parts(result.out, {"step 2/2 | loss ", "ended: the last step is done"});
   }

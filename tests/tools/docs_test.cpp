@@ -1,20 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "tests/tools/text.hpp"
+
 namespace millrace::tests {
 namespace {
-
-std::string read(const std::string& path) {
-  std::ifstream stream(MILLRACE_SOURCE_DIR "/" + path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// Calls `action` with the first group of every match; returns how many there were.
 int each(const std::string& text, const std::string& pattern, const std::function<void(const std::string&)>& action) {
@@ -39,15 +34,14 @@ std::string sources() {
   std::string text;
   for (const char* room : {"kernels", "runtime", "layers", "cluster", "actors", "configs", "tools"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(MILLRACE_SOURCE_DIR "/") + room))
-      if (entry.path().extension() == ".cpp" || entry.path().extension() == ".hpp")
-        text += read(std::filesystem::relative(entry.path(), MILLRACE_SOURCE_DIR).string());
+      if (entry.path().extension() == ".cpp" || entry.path().extension() == ".hpp") text += read_file(entry.path().string());
   return text;
 }
 
 TEST(Pages, NameFilesThatExist) {
   int names = 0;
   for (const auto& page : pages()) {
-    const auto text = read(page);
+    const auto text = read_source(page);
     names += each(text,
                   "`(?:\\./)?((?:kernels|runtime|layers|cluster|actors|configs|tools|tests|examples|benchmarks|docs|cmake|\\.ci)/[\\w./]*)",
                   [&](const std::string& path) {
@@ -63,14 +57,15 @@ TEST(Pages, NameFilesThatExist) {
 }
 
 TEST(Pages, NameKeysThatExist) {
-  const auto keys = read("docs/keys.md");
+  const auto keys = read_source("docs/keys.md");
   int names = 0;
   for (const auto& page : pages())
-    names += each(read(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|sample)\\.[a-z_]+)[`=]",
-                  [&](const std::string& key) {
-                    if (key == "model.safetensors" || key == "run.toml") return;  // files
-                    EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
-                  });
+    names +=
+        each(read_source(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|sample)\\.[a-z_]+)[`=]",
+             [&](const std::string& key) {
+               if (key == "model.safetensors" || key == "run.toml") return;  // files
+               EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
+             });
   EXPECT_GT(names, 50);
 }
 
@@ -79,7 +74,7 @@ TEST(Pages, NameFunctionsThatExist) {
   int names = 0;
   const auto found = [&](const std::string& text) { return code.find(text) != std::string::npos; };
   for (const char* page : {"README.md", "docs/architecture.md", "docs/life_of_a_microbatch.md"}) {
-    const auto text = read(page);
+    const auto text = read_source(page);
     names += each(text, "`([A-Z]\\w+::\\w+)", [&](const std::string& name) {
       const auto type = name.substr(0, name.find(':')), member = name.substr(name.rfind(':') + 1);
       const bool nested = found("class " + name + " ");
@@ -93,25 +88,19 @@ TEST(Pages, NameFunctionsThatExist) {
 }
 
 TEST(AddingALayer, ShowsTheCodeOfItsExample) {
-  const auto page = read("docs/adding_a_layer.md"), example = read("examples/add_a_layer.cpp");
-  const std::string fence = "```cpp\n";
-  int blocks = 0;
-  for (auto begin = page.find(fence); begin != std::string::npos; begin = page.find(fence, begin)) {
-    begin += fence.size();
-    const auto code = page.substr(begin, page.find("```", begin) - begin);
-    EXPECT_NE(example.find(code), std::string::npos) << "not in examples/add_a_layer.cpp:\n" << code;
-    ++blocks;
-  }
-  EXPECT_EQ(blocks, 5);
+  const auto page = read_source("docs/adding_a_layer.md"), example = read_source("examples/add_a_layer.cpp");
+  const auto blocks = code_blocks(page, "cpp");
+  for (const auto& code : blocks) EXPECT_NE(example.find(code), std::string::npos) << "not in examples/add_a_layer.cpp:\n" << code;
+  EXPECT_EQ(blocks.size(), 5U);
 }
 
 TEST(Numerics, NamesTestsThatExist) {
-  const auto page = read("docs/numerics.md");
+  const auto page = read_source("docs/numerics.md");
   std::string tests;
   EXPECT_GT(each(page, "`(tests/[a-z_/]+\\.cpp)`",
                  [&](const std::string& path) {
-                   EXPECT_NE(read(path), "") << path;
-                   tests += read(path);
+                   EXPECT_NE(read_source(path), "") << path;
+                   tests += read_source(path);
                  }),
             10);
   EXPECT_GT(each(page, "cpp`: ([A-Z][A-Za-z]+)",

@@ -5,22 +5,17 @@
 #include "kernels/base/check.hpp"
 #include "runtime/io/safetensors.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
-using Words = std::vector<std::string>;
-
 /// Four ranks of one layer each, in one process; an operation of one layer runs four times a step and pass.
 CommandResult train(const std::string& fault, const Words& more) {
-  Words words{"train",          "configs/runs/tiny.toml", "pipeline.ranks=4", "train.threads=1", "train.steps=3", "train.warmup_steps=1",
-              "data.text=docs", "data.held_out=0",        "sample.tokens=0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return run_millrace(words, "MILLRACE_FAULT='" + fault + "'");
-}
-
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+  const Words words{"train",           "configs/runs/tiny.toml", "pipeline.ranks=4",
+                    "train.threads=1", "train.steps=3",          "train.warmup_steps=1",
+                    "data.text=docs",  "data.held_out=0",        "sample.tokens=0"};
+  return run_millrace(joined(words, more), "MILLRACE_FAULT='" + fault + "'");
 }
 
 struct Planted {

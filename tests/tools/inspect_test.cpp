@@ -4,21 +4,15 @@
 #include "configs/load.hpp"
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
 constexpr const char* tiny = "configs/runs/tiny.toml";
 
-void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
-
 /// tiny.toml needs no data to be inspected: a folder that is not there.
-std::vector<std::string> inspect(std::vector<std::string> more) {
-  more.insert(more.begin(), {"inspect", tiny, "data.text=/no/such/folder", "train.threads=1"});
-  return more;
-}
+Words inspect(const Words& more) { return joined({"inspect", tiny, "data.text=/no/such/folder", "train.threads=1"}, more); }
 
 TEST(Inspect, OverviewHasEveryStageAndChannel) {
   const auto result = run_millrace(inspect({"pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
@@ -49,7 +43,7 @@ TEST(Inspect, AProgramThatTheScheduleDoesNotRunIsShownWithItsSource) {
 }
 
 /// The bytes behind "peak of rank 0: ".
-long peak_of(const std::vector<std::string>& words) {
+long peak_of(const Words& words) {
   const auto result = run_millrace(words);
   const std::string head = "peak of rank 0: ";
   const auto place = result.out.find(head);
@@ -76,9 +70,7 @@ TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
       options.needs.staging = true;
       options.needs.logits = true;
       const actors::Rank real(plan, options);
-      auto words = request.overrides;
-      words.insert(words.begin(), {"inspect", tiny, "--stage", std::to_string(rank)});
-      const auto result = run_millrace(words);
+      const auto result = run_millrace(joined({"inspect", tiny, "--stage", std::to_string(rank)}, request.overrides));
       ASSERT_EQ(result.code, 0) << result.err;
       expect_parts(result.out, {real.compute().memory().plan().print(),
                                 "peak of rank " + std::to_string(rank) + ": " + std::to_string(real.planned_bytes()) + " bytes"});

@@ -5,15 +5,10 @@
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
-
-using Words = std::vector<std::string>;
-
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
 
 /// Four layers on four ranks by 1f1b, so that the plan is known: E t*2 | t | t | H, 16 microbatches of 6 ms, a step of 114 ms.
 class PlanScale : public testing::Test {
@@ -25,8 +20,7 @@ class PlanScale : public testing::Test {
       words.emplace_back("--costs");
       words.push_back(folder_.write("costs.csv", "embedding,0,0,0\nlayer,2,2,2\nlayer 0-1,1,1,1,2\nhead,2,2,2\n"));
     }
-    words.insert(words.end(), more.begin(), more.end());
-    return run_millrace(words);
+    return run_millrace(joined(words, more));
   }
 
   /// The line of so many replicas, with one space between its columns.

@@ -1,26 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <regex>
 
 #include "kernels/base/check.hpp"
+#include "tests/support/stories.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
-
-using Words = std::vector<std::string>;
-
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
-
-std::string read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// The number of the first match's first group; not a number where there is none.
 double number_in(const std::string& text, const std::string& pattern) {
@@ -30,18 +20,17 @@ double number_in(const std::string& text, const std::string& pattern) {
 
 /// A model whose head is heavier than a rank's share of its layers, on four ranks. Its data are not there, and not looked at.
 CommandResult plan(const Words& more) {
-  Words words{"plan",
-              "configs/runs/tiny.toml",
-              "data.text=/no/such/folder",
-              "model.vocab_size=2048",
-              "model.hidden_size=64",
-              "model.intermediate_size=128",
-              "model.layers=12",
-              "train.microbatches=16",
-              "train.threads=1",
-              "pipeline.ranks=4"};
-  words.insert(words.end(), more.begin(), more.end());
-  return run_millrace(words);
+  const Words words{"plan",
+                    "configs/runs/tiny.toml",
+                    "data.text=/no/such/folder",
+                    "model.vocab_size=2048",
+                    "model.hidden_size=64",
+                    "model.intermediate_size=128",
+                    "model.layers=12",
+                    "train.microbatches=16",
+                    "train.threads=1",
+                    "pipeline.ranks=4"};
+  return run_millrace(joined(words, more));
 }
 
 double speed_of(const CommandResult& result) { return number_in(result.out, "([0-9.]+) x the tokens/s of uniform 1f1b"); }
@@ -74,7 +63,7 @@ TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   expect_parts(result.out, {"E t*2 | t | t | H", "a step of 114.00 ms", "wrote     "});
   EXPECT_NEAR(number_in(result.out, "([0-9.]+) tokens/s; without"), 16 * 4 * 64 / 0.114, 1);
   expect_parts(
-      read(folder / "plan.toml"),
+      read_file(folder / "plan.toml"),
       {"predicts 114 ms a step", "costs = [\"embedding,0,0,0,0\", \"layer 0-1,1,1,1,2\", \"layer 2-3,2,2,2,4\", \"head,2,2,2,4\"]\n",
        "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
 }
@@ -82,16 +71,13 @@ TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
 TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
   const TemporaryFolder folder;
   const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1\nhead,2,2,2\n");
-  const Words run{"model.layers=8", "train.microbatches=4", "--schedules", "1f1b"};
-  Words words{"--costs", costs, "--out", folder / "plan.toml"};
-  words.insert(words.end(), run.begin(), run.end());
-  const auto planned = plan(words);
+  const auto planned =
+      plan({"--costs", costs, "--out", folder / "plan.toml", "model.layers=8", "train.microbatches=4", "--schedules", "1f1b"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   const double step = number_in(planned.out, "a step of ([0-9.]+) ms");
   const auto rehearse = [&](const Words& more) {
-    words = {"rehearse", "configs/runs/tiny.toml", "model.layers=8", "train.microbatches=4", "pipeline.ranks=4", "--steps", "1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_millrace(words);
+    const Words words{"rehearse", "configs/runs/tiny.toml", "model.layers=8", "train.microbatches=4", "pipeline.ranks=4", "--steps", "1"};
+    return run_millrace(joined(words, more));
   };
   const auto result = rehearse({folder / "plan.toml"});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -110,11 +96,7 @@ TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
 
 TEST(Plan, TrainTakesThePlan) {
   const TemporaryFolder folder;
-  for (int file = 0; file < 12; ++file) {
-    std::string text;
-    for (int line = 0; line < 60; ++line) text += "line " + std::to_string(line * 7 % (file + 5)) + " of a small story\n";
-    folder.write("text/" + std::to_string(file) + ".txt", text);
-  }
+  write_stories(folder, 60);
   const auto costs = folder.write("costs.csv", "embedding,0,0,1\nlayer,1,1,1\nhead,4,4,4\n");
   const Words run{"configs/runs/tiny.toml",
                   "data.text=" + folder / "text",
@@ -125,26 +107,20 @@ TEST(Plan, TrainTakesThePlan) {
                   "train.microbatches=8",
                   "pipeline.schedule=gpipe",
                   "run.directory=" + folder / "run"};
-  Words words{"plan", "--costs", costs, "--schedules", "zb-v", "--out", folder / "plan.toml"};
-  words.insert(words.end(), run.begin(), run.end());
-  words.emplace_back("pipeline.ranks=2");
-  const auto planned = run_millrace(words);
+  const Words to_plan{"plan", "--costs", costs, "--schedules", "zb-v", "--out", folder / "plan.toml"};
+  const auto planned = run_millrace(joined(joined(to_plan, run), {"pipeline.ranks=2"}));
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::smatch layout;
-  const auto file = read(folder / "plan.toml");
+  const auto file = read_file(folder / "plan.toml");
   ASSERT_TRUE(std::regex_search(file, layout, std::regex("layout = \"([^\"]*)\""))) << file;
 
-  words = {"train"};
+  Words words{"train"};
   for (const auto& word : run)
     if (word != "pipeline.schedule=gpipe") words.push_back(word);
-  auto other = words;
-  words.push_back(folder / "plan.toml");
-  const auto trained = run_millrace(words);
+  const auto trained = run_millrace(joined(words, {folder / "plan.toml"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
   expect_parts(trained.out, {"zb-v | " + layout[1].str() + " |", "step 2/2"});
-  other.push_back("pipeline.plan=" + folder / "plan.toml");
-  other.push_back("run.directory=" + folder / "other");
-  const auto again = run_millrace(other);
+  const auto again = run_millrace(joined(words, {"pipeline.plan=" + folder / "plan.toml", "run.directory=" + folder / "other"}));
   ASSERT_EQ(again.code, 0) << again.err;
   expect_parts(again.out, {"zb-v | " + layout[1].str() + " |"});
   EXPECT_EQ(run_millrace({"ckpt", "hash", folder / "run"}).out, run_millrace({"ckpt", "hash", folder / "other"}).out);
@@ -152,7 +128,7 @@ TEST(Plan, TrainTakesThePlan) {
 
 TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   const TemporaryFolder folder;
-  const auto bytes = [&] { return number_in(read(folder / "plan.toml"), "fullest rank ([0-9]+) bytes"); };
+  const auto bytes = [&] { return number_in(read_file(folder / "plan.toml"), "fullest rank ([0-9]+) bytes"); };
   const auto within = [&](double limit) {
     const auto result = plan({"--memory", std::to_string(static_cast<long>(limit)), "--schedules", "1f1b", "--out", folder / "plan.toml"});
     EXPECT_EQ(result.code, 0) << result.err << result.out;

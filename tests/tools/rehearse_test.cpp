@@ -5,17 +5,14 @@
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
-using Words = std::vector<std::string>;
-
 /// millrace rehearse --json with short actions: 2 ms each, three steps.
 nlohmann::json rehearsal(const Words& what, const std::string& launcher = "") {
-  Words words{"rehearse", "--costs", "2,2,2", "--steps", "3", "--json"};
-  words.insert(words.end(), what.begin(), what.end());
-  const auto result = run_millrace(words, launcher);
+  const auto result = run_millrace(joined({"rehearse", "--costs", "2,2,2", "--steps", "3", "--json"}, what), launcher);
   EXPECT_EQ(result.code, 0) << result.err;
   return result.code == 0 ? nlohmann::json::parse(result.out) : nlohmann::json();
 }
@@ -110,9 +107,9 @@ TEST(Rehearse, RunsATableOfOnesOwn) {
 TEST(Rehearse, TheTextLaysBothSideBySide) {
   const auto result = run_millrace({"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "2,2,2", "--steps", "1"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured", "late timers: ", "this runtime: ",
-                           "activation", "the greatest delays", "bubble of the schedule", "1 process | median of 1 steps"})
-    EXPECT_NE(result.out.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << result.out;
+  expect_parts(result.out, {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured",
+                            "late timers: ", "this runtime: ", "activation", "the greatest delays", "bubble of the schedule",
+                            "1 process | median of 1 steps"});
 }
 
 TEST(Rehearse, ShowsTheFastestStepWhereAsked) {
@@ -130,11 +127,9 @@ TEST(Rehearse, RefusesWhatItCannotDo) {
   const Words small{"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2"};
   for (const Words& more :
        {Words{"--stall", "2:0:9"}, Words{"--stall", "0:4:9"}, Words{"--stall", "0:9"}, Words{"--bytes", "0"}, Words{"--steps", "10000"}}) {
-    auto words = small;
-    words.insert(words.end(), more.begin(), more.end());
-    const auto result = run_millrace(words);
+    const auto result = run_millrace(joined(small, more));
     EXPECT_EQ(result.code, usage) << more[1];
-    EXPECT_NE(result.err.find("wanted"), std::string::npos) << result.err;
+    expect_parts(result.err, {"wanted"});
   }
 }
 

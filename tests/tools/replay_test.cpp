@@ -1,19 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
-
-using Words = std::vector<std::string>;
-
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
 
 /// A finished run of six steps on four ranks, with checkpoints of steps 2, 4 and 6.
 class Replay : public testing::Test {
@@ -27,11 +21,7 @@ class Replay : public testing::Test {
   }
   static void TearDownTestSuite() { delete folder_; }
   static std::string directory() { return *folder_ / "run"; }
-  static CommandResult replay(const Words& more) {
-    Words words{"replay", directory()};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_millrace(words);
-  }
+  static CommandResult replay(const Words& more) { return run_millrace(joined({"replay", directory()}, more)); }
 
  private:
   static inline TemporaryFolder* folder_ = nullptr;
@@ -49,9 +39,7 @@ TEST_F(Replay, AStepFromTheNearestCheckpointHasTheRecordedBits) {
 
 TEST_F(Replay, OtherLayoutsHaveThemToo) {
   for (const Words& layout : {Words{"pipeline.ranks=1"}, Words{"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}}) {
-    Words words{"--step", "5"};
-    words.insert(words.end(), layout.begin(), layout.end());
-    const auto result = replay(words);
+    const auto result = replay(joined({"--step", "5"}, layout));
     EXPECT_EQ(result.code, 0) << result.err << result.out;
     expect_parts(result.out, {"step 5 | loss ", "as recorded"});
   }
@@ -70,9 +58,7 @@ TEST_F(Replay, EveryStageAloneDoesWhatItDidInThePipeline) {
 
 TEST_F(Replay, TellsWhenTheRecordSaysOtherwise) {
   const auto path = directory() + "/metrics.jsonl";
-  std::ifstream stream(path);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  stream.close();
+  const auto text = read_file(path);
   auto changed = text;
   const auto at = changed.find("loss_hex\":\"0x1.", changed.find("{\"step\":5")) + 15;
   changed[at] = changed[at] == '0' ? '1' : '0';

@@ -3,12 +3,10 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
-#include <vector>
 
 #include "tests/support/temporary_folder.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 
@@ -19,7 +17,7 @@ struct CommandResult {
 };
 
 /// Runs the built `millrace` with these words, as a shell would, in the source folder.
-inline CommandResult run_millrace(const std::vector<std::string>& words, const std::string& environment = "") {
+inline CommandResult run_millrace(const Words& words, const std::string& environment = "") {
   const TemporaryFolder folder;
   const auto quote = [](const std::string& word) {
     std::string quoted = "'";
@@ -30,11 +28,7 @@ inline CommandResult run_millrace(const std::vector<std::string>& words, const s
   for (const auto& word : words) line += " " + quote(word);
   line += " > " + quote(folder / "out") + " 2> " + quote(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());
-  const auto text = [](const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  };
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text(folder / "out"), text(folder / "err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder / "out"), read_file(folder / "err")};
 }
 
 }  // namespace millrace::tests

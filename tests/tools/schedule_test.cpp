@@ -1,36 +1,23 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/xml.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
-using Words = std::vector<std::string>;
-
 constexpr int found_a_fault = static_cast<int>(ExitCode::difference), unreadable = static_cast<int>(ExitCode::config);
-
-void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
-}
-
-std::string read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// millrace schedule WORD NAME for four ranks and eight microbatches.
 CommandResult run(const std::string& word, const std::string& name, const Words& more = {}) {
-  Words words{"schedule", word, name, "--ranks", "4", "--microbatches", "8"};
-  words.insert(words.end(), more.begin(), more.end());
-  return run_millrace(words);
+  return run_millrace(joined({"schedule", word, name, "--ranks", "4", "--microbatches", "8"}, more));
 }
 
 TEST(ScheduleList, HasEverySchedule) {
@@ -63,9 +50,7 @@ TEST(ScheduleShow, CostsWarmUpAndGroupReachTheSchedule) {
   expect_parts(run("show", "interleaved", {"--group", "8"}).out, {"peak             7.5 "});
   const Words unequal{"--costs", "1,1.4,0.6,0.2", "--memory"};
   for (const auto& [limit, makespan] : {std::pair("4", 31.8), std::pair("5", 30.0)}) {
-    auto words = unequal;
-    words.emplace_back(limit);
-    expect_parts(run("show", "auto", words).out, {fmt::format("makespan  {:>10g}", makespan)});
+    expect_parts(run("show", "auto", joined(unequal, {limit})).out, {fmt::format("makespan  {:>10g}", makespan)});
   }
 }
 
@@ -75,9 +60,9 @@ TEST(ScheduleShow, WritesEveryKindOfFile) {
                          {"--svg", folder / "a.svg", "--csv", folder / "a.csv", "--full-csv", folder / "full.csv", "--trace",
                           folder / "a.json", "--costs", "1,1,1,0.5"});
   ASSERT_EQ(shown.code, 0) << shown.err;
-  EXPECT_EQ(xml_fault(read(folder / "a.svg")), "");
-  EXPECT_GT(nlohmann::json::parse(read(folder / "a.json")).at("traceEvents").size(), 300U);
-  expect_parts(read(folder / "full.csv"), {"0SEND_F0", "1RECV_F0", "OVERLAP_F_B"});
+  EXPECT_EQ(xml_fault(read_file(folder / "a.svg")), "");
+  EXPECT_GT(nlohmann::json::parse(read_file(folder / "a.json")).at("traceEvents").size(), 300U);
+  expect_parts(read_file(folder / "full.csv"), {"0SEND_F0", "1RECV_F0", "OVERLAP_F_B"});
   const auto body = [](const std::string& text) { return text.substr(text.find("placement")); };  // all but the name
   const auto own = run("show", "dualpipe-v").out;
   for (const char* file : {"a.csv", "full.csv"}) {
@@ -104,9 +89,7 @@ TEST(ScheduleCheck, ProvesEverySchedule) {
 
 /// The table, checked.
 CommandResult check(const TemporaryFolder& folder, const std::string& text, const Words& more = {}) {
-  Words words{"schedule", "check", folder.write("own.csv", text)};
-  words.insert(words.end(), more.begin(), more.end());
-  return run_millrace(words);
+  return run_millrace(joined({"schedule", "check", folder.write("own.csv", text)}, more));
 }
 
 TEST(ScheduleCheck, NamesWhatIsIllFormed) {
@@ -195,15 +178,13 @@ TEST(ScheduleSimulate, TheTextNamesEachCause) {
 
 TEST(SchedulePage, PicturesAreWhatTheCommandDraws) {
   const TemporaryFolder folder;
-  const auto page = read(MILLRACE_SOURCE_DIR "/docs/schedules.md");
+  const auto page = read_source("docs/schedules.md");
   std::size_t drawn = 0;
   for (const auto& name : runtime::schedule_names()) {
     // Unequal costs, since that is what the search is for.
     const Words more = name == "auto" ? Words{"--costs", "1,1.4,0.6,0.2", "--memory", "5"} : Words{};
-    Words words{"--svg", folder / "picture.svg"};
-    words.insert(words.end(), more.begin(), more.end());
-    ASSERT_EQ(run("show", name, words).code, 0) << name;
-    EXPECT_EQ(read(folder / "picture.svg"), read(MILLRACE_SOURCE_DIR "/docs/pictures/" + name + ".svg"))
+    ASSERT_EQ(run("show", name, joined({"--svg", folder / "picture.svg"}, more)).code, 0) << name;
+    EXPECT_EQ(read_file(folder / "picture.svg"), read_source("docs/pictures/" + name + ".svg"))
         << "made anew by: millrace schedule show " << name << " --ranks 4 --microbatches 8 --svg docs/pictures/" << name << ".svg";
     EXPECT_NE(page.find("](pictures/" + name + ".svg)"), std::string::npos) << name;
     ++drawn;
@@ -213,7 +194,7 @@ TEST(SchedulePage, PicturesAreWhatTheCommandDraws) {
 }
 
 TEST(SchedulePage, NumbersAreWhatTheCommandSays) {
-  const auto page = read(MILLRACE_SOURCE_DIR "/docs/schedules.md");
+  const auto page = read_source("docs/schedules.md");
   for (const auto& name : runtime::schedule_names()) {
     const auto json = nlohmann::json::parse(run("simulate", name, {"--json"}).out);
     double peak = 0;
@@ -226,17 +207,15 @@ TEST(SchedulePage, NumbersAreWhatTheCommandSays) {
 }
 
 TEST(AddingASchedule, ShowsTheCodeOfItsExample) {
-  const auto page = read(MILLRACE_SOURCE_DIR "/docs/adding_a_schedule.md");
+  const auto page = read_source("docs/adding_a_schedule.md");
   std::string code;
   for (const char* path : {"runtime/schedule/zb_h1.cpp", "runtime/schedule/schedule.hpp", "runtime/schedule/make_schedule.cpp",
                            "runtime/schedule/catalogue.cpp", "runtime/schedule/schedule_config.hpp", "runtime/schedule/sources.cmake",
                            "tests/runtime/schedule/golden_vectors_test.cpp", "tests/runtime/schedule/pictures_test.cpp"})
-    code += read(std::string(MILLRACE_SOURCE_DIR "/") + path);
+    code += read_source(path);
   int blocks = 0;
-  for (const std::string fence : {"```cpp\n", "```cmake\n"}) {
-    for (auto begin = page.find(fence); begin != std::string::npos; begin = page.find(fence, begin)) {
-      begin += fence.size();
-      const auto block = page.substr(begin, page.find("```", begin) - begin);
+  for (const char* language : {"cpp", "cmake"}) {
+    for (const auto& block : code_blocks(page, language)) {
       EXPECT_NE(code.find(block), std::string::npos) << "in no source:\n" << block;
       ++blocks;
     }

@@ -3,36 +3,29 @@
 #include <filesystem>
 
 #include "kernels/base/check.hpp"
+#include "tests/support/stories.hpp"
 #include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
 
 namespace millrace::tests {
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 class Train : public ::testing::Test {
  protected:
-  Train() {
-    for (int file = 0; file < 12; ++file) {
-      std::string text;
-      for (int line = 0; line < 40; ++line) text += "line " + std::to_string(line * 7 % (file + 5)) + " of a small story\n";
-      folder_.write("text/" + std::to_string(file) + ".txt", text);
-    }
-  }
+  Train() { write_stories(folder_, 40); }
 
   /// Four steps of the smallest model, on two ranks in this one process.
-  [[nodiscard]] CommandResult train(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{"train",
-                                   "configs/runs/tiny.toml",
-                                   "run.directory=" + folder_ / "run",
-                                   "data.text=" + folder_ / "text",
-                                   "train.steps=4",
-                                   "train.warmup_steps=1",
-                                   "train.sequence=32",
-                                   "pipeline.ranks=2",
-                                   "train.threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_millrace(words);
+  [[nodiscard]] CommandResult train(const Words& more = {}) const {
+    const Words words{"train",
+                      "configs/runs/tiny.toml",
+                      "run.directory=" + folder_ / "run",
+                      "data.text=" + folder_ / "text",
+                      "train.steps=4",
+                      "train.warmup_steps=1",
+                      "train.sequence=32",
+                      "pipeline.ranks=2",
+                      "train.threads=1"};
+    return run_millrace(joined(words, more));
   }
 
   TemporaryFolder folder_;
@@ -41,12 +34,12 @@ class Train : public ::testing::Test {
 TEST_F(Train, ARunCanBeCheckedHashedExportedAndTrainedOn) {
   const auto run = train();
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_TRUE(has(run.out, "step 4/4")) << run.out;
+  expect_parts(run.out, {"step 4/4"});
   const auto verified = run_millrace({"ckpt", "verify", folder_ / "run"});
   EXPECT_EQ(verified.code, 0) << verified.out;
   const auto hash = run_millrace({"ckpt", "hash", folder_ / "run"});
   EXPECT_EQ(hash.out.size(), 33U) << hash.out;
-  EXPECT_TRUE(has(verified.out, hash.out.substr(0, 32)));
+  expect_parts(verified.out, {hash.out.substr(0, 32)});
   ASSERT_EQ(run_millrace({"ckpt", "export-hf", folder_ / "run", folder_ / "hf"}).code, 0);
   const auto on = train({"model.preset=", "model.from=" + folder_ / "hf", "run.directory=" + folder_ / "second"});
   EXPECT_EQ(on.code, 0) << on.err;
@@ -62,20 +55,19 @@ TEST_F(Train, AnotherSeedIsAnotherRun) {
   ASSERT_EQ(train().code, 0);
   const auto other = train({"train.seed=2", "train.steps=8"});
   EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint)) << other.out;
-  EXPECT_TRUE(has(other.err, "train.seed was 1, now 2")) << other.err;
-  EXPECT_TRUE(has(other.err, "train.steps was 4, now 8")) << other.err;
+  expect_parts(other.err, {"train.seed was 1, now 2", "train.steps was 4, now 8"});
 }
 
 TEST_F(Train, MistakesEndBeforeAnythingIsWritten) {
   const auto key = train({"train.stepz=4"});
   EXPECT_EQ(key.code, static_cast<int>(ExitCode::config));
-  EXPECT_TRUE(has(key.err, "unknown key train.stepz")) << key.err;
+  expect_parts(key.err, {"unknown key train.stepz"});
   const auto data = train({"data.text=" + folder_ / "nowhere"});
   EXPECT_EQ(data.code, static_cast<int>(ExitCode::data));
-  EXPECT_TRUE(has(data.err, folder_ / "nowhere")) << data.err;
+  expect_parts(data.err, {folder_ / "nowhere"});
   const auto model = train({"model.preset=", "model.from=" + folder_ / "nowhere"});
   EXPECT_EQ(model.code, static_cast<int>(ExitCode::model));
-  EXPECT_TRUE(has(model.err, folder_ / "nowhere")) << model.err;
+  expect_parts(model.err, {folder_ / "nowhere"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/step-00000004"));
 }
 

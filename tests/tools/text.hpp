@@ -1,0 +1,45 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace millrace::tests {
+
+using Words = std::vector<std::string>;
+
+/// A command line made longer.
+inline Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// All of a file; nothing where there is none.
+inline std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// The same, by the path from the root of the tree.
+inline std::string read_source(const std::string& path) { return read_file(MILLRACE_SOURCE_DIR "/" + path); }
+
+/// Wants every one of `parts` in the text.
+inline void expect_parts(const std::string& text, const Words& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+}
+
+/// What a page shows between ```language and ```, in its order.
+inline std::vector<std::string> code_blocks(const std::string& page, const std::string& language) {
+  const std::string fence = "```" + language + "\n";
+  std::vector<std::string> blocks;
+  for (auto begin = page.find(fence); begin != std::string::npos; begin = page.find(fence, begin)) {
+    begin += fence.size();
+    blocks.push_back(page.substr(begin, page.find("```", begin) - begin));
+  }
+  return blocks;
+}
+
+}  // namespace millrace::tests
