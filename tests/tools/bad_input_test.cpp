@@ -54,8 +54,7 @@ class BadInput : public ::testing::Test {
   }
 
   void expect(const CommandResult& result, ExitCode code, const Words& parts) const {
-    EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
-    expect_parts(result.err, parts);
+    expect_failure(result, code, parts);
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_FALSE(std::filesystem::exists(folder_ / "run/metrics.jsonl"));
   }
@@ -127,13 +126,8 @@ TEST_F(BadInput, TokensThatAreNone) {
 }
 
 TEST_F(BadInput, ProcessesThatDoNotDivideTheRanks) {
-  TemporaryFolder out;
-  const std::string line = std::string(MPIEXEC) + " --allow-run-as-root --oversubscribe -np 2 " + MILLRACE_BINARY_DIR + "/millrace train " +
-                           MILLRACE_SOURCE_DIR + "/configs/runs/tiny.toml run.directory= pipeline.ranks=3 > " + out / "log" + " 2>&1";
-  const int status = std::system(line.c_str());
-  const auto text = read_file(out / "log");
-  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::usage)) << text;
-  expect_parts(text, {"pipeline.ranks = 3"});
+  expect_failure(run_millrace({"train", "configs/runs/tiny.toml", "run.directory=", "pipeline.ranks=3"}, on_processes(2)), ExitCode::usage,
+                 {"pipeline.ranks = 3"});
 }
 
 }  // namespace

@@ -97,9 +97,7 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
   save(10);
   std::filesystem::resize_file(checkpoint(10) + "/" + runtime::manifest_name, 100);
   EXPECT_EQ(run_millrace({"ckpt", "verify", run_}).code, static_cast<int>(ExitCode::difference));
-  const auto hash = run_millrace({"ckpt", "hash", run_});
-  EXPECT_EQ(hash.code, static_cast<int>(ExitCode::checkpoint));
-  expect_parts(hash.err, {runtime::manifest_name});
+  expect_failure(run_millrace({"ckpt", "hash", run_}), ExitCode::checkpoint, {runtime::manifest_name});
   const auto list = run_millrace({"ckpt", "ls", run_});
   EXPECT_EQ(list.code, 0);
   expect_parts(list.out, {runtime::manifest_name});
@@ -107,12 +105,8 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
 
 TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
   for (const char* word : {"ls", "verify", "hash"}) {
-    const auto missing = run_millrace({"ckpt", word, folder_ / "nowhere"});
-    EXPECT_EQ(missing.code, static_cast<int>(ExitCode::checkpoint));
-    expect_parts(missing.err, {"there is no such folder"});
-    const auto other = run_millrace({"ckpt", word, folder_.path().string()});
-    EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint));
-    expect_parts(other.err, {"neither a run directory"});
+    expect_failure(run_millrace({"ckpt", word, folder_ / "nowhere"}), ExitCode::checkpoint, {"there is no such folder"});
+    expect_failure(run_millrace({"ckpt", word, folder_.path().string()}), ExitCode::checkpoint, {"neither a run directory"});
   }
 }
 
@@ -150,9 +144,7 @@ TEST_F(CheckpointCommand, ExportInBf16Rounds) {
 TEST_F(CheckpointCommand, ExportOfDamagedDataNamesIt) {
   save(10);
   damage(10);
-  const auto result = run_millrace({"ckpt", "export-hf", run_, folder_ / "hf"});
-  EXPECT_EQ(result.code, static_cast<int>(ExitCode::checkpoint));
-  expect_parts(result.err, {runtime::shard_name(0, 1)});
+  expect_failure(run_millrace({"ckpt", "export-hf", run_, folder_ / "hf"}), ExitCode::checkpoint, {runtime::shard_name(0, 1)});
 }
 
 }  // namespace

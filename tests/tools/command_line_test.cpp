@@ -27,8 +27,7 @@ class CommandLine : public ::testing::TestWithParam<Mistake> {};
 TEST_P(CommandLine, OneMessageAndItsCode) {
   const auto& mistake = GetParam();
   const auto result = run_millrace(mistake.words);
-  EXPECT_EQ(result.code, static_cast<int>(mistake.code)) << result.err;
-  expect_parts(result.err, mistake.parts);
+  expect_failure(result, mistake.code, mistake.parts);
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_EQ(result.out, "");
 }
@@ -111,15 +110,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CommandLine, AWrongKeyInAFileIsNamedWithItsPlace) {
   const TemporaryFolder folder;
   const auto file = folder.write("run.toml", "[train]\nsteps = 3\nbatchs = 2\n");
-  const auto result = run_millrace({"inspect", file});
-  EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
-  expect_parts(result.err, {file + ":3:1", "train.batchs", "train.batch?"});
+  expect_failure(run_millrace({"inspect", file}), ExitCode::config, {file + ":3:1", "train.batchs", "train.batch?"});
 }
 
 TEST(CommandLine, AWrongVariableIsNamed) {
-  const auto result = run_millrace({"inspect", tiny}, "MILLRACE_TRAIN_BATCH=none");
-  EXPECT_EQ(result.code, static_cast<int>(ExitCode::config));
-  expect_parts(result.err, {"environment MILLRACE_TRAIN_BATCH"});
+  expect_failure(run_millrace({"inspect", tiny}, "MILLRACE_TRAIN_BATCH=none"), ExitCode::config, {"environment MILLRACE_TRAIN_BATCH"});
 }
 
 TEST(CommandLine, HelpListsEveryCommand) {

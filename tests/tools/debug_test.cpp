@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -61,11 +60,8 @@ TEST(Debug, HasTheBitsOfARunOnFourProcesses) {
   const auto result = debug(folder, "run\n", {"train.steps=3"});
   ASSERT_EQ(result.code, 0) << result.err;
   const auto run = folder / "run";
-  std::string line = "cd " MILLRACE_SOURCE_DIR " && " MPIEXEC
-                     " --allow-run-as-root --oversubscribe --bind-to none -np 4 " MILLRACE_BINARY_DIR "/millrace train";
-  for (const auto& word : kRun) line += " " + word;
-  line += " train.steps=3 run.directory=" + run + " > " + (folder / "out") + " 2>&1";
-  ASSERT_EQ(std::system(line.c_str()), 0) << read_file(folder / "out");
+  const auto trained = run_millrace(joined(joined({"train"}, kRun), {"train.steps=3", "run.directory=" + run}), on_processes(4));
+  ASSERT_EQ(trained.code, 0) << trained.err;
   std::ifstream metrics(run + "/metrics.jsonl");
   int steps = 0;
   for (std::string text; std::getline(metrics, text);) {

@@ -66,9 +66,8 @@ TEST(FindNan, RunsABadStepOnceMoreToFindIt) {
 }
 
 TEST(FindNan, SaysWhenTheSecondRunIsFinite) {
-  const auto result = train("value=layers.2.mlp.swiglu:hit=6:nan", {"run.directory="});
-  EXPECT_EQ(result.code, static_cast<int>(ExitCode::numerics)) << result.err;
-  expect_parts(result.err, {"step 2: the loss of microbatch", "Run again, all is finite"});
+  expect_failure(train("value=layers.2.mlp.swiglu:hit=6:nan", {"run.directory="}), ExitCode::numerics,
+                 {"step 2: the loss of microbatch", "Run again, all is finite"});
 }
 
 TEST(FindNan, ChangesNoBit) {

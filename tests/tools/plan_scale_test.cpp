@@ -81,9 +81,7 @@ TEST_F(PlanScale, NoiseReductionAndFailuresAddUp) {
 
 TEST_F(PlanScale, SaysWhatIsWrong) {
   const auto refused = [&](const Words& words, const std::string& part, bool times = true) {
-    const auto result = plan(words, times);
-    EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << result.err;
-    expect_parts(result.err, {part});
+    expect_failure(plan(words, times), ExitCode::usage, {part});
   };
   refused({"--replicas", "2"}, "--replicas goes with times: --measure or --costs", false);
   refused({"--spread", "0.1"}, "--spread without --replicas, which it is for");

@@ -88,9 +88,7 @@ TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
   const auto uniform = rehearse({folder / "plan.toml", "pipeline.layout="});
   ASSERT_EQ(uniform.code, 0) << uniform.err;
   EXPECT_GT(number_in(uniform.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step);
-  const auto without = rehearse({});
-  EXPECT_EQ(without.code, static_cast<int>(ExitCode::config));
-  expect_parts(without.err, {"pipeline.costs is empty"});
+  expect_failure(rehearse({}), ExitCode::config, {"pipeline.costs is empty"});
   EXPECT_EQ(rehearse({folder / "plan.toml", "--ranks", "4"}).code, static_cast<int>(ExitCode::usage));
 }
 
@@ -143,18 +141,13 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   EXPECT_TRUE(std::regex_search(less, std::regex("a rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
   const auto tight = within(0.4 * free);
   EXPECT_EQ(tight.find("1 chunk a rank, rematerialize none"), std::string::npos) << tight;
-  const auto impossible = plan({"--memory", "1000", "--schedules", "1f1b"});
-  EXPECT_EQ(impossible.code, static_cast<int>(ExitCode::config));
-  expect_parts(impossible.err, {"no schedule fits: a rank may have 1000 bytes, uniform 1f1b takes "});
+  expect_failure(plan({"--memory", "1000", "--schedules", "1f1b"}), ExitCode::config,
+                 {"no schedule fits: a rank may have 1000 bytes, uniform 1f1b takes "});
 }
 
 TEST(Plan, SaysWhatIsWrong) {
   const TemporaryFolder folder;
-  const auto refused = [&](const Words& words, ExitCode code, const Words& parts) {
-    const auto result = plan(words);
-    EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
-    expect_parts(result.err, parts);
-  };
+  const auto refused = [&](const Words& words, ExitCode code, const Words& parts) { expect_failure(plan(words), code, parts); };
   refused({"--measure", "--costs", "x"}, ExitCode::usage, {"--measure and --costs, wanted one of them"});
   refused({"--schedules", "zb-h3"}, ExitCode::usage, {"--schedules has \"zb-h3\"", "did you mean zb-h"});
   refused({"--link-latency", "1"}, ExitCode::usage, {"go with times"});

@@ -90,8 +90,7 @@ TEST(Rehearse, SlowsRanksAndStalls) {
 }
 
 TEST(Rehearse, RunsInSeveralProcesses) {
-  const std::string launcher = std::string(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np 2";
-  const auto json = rehearsal({"1f1b", "--ranks", "4", "--microbatches", "4", "--bytes", "100000"}, launcher);
+  const auto json = rehearsal({"1f1b", "--ranks", "4", "--microbatches", "4", "--bytes", "100000"}, on_processes(2));
   ASSERT_FALSE(json.is_null());
   expect_sound(json, 4, 32, 96);
 }

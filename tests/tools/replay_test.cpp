@@ -70,15 +70,11 @@ TEST_F(Replay, TellsWhenTheRecordSaysOtherwise) {
 }
 
 TEST_F(Replay, RefusesWhatIsNoStepOfTheRun) {
-  const auto refused = [](const CommandResult& result, ExitCode code, const Words& parts) {
-    EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
-    expect_parts(result.err, parts);
-  };
-  refused(replay({}), ExitCode::usage, {"wanted RUN_DIRECTORY --step N"});
-  refused(replay({"--step", "7"}), ExitCode::usage, {"7", "6"});
-  refused(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});
-  refused(replay({"--step", "5", "train.dtype=bf16"}), ExitCode::checkpoint, {"train.dtype"});
-  refused(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: no run directory"});
+  expect_failure(replay({}), ExitCode::usage, {"wanted RUN_DIRECTORY --step N"});
+  expect_failure(replay({"--step", "7"}), ExitCode::usage, {"7", "6"});
+  expect_failure(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});
+  expect_failure(replay({"--step", "5", "train.dtype=bf16"}), ExitCode::checkpoint, {"train.dtype"});
+  expect_failure(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: no run directory"});
 }
 
 }  // namespace

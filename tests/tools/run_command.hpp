@@ -1,10 +1,12 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
 #include <string>
 
+#include "kernels/base/check.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tools/text.hpp"
 
@@ -16,19 +18,30 @@ struct CommandResult {
   std::string out, err;
 };
 
-/// Runs the built `millrace` with these words, as a shell would, in the source folder.
-inline CommandResult run_millrace(const Words& words, const std::string& environment = "") {
+/// Runs the built `millrace` with these words, as a shell would, in the source folder. Before it may stand variables or a launcher.
+inline CommandResult run_millrace(const Words& words, const std::string& before = "") {
   const TemporaryFolder folder;
   const auto quote = [](const std::string& word) {
     std::string quoted = "'";
     for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
     return quoted + "'";
   };
-  std::string line = "cd " + quote(MILLRACE_SOURCE_DIR) + " && " + environment + " " + quote(MILLRACE_BINARY_DIR "/millrace");
+  std::string line = "cd " + quote(MILLRACE_SOURCE_DIR) + " && " + before + " " + quote(MILLRACE_BINARY_DIR "/millrace");
   for (const auto& word : words) line += " " + quote(word);
   line += " > " + quote(folder / "out") + " 2> " + quote(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder / "out"), read_file(folder / "err")};
+}
+
+/// The launcher of so many processes.
+inline std::string on_processes(int count) {
+  return MPIEXEC " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(count);
+}
+
+/// Wants a command that ended with this code and said every one of `parts` of why.
+inline void expect_failure(const CommandResult& result, ExitCode code, const Words& parts) {
+  EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
+  expect_parts(result.err, parts);
 }
 
 }  // namespace millrace::tests

@@ -53,21 +53,13 @@ TEST_F(Train, TheStateDoesNotDependOnTheSchedule) {
 
 TEST_F(Train, AnotherSeedIsAnotherRun) {
   ASSERT_EQ(train().code, 0);
-  const auto other = train({"train.seed=2", "train.steps=8"});
-  EXPECT_EQ(other.code, static_cast<int>(ExitCode::checkpoint)) << other.out;
-  expect_parts(other.err, {"train.seed was 1, now 2", "train.steps was 4, now 8"});
+  expect_failure(train({"train.seed=2", "train.steps=8"}), ExitCode::checkpoint, {"train.seed was 1, now 2", "train.steps was 4, now 8"});
 }
 
 TEST_F(Train, MistakesEndBeforeAnythingIsWritten) {
-  const auto key = train({"train.stepz=4"});
-  EXPECT_EQ(key.code, static_cast<int>(ExitCode::config));
-  expect_parts(key.err, {"unknown key train.stepz"});
-  const auto data = train({"data.text=" + folder_ / "nowhere"});
-  EXPECT_EQ(data.code, static_cast<int>(ExitCode::data));
-  expect_parts(data.err, {folder_ / "nowhere"});
-  const auto model = train({"model.preset=", "model.from=" + folder_ / "nowhere"});
-  EXPECT_EQ(model.code, static_cast<int>(ExitCode::model));
-  expect_parts(model.err, {folder_ / "nowhere"});
+  expect_failure(train({"train.stepz=4"}), ExitCode::config, {"unknown key train.stepz"});
+  expect_failure(train({"data.text=" + folder_ / "nowhere"}), ExitCode::data, {folder_ / "nowhere"});
+  expect_failure(train({"model.preset=", "model.from=" + folder_ / "nowhere"}), ExitCode::model, {folder_ / "nowhere"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/step-00000004"));
 }
 
