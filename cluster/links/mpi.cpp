@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 
 #include "cluster/links/mpi_end.hpp"
 #include "cluster/links/remote.hpp"
@@ -7,6 +8,8 @@
 
 namespace millrace::cluster {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class MpiRemote final : public RemoteLinks, public Poller {
  public:
@@ -60,15 +63,20 @@ class MpiRemote final : public RemoteLinks, public Poller {
     }
     if (!waiting) return moved ? Activity::moved : Activity::idle;
     const bool transferring = std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->transferring(); });
-    for (int look = 0; look < (transferring ? looks_in_transfer : looks); ++look) {
-      if (take_ended()) return Activity::moved;
+    const bool busy = transferring || Clock::now() - last_ended_ < soon;
+    for (int look = 0; look < (busy ? many_looks : few_looks); ++look) {
+      if (!take_ended()) continue;
+      last_ended_ = Clock::now();
+      return Activity::moved;
     }
     return moved ? Activity::moved : transferring ? Activity::transferring : sending ? Activity::sending : Activity::listening;
   }
 
  private:
-  // Of MPI's progress a turn: it moves long messages part by part, each when somebody looks.
-  static constexpr int looks = 4, looks_in_transfer = 32;
+  // Of MPI's progress a turn: it moves long messages part by part, each when somebody looks; and soon after a message there is often a
+  // next one, whose parts nobody announced.
+  static constexpr int few_looks = 4, many_looks = 32;
+  static constexpr auto soon = std::chrono::microseconds(300);
 
   bool take_ended() {
     int count = 0;
@@ -87,6 +95,7 @@ class MpiRemote final : public RemoteLinks, public Poller {
   Transport& transport_;
   const std::size_t piece_bytes_;
   bool started_ = false;
+  Clock::time_point last_ended_{};  // of any message
   std::vector<std::unique_ptr<MpiEnd>> ends_;
   // One entry per end, its oldest request: MPI_Testsome is linear in what it is given, and pieces of an end finish in order anyway.
   std::vector<MPI_Request> heads_;

@@ -13,7 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 /// A message of a slot larger than this goes as an announcement (the prefix alone, always eager) and the payload behind it: the
 /// announcement tells the receiving transport that a transfer is under way, which needs its polls, so it does not nap in the middle of it.
-constexpr std::size_t announce_from = std::size_t{64} << 10;
+/// A shorter one is there before a nap would begin, and the announcement itself would be what it waits for.
+constexpr std::size_t announce_from = std::size_t{1} << 20;
 
 /// How the bytes of one slot (prefix and payload) are cut into MPI messages. Always all pieces, empty ones too: then they need no
 /// negotiation.
@@ -61,8 +62,7 @@ class PieceSender final : public MpiSender {
 
   // A receiver may be without a free slot for long; a sender that waits for it need not poll hard.
   bool transferring() const override {
-    return tested_ % pieces_.count != 0 &&
-           Clock::now() - last_post_ < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * spec_.bytes);
+    return outstanding() && Clock::now() - last_post_ < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * spec_.bytes);
   }
 
  private:
