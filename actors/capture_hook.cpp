@@ -17,7 +17,7 @@ void CaptureHook::keep(const std::string& name, const kernels::Tensor& tensor) {
   if (!fresh) return;
   auto& captured = place->second;
   captured.name = name;
-  for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) captured.shape.push_back(tensor.shape[axis]);
+  captured.shape = tensor.shape.sizes();
   captured.values.resize(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < captured.values.size(); ++i)
     captured.values[i] =

@@ -34,11 +34,9 @@ std::string NanHook::save(const Call& call) const {
   std::vector<runtime::TensorToWrite> tensors;
   for (std::size_t index = 0; index < call.inputs.size(); ++index) {
     const auto& tensor = call.inputs[index];
-    std::vector<std::int64_t> shape;
-    for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
     tensors.push_back({call.programs.value(call.operation.inputs[index]).name,
                        runtime::file_dtype(tensor.dtype),
-                       std::move(shape),
+                       tensor.shape.sizes(),
                        {tensor.data, tensor.bytes()}});
   }
   const auto path = runtime::join_path(

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace millrace::kernels {
 
@@ -43,6 +44,8 @@ class Shape {
     for (std::size_t axis = 0; axis < rank_; ++axis) product *= dimensions_[axis].capacity;
     return product;
   }
+  /// The sizes alone, as files tell them.
+  [[nodiscard]] std::vector<std::int64_t> sizes() const;
   [[nodiscard]] constexpr bool bounded() const noexcept {
     for (std::size_t axis = 0; axis < rank_; ++axis)
       if (dimensions_[axis].bounded()) return true;

@@ -11,12 +11,6 @@
 namespace millrace::layers {
 namespace {
 
-std::vector<std::int64_t> sizes(const kernels::Shape& shape) {
-  std::vector<std::int64_t> result;
-  for (std::size_t axis = 0; axis < shape.rank(); ++axis) result.push_back(shape[axis]);
-  return result;
-}
-
 /// Names that a checkpoint may carry without being parameters of the model.
 std::vector<std::string> ignored_names(const runtime::TensorSource& source, const ModelConfig& config) {
   std::vector<std::string> names;
@@ -43,7 +37,7 @@ void write_elements(std::span<const float> elements, runtime::FileDType dtype, c
 
 HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, const ModelConfig& config) : source_(folder, ExitCode::model) {
   std::vector<runtime::ExpectedTensor> expected;
-  for (const ParameterSpec& spec : model_parameters(config)) expected.push_back({spec.name, sizes(spec.shape)});
+  for (const ParameterSpec& spec : model_parameters(config)) expected.push_back({spec.name, spec.shape.sizes()});
   source_.check(expected, ignored_names(source_, config));
 }
 
@@ -55,7 +49,7 @@ void export_hugging_face(const std::string& folder, const ModelConfig& config, k
   std::map<std::string, ParameterSpec, std::less<>> specs;
   std::vector<runtime::FileTensor> tensors;
   for (const ParameterSpec& spec : model_parameters(config)) {
-    tensors.push_back({spec.name, file_dtype, sizes(spec.shape), 0, 0});
+    tensors.push_back({spec.name, file_dtype, spec.shape.sizes(), 0, 0});
     specs.emplace(spec.name, spec);
   }
   const auto produce = [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {

@@ -18,12 +18,6 @@ using kernels::DType;
 constexpr const char* who = "millrace debug";
 constexpr std::int64_t kCorner = 6;
 
-std::vector<std::int64_t> sizes_of(const kernels::Shape& shape) {
-  std::vector<std::int64_t> sizes;
-  for (std::size_t axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
-  return sizes;
-}
-
 /// "[2, 17]" for an element of a tensor of these sizes.
 std::string place_of(std::int64_t element, const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> place(sizes.size());
@@ -34,7 +28,7 @@ std::string place_of(std::int64_t element, const std::vector<std::int64_t>& size
 std::string number(double value) { return fmt::format("{:>11.4g}", value); }
 
 std::string corner(const kernels::Tensor& tensor, const std::vector<double>& numbers) {
-  const auto sizes = sizes_of(tensor.shape);
+  const auto sizes = tensor.shape.sizes();
   const std::int64_t columns = sizes.empty() ? 1 : sizes.back(), rows = columns > 0 ? tensor.elements() / columns : 0;
   std::string text;
   for (std::int64_t row = 0; row < std::min(rows, kCorner); ++row) {
@@ -78,8 +72,8 @@ std::string describe(const NamedTensor& named) {
   const auto numbers = numbers_of(tensor);
   if (found.not_finite > 0) {
     const auto first = std::find_if(numbers.begin(), numbers.end(), [](double value) { return !std::isfinite(value); });
-    text += fmt::format("  not finite {} (the first at {}: {})", found.not_finite,
-                        place_of(first - numbers.begin(), sizes_of(tensor.shape)), *first);
+    text += fmt::format("  not finite {} (the first at {}: {})", found.not_finite, place_of(first - numbers.begin(), tensor.shape.sizes()),
+                        *first);
   }
   return text + "\n" + corner(tensor, numbers);
 }
@@ -125,7 +119,7 @@ std::string histogram(const NamedTensor& named) {
 
 void dump(const NamedTensor& named, const std::string& path) {
   const auto& tensor = named.tensor;
-  const runtime::TensorToWrite write{named.name, runtime::file_dtype(tensor.dtype), sizes_of(tensor.shape), {tensor.data, tensor.bytes()}};
+  const runtime::TensorToWrite write{named.name, runtime::file_dtype(tensor.dtype), tensor.shape.sizes(), {tensor.data, tensor.bytes()}};
   runtime::write_safetensors(path, std::array{write});
 }
 
@@ -135,7 +129,7 @@ std::string difference(const NamedTensor& named, const std::string& path) {
   if (other == nullptr && file.tensors().size() == 1) other = &file.tensors().front();
   MILLRACE_CHECK(other != nullptr, ExitCode::usage, who, "{} has {} tensors, none of the name {}", path, file.tensors().size(), named.name);
   const auto& tensor = named.tensor;
-  MILLRACE_CHECK(other->shape == sizes_of(tensor.shape) && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, who,
+  MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, who,
                  "{} of {} is {} [{}], wanted {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
                  kernels::to_string(tensor.dtype), kernels::to_string(tensor.shape));
   std::vector<std::byte> bytes(tensor.bytes());
@@ -158,7 +152,7 @@ std::string difference(const NamedTensor& named, const std::string& path) {
     }
   }
   for (const double value : there) norm += value * value;
-  const auto sizes = sizes_of(tensor.shape);
+  const auto sizes = tensor.shape.sizes();
   return fmt::format(
       "{}: {} of {} elements differ from {}; the first at {}: {:.9g} here, {:.9g} there; most at {}: by {:.4g}; relative {:.3g}\n",
       named.name, differing, here.size(), path, first < 0 ? "a sign of zero" : place_of(first, sizes),
