@@ -1,15 +1,9 @@
 #include "actors/checkpoint_actor.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace millrace::actors {
-namespace {
-
-std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-}  // namespace
 
 CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : MessageActor(config), setup_(std::move(setup)) {}
 
@@ -24,7 +18,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
   ShardWritten result{request.rank, request.step, "", ""};
   folder_ = request.folder;
   runtime::TraceRecord record;
-  record.begin = steady_now();
+  record.begin = runtime::steady_now();
   try {
     const auto found =
         std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
@@ -33,8 +27,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
     std::vector<runtime::CheckpointTensor> tensors;
     for (const auto& tensor : rank.compute().parameters().tensors()) {
       if (!tensor.speaks()) continue;
-      std::vector<std::int64_t> shape;
-      for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
+      const auto shape = tensor.shape.sizes();
       tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});
       tensors.push_back({"adamw.m/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_first_moment(tensor), {}});
       tensors.push_back({"adamw.v/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_second_moment(tensor), {}});
@@ -43,7 +36,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
   } catch (const std::exception& error) {
     result.error = error.what();
   }
-  record.end = steady_now();
+  record.end = runtime::steady_now();
   record.step = runtime::StepId(request.step);
   record.kind = runtime::SpanKind::checkpoint_write;
   setup_.trace->add(record);

@@ -111,16 +111,7 @@ void Pipeline::start(const Start& start) {
     rank->events = inboxes_.back().get();
   }
 
-  std::vector<cluster::ChannelEnds> channels;
-  for (const auto& spec : plan_.channels()) {
-    cluster::ChannelEnds ends;
-    ends.spec = spec;
-    const bool same_process = topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank);
-    for (auto& rank : ranks_) rank->add_ends(ends, same_process);
-    channels.push_back(ends);
-  }
-  links_ = std::make_unique<cluster::Links>(topology, session_.transport(), channels);
-  for (auto& rank : ranks_) rank->links = links_.get();
+  links_ = connect(plan_, topology, session_.transport(), ranks());
   try {
     session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
   } catch (const Error& error) {

@@ -52,4 +52,19 @@ cluster::Progress Rank::progress() const {
   return progress_;
 }
 
+std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology, cluster::Transport* transport,
+                                        const std::vector<Rank*>& ranks) {
+  std::vector<cluster::ChannelEnds> channels;
+  for (const auto& spec : plan.channels()) {
+    cluster::ChannelEnds ends;
+    ends.spec = spec;
+    const bool same_process = topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank);
+    for (auto* rank : ranks) rank->add_ends(ends, same_process);
+    channels.push_back(ends);
+  }
+  auto links = std::make_unique<cluster::Links>(topology, transport, channels);
+  for (auto* rank : ranks) rank->links = links.get();
+  return links;
+}
+
 }  // namespace millrace::actors

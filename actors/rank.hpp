@@ -99,4 +99,9 @@ class Rank {
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
 };
 
+/// The links of the channels of `plan`, with what the ranks that are here bring to them; each rank is told of them. Errors:
+/// Error(start).
+[[nodiscard]] std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                      cluster::Transport* transport, const std::vector<Rank*>& ranks);
+
 }  // namespace millrace::actors

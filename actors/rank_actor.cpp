@@ -1,7 +1,6 @@
 #include "actors/rank_actor.hpp"
 
 #include <caf/send.hpp>
-#include <chrono>
 #include <utility>
 
 #include "actors/embedding_actor.hpp"
@@ -9,11 +8,6 @@
 #include "actors/loader_actor.hpp"
 
 namespace millrace::actors {
-namespace {
-
-std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-}  // namespace
 
 RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
     : MessageActor(config), setup_(std::move(setup)), rank_(*setup_.control.rank), control_(setup_.control, *this) {}
@@ -54,9 +48,9 @@ void RankActor::work(const RankTask& task) {
   rank_.worker().post([this, task] {
     const caf::actor self(this);
     guarded(self, {}, false, [&] {
-      const std::int64_t begin = steady_now();
+      const std::int64_t begin = runtime::steady_now();
       control_.perform(task);
-      caf::anon_send(self, WorkDone{task.work, begin, steady_now()});
+      caf::anon_send(self, WorkDone{task.work, begin, runtime::steady_now()});
     });
   });
 }

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include "actors/head_actor.hpp"
-#include "kernels/elementwise.hpp"
 #include "runtime/engine/step_shares.hpp"
-#include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
 namespace {
-
-std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 std::uint64_t resident_bytes() {
   rusage usage{};
@@ -45,6 +40,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
       exchange_(rank_.plan(), rank_.id()),
+      tasks_(rank_, exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
   records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   for (const auto& channel : rank_.plan().channels()) {
@@ -149,7 +145,7 @@ void RankControl::handle(const Collect&) {
     const auto gradient = store.gradient(tensor);
     CapturedTensor captured;
     captured.name = "grad." + tensor.name;
-    for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) captured.shape.push_back(tensor.shape[axis]);
+    captured.shape = tensor.shape.sizes();
     captured.values.assign(gradient.as<float>(), gradient.as<float>() + gradient.elements());
     tell(std::move(captured));
   }
@@ -166,7 +162,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   if (table == Table::training) training_batches_.begin(training_uses_);
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
-  step_begin_ = steady_now();
+  step_begin_ = runtime::steady_now();
   starting_ = true;  // what was loaded ahead is not missing
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
@@ -236,7 +232,7 @@ void RankControl::issue(const runtime::Issue& issue) {
                                     ? produced_[waited_for.edge.index()][static_cast<std::size_t>(waited_for.slot)]
                                     : 0;
   runtime::TraceRecord record;
-  if (wait_.issued(issue.step, produced, steady_now(), record)) rank_.trace().add(record);
+  if (wait_.issued(issue.step, produced, runtime::steady_now(), record)) rank_.trace().add(record);
   show(to_string(runtime::span_of(issue.action.kind)), issue.action.stage, issue.action.microbatch);
   if (execute.ticket == 0) port_.begun();
   port_.execute(execute);
@@ -298,47 +294,6 @@ void RankControl::list_finished() {
   }
 }
 
-// -- on the worker ------------------------------------------------------------------------------------------------------------------------
-
-void RankControl::perform(const RankTask& task) {
-  const auto& store = rank_.compute().store();
-  switch (task.work) {
-    case RankWork::clear:
-      return store.zero_accumulators(rank_.stream());
-    case RankWork::sums:
-      store.add_accumulator_sets(rank_.stream());
-      if (!exchange_.there()) store.add_local_uses(rank_.stream());
-      return;
-    case RankWork::sums_sent: {
-      // Hands the sums that another rank has too to that rank: of a tied table the own use, of a replica everything.
-      auto& link = rank_.links->link(exchange_.channel());
-      for_each_exchanged_sum(rank_, link.slot(exchange_.sequence()),
-                             [this](const auto& sum, const auto& part) { kernels::convert(rank_.stream(), sum, part); });
-      return link.send(exchange_.sequence(), exchange_.bytes(), steady_now());
-    }
-    case RankWork::sums_added: {
-      // The other side's: use 0 + use 1 of a tied table, the first half of the microbatches + the second. Both ranks get the same bits
-      // since addition commutes. Uses that share the rank are added after that, as where there is one rank.
-      const auto& arrival = exchange_.arrival();
-      for_each_exchanged_sum(rank_, arrival.data,
-                             [this](const auto& sum, const auto& part) { kernels::accumulate(rank_.stream(), part, sum); });
-      store.add_local_uses(rank_.stream());
-      return rank_.links->link(arrival.channel).release(arrival.sequence);
-    }
-    case RankWork::squares:
-      return runtime::square_sums(rank_.stream(), store, squares_);
-    case RankWork::optimizer:
-      return runtime::apply_adamw(rank_.stream(), task.scalars, store);
-    case RankWork::snapshot:
-      store.take_snapshot();
-      copy_hashes_.clear();
-      for (const auto& tensor : rank_.compute().parameters().tensors())
-        if (rank_.plan().held_twice(tensor.name))
-          copy_hashes_.push_back({tensor.name, runtime::hash_of(store.snapshot_master(tensor)).hex()});
-      return;
-  }
-}
-
 // -- after a training list ----------------------------------------------------------------------------------------------------------------
 
 void RankControl::work_done(const WorkDone& finished) {
@@ -369,7 +324,7 @@ void RankControl::work_done(const WorkDone& finished) {
     case RankWork::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
       trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
-      port_.report(SnapshotTaken{rank_.id().value, step, copy_hashes_});
+      port_.report(SnapshotTaken{rank_.id().value, step, tasks_.copy_hashes()});
       port_.write_shard({rank_.id().value, step, folders_.front()});
       snapshot_steps_.erase(snapshot_steps_.begin());
       folders_.erase(folders_.begin());
@@ -387,7 +342,7 @@ void RankControl::add_sums() { port_.work({RankWork::sums_added, {}}); }
 
 void RankControl::report_step() {
   if (!exchange_.may_report()) return;
-  const std::int64_t now = steady_now();
+  const std::int64_t now = runtime::steady_now();
   runtime::TraceRecord record;
   record.begin = step_begin_;
   record.end = now;
@@ -401,7 +356,7 @@ void RankControl::report_step() {
   report.rank = rank_.id().value;
   report.step = step_;
   report.squares.clear();
-  for (const auto& sum : squares_) report.squares.push_back({sum.order, sum.value});
+  for (const auto& sum : tasks_.squares()) report.squares.push_back({sum.order, sum.value});
   losses_of(rank_, *list_, report.losses);
   report.times = {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
   report.resident_bytes = resident_bytes();

@@ -9,20 +9,13 @@
 #include "actors/messages.hpp"
 #include "actors/nan_hook.hpp"
 #include "actors/rank.hpp"
+#include "actors/rank_tasks.hpp"
 #include "actors/sum_exchange.hpp"
 #include "actors/wait_clock.hpp"
-#include "kernels/adamw.hpp"
-#include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/rank_engine.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::actors {
-
-/// Rank-wide work for the compute worker, with what it needs to be told.
-struct RankTask {
-  RankWork work = RankWork::sums;
-  kernels::AdamwScalars scalars;  // of the optimizer
-};
 
 /// What a rank's control can do to the world. The rank's actor implements it with messages; the stepper of the debugger keeps what is asked
 /// until it is told to go on.
@@ -75,7 +68,7 @@ class RankControl {
   void failed(const WorkFailed& failure);
 
   /// On the worker.
-  void perform(const RankTask& task);
+  void perform(const RankTask& task) { tasks_.perform(task); }
 
   [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
   /// The list that runs or ran last; null before the first.
@@ -124,12 +117,11 @@ class RankControl {
   std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
   SumExchangeState exchange_;
+  RankTasks tasks_;
   NanHook nan_hook_;
-  std::vector<runtime::TensorSquareSum> squares_;
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;
   ToCoordinator report_ = StepReport();
-  std::vector<CopyHash> copy_hashes_;
   std::vector<std::string> folders_;  // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;

@@ -32,6 +32,20 @@ CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePl
   return setup;
 }
 
+std::map<std::string, std::string> run_identity(const RunSettings& settings, const PipelinePlan& plan, const DatasetBatches& batches,
+                                                std::int64_t threads) {
+  auto identity = settings.identity(threads);
+  identity["data"] = batches.dataset().fingerprint;
+  identity["train.accumulators"] = std::to_string(plan.parts());  // replicas make some of their own
+  return identity;
+}
+
+std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint) {
+  const auto& notes = checkpoint.meta().notes;
+  const auto found = notes.find("train.threads");
+  return found == notes.end() ? 0 : std::stoll(found->second);
+}
+
 runtime::BatchShape batch_shape(const RunSettings& settings) {
   runtime::BatchShape shape;
   shape.rows = settings.train.batch;

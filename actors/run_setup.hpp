@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "actors/batch_provider.hpp"
 #include "actors/coordinator.hpp"
@@ -18,6 +20,12 @@ namespace millrace::actors {
 /// `batches` outlives the coordinator. `evaluation_microbatches` 0: nothing is evaluated.
 [[nodiscard]] CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
                                                  std::int64_t first_step, std::int64_t evaluation_microbatches);
+/// What a resumed run must have in common with the one that it goes on with: the identity keys of the config, the data, and how gradient
+/// sums are split.
+[[nodiscard]] std::map<std::string, std::string> run_identity(const RunSettings& settings, const PipelinePlan& plan,
+                                                              const DatasetBatches& batches, std::int64_t threads);
+/// The threads a rank that a checkpoint's run had; 0 where it does not tell.
+[[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
 /// Parameters and moments of a rank: from `checkpoint`, where there is none from model.from, else from the seed.
 void initialize(Rank& rank, const RunSettings& settings, const runtime::CheckpointReader* checkpoint);
 

@@ -1,17 +1,11 @@
 #include "actors/stage_actor.hpp"
 
-#include <chrono>
 #include <utility>
 
 #include "actors/action_runner.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
-namespace {
-
-std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-}  // namespace
 
 StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor)
     : MessageActor(config), rank_(rank), work_(new Work{rank, std::move(rank_actor), {}}) {
@@ -32,10 +26,10 @@ caf::behavior StageActor::make_behavior() {
 /// On the compute worker.
 void StageActor::Work::run(const Execute& execute) {
   guarded(rank_actor, execute.action, true, [&] {
-    const std::int64_t begin = steady_now();
+    const std::int64_t begin = runtime::steady_now();
     runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
     rank.runner().run(rank, execute);
-    caf::anon_send(rank_actor, ActionDone{execute.action, begin, steady_now()});
+    caf::anon_send(rank_actor, ActionDone{execute.action, begin, runtime::steady_now()});
   });
 }
 

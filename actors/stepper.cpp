@@ -1,7 +1,6 @@
 #include "actors/stepper.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,8 +15,6 @@ namespace {
 
 constexpr const char* who = "actors.stepper";
 constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::first_moment, runtime::MemoryKind::second_moment};
-
-std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
   std::vector<std::span<std::byte>> parts;
@@ -69,9 +66,9 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
   void execute(const Execute& execute) override { seat_.waiting.push_back(execute); }
   void work(const RankTask& task) override {
     stepper_.post([this, task] {
-      const std::int64_t begin = steady_now();
+      const std::int64_t begin = runtime::steady_now();
       seat_.rank->worker().run([&] { seat_.control->perform(task); });
-      seat_.control->work_done({task.work, begin, steady_now()});
+      seat_.control->work_done({task.work, begin, runtime::steady_now()});
     });
   }
   void load(const LoadBatch& request) override {
@@ -118,7 +115,7 @@ class Stepper::Desk final : public CoordinatorPort {
   void evaluated(std::int64_t, double, std::int64_t) override {}
   void sampled(const std::vector<std::int32_t>&) override {}
   bool stop_requested() override { return false; }
-  std::int64_t now() override { return steady_now(); }
+  std::int64_t now() override { return runtime::steady_now(); }
   void finished(ExitCode code, const std::string& message) override {
     stepper_.ended_ = code == ExitCode::ok && message.empty() ? "the last step is done" : message;
   }
@@ -132,7 +129,6 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   runtime::Costs costs;
   costs.stages.resize(static_cast<std::size_t>(plan.schedule.placement.stages()));
   const auto planned = runtime::simulate(plan.schedule, costs, false);
-  const cluster::Topology topology(plan.ranks(), 1, 0);
   for (int index = 0; index < plan.ranks(); ++index) {
     seats_.push_back(std::make_unique<Seat>());
     auto& seat = *seats_.back();
@@ -158,15 +154,9 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     control.issue_ahead = 1;
     seat.control = std::make_unique<RankControl>(control, *seat.door);
   }
-  std::vector<cluster::ChannelEnds> channels;
-  for (const auto& spec : plan.channels()) {
-    cluster::ChannelEnds ends;
-    ends.spec = spec;
-    for (auto& seat : seats_) seat->rank->add_ends(ends, true);
-    channels.push_back(ends);
-  }
-  links_ = std::make_unique<cluster::Links>(topology, nullptr, channels);
-  for (auto& seat : seats_) seat->rank->links = links_.get();
+  std::vector<Rank*> ranks;
+  for (const auto& seat : seats_) ranks.push_back(seat->rank.get());
+  links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
   auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
   coordinator.writes_checkpoints = false;
@@ -227,11 +217,11 @@ void Stepper::run(runtime::RankId rank) {
   const Execute execute = seat.waiting.front();
   seat.waiting.pop_front();
   try {
-    const std::int64_t begin = steady_now();
+    const std::int64_t begin = runtime::steady_now();
     seat.rank->worker().run([&] { seat.rank->runner().run(*seat.rank, execute); });
     ++position_;
     ++seat.done;
-    seat.control->action_done({execute.action, begin, steady_now()});
+    seat.control->action_done({execute.action, begin, runtime::steady_now()});
     settle();
   } catch (const std::exception& error) {
     ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, error.what());

@@ -55,10 +55,7 @@ struct Beginning {
 
 std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const runtime::CheckpointReader* checkpoint) {
   if (wanted > 0) return wanted;
-  if (checkpoint != nullptr) {
-    const auto found = checkpoint->meta().notes.find("train.threads");
-    if (found != checkpoint->meta().notes.end()) return std::stoll(found->second);
-  }
+  if (checkpoint != nullptr && noted_threads(*checkpoint) > 0) return noted_threads(*checkpoint);
   return cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
 }
 
@@ -122,9 +119,7 @@ void train(Session& session, const RunSettings& settings) {
     }
   }
   beginning = Beginning::from_text(session.broadcast(beginning.text()));
-  auto identity = settings.identity(beginning.threads);
-  identity["data"] = batches.dataset().fingerprint;
-  identity["train.accumulators"] = std::to_string(plan.parts());  // replicas make some of their own
+  const auto identity = run_identity(settings, plan, batches, beginning.threads);
   if (directory) directory->check_identity(identity);
 
   RankNeeds needs;

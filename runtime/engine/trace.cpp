@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 #include "kernels/base/check.hpp"
 
 namespace millrace::runtime {
+
+std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 const char* to_string(SpanKind kind) {
   switch (kind) {

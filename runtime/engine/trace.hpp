@@ -26,6 +26,9 @@ enum class SpanKind : std::uint8_t {
 [[nodiscard]] const char* to_string(SpanKind kind);
 [[nodiscard]] SpanKind span_of(ActionKind kind);
 
+/// Nanoseconds of the host's steady clock: the time of all records.
+[[nodiscard]] std::int64_t steady_now();
+
 /// One stretch of time of one rank. Times are nanoseconds of the host's steady clock.
 struct TraceRecord {
   std::int64_t begin = 0;

@@ -2,14 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
-#include "actors/run_setup.hpp"
+#include "actors/stepped_run.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
-#include "runtime/io/checkpoint_file.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/debug/debug_session.hpp"
 #include "tools/run_settings.hpp"
@@ -25,17 +24,6 @@ namespace {
 
 constexpr const char* who = "millrace debug";
 
-/// As the run itself would be given, or was given: the numbers depend on them.
-int threads_of(const configs::RunConfig& config, const runtime::CheckpointReader* checkpoint) {
-  if (config.train.threads > 0) return static_cast<int>(config.train.threads);
-  if (checkpoint != nullptr) {
-    const auto found = checkpoint->meta().notes.find("train.threads");
-    if (found != checkpoint->meta().notes.end()) return std::stoi(found->second);
-  }
-  const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
-  return static_cast<int>(std::max<std::int64_t>(1, cores / config.pipeline.ranks));
-}
-
 }  // namespace
 
 int debug(const std::vector<std::string>& arguments) {
@@ -45,23 +33,14 @@ int debug(const std::vector<std::string>& arguments) {
   auto run = load_run(parsed.positional());
   for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
   const auto settings = settings_of(run.config, build_id());
-  const auto plan = actors::make_plan(settings.plan_request());
-  actors::learning_rate(settings.train).validate();
-  const actors::DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), actors::batch_shape(settings));
   std::optional<runtime::CheckpointReader> checkpoint;
   if (parsed.flag("checkpoint")) checkpoint.emplace(parsed.text("checkpoint", ""));
-
-  actors::StepperSetup setup;
-  setup.settings = &settings;
-  setup.plan = &plan;
-  setup.batches = &batches;
-  setup.checkpoint = checkpoint ? &*checkpoint : nullptr;
-  setup.first_step = checkpoint ? static_cast<std::int64_t>(checkpoint->step()) : 0;
-  setup.threads = threads_of(run.config, setup.checkpoint);
-  MILLRACE_CHECK(setup.first_step < settings.train.steps, ExitCode::usage, who,
-                 "the checkpoint is of step {}, wanted one before train.steps = {}", setup.first_step, settings.train.steps);
+  const actors::SteppedRun stepped(settings, std::move(checkpoint));
+  const auto& plan = stepped.plan();
+  MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, who,
+                 "the checkpoint is of step {}, wanted one before train.steps = {}", stepped.first_step(), settings.train.steps);
   fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches a step, {} threads a rank\n", plan.model.family, plan.ranks(),
-             plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, setup.threads);
+             plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 
   DebugSession* session = nullptr;
   std::unique_ptr<LineReader> reader;
@@ -70,7 +49,7 @@ int debug(const std::vector<std::string>& arguments) {
   } else {
     reader = std::make_unique<TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
   }
-  DebugSession debugging(setup, std::move(reader));
+  DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;
   debugging.run();
   return 0;

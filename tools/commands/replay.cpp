@@ -7,10 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
-#include "actors/run_setup.hpp"
 #include "actors/stage_replay.hpp"
-#include "actors/stepper.hpp"
+#include "actors/stepped_run.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/checkpoint_file.hpp"
@@ -52,7 +52,7 @@ std::map<std::int64_t, Recorded> read_metrics(const std::string& directory) {
 /// The newest checkpoint before the step; and the threads that the run had, which any of them tells.
 struct Start {
   std::optional<runtime::CheckpointReader> checkpoint;
-  std::string threads;
+  std::int64_t threads = 0;
 };
 
 Start start_of(const std::string& directory, std::int64_t step) {
@@ -60,8 +60,7 @@ Start start_of(const std::string& directory, std::int64_t step) {
   for (const auto& listed : runtime::list_checkpoints(directory)) {
     if (!listed.problem.empty()) continue;
     runtime::CheckpointReader reader(listed.folder);
-    const auto note = reader.meta().notes.find("train.threads");
-    if (note != reader.meta().notes.end()) start.threads = note->second;
+    if (actors::noted_threads(reader) > 0) start.threads = actors::noted_threads(reader);
     if (static_cast<std::int64_t>(listed.step) < step) start.checkpoint.emplace(std::move(reader));
   }
   return start;
@@ -118,29 +117,14 @@ int replay(const std::vector<std::string>& arguments) {
   auto run = load_run(words);
   const auto settings = settings_of(run.config, build_id());
   const long step = parsed.integer("step", 1, 1, settings.train.steps);
-  const auto plan = actors::make_plan(settings.plan_request());
-  const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);
-  const auto start = start_of(directory, step);
+  auto start = start_of(directory, step);
   const auto recorded = read_metrics(directory);
-  const actors::DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), actors::batch_shape(settings));
-
-  actors::StepperSetup setup;
-  setup.settings = &settings;
-  setup.plan = &plan;
-  setup.batches = &batches;
-  setup.checkpoint = start.checkpoint ? &*start.checkpoint : nullptr;
-  setup.first_step = start.checkpoint ? static_cast<std::int64_t>(start.checkpoint->step()) : 0;
-  setup.threads = settings.train.threads > 0 ? static_cast<int>(settings.train.threads)
-                  : start.threads.empty()    ? 1
-                                             : std::stoi(start.threads);
-  if (start.checkpoint) {
-    auto identity = settings.identity(setup.threads);
-    identity["data"] = batches.dataset().fingerprint;
-    identity["train.accumulators"] = std::to_string(plan.parts());
-    settings.check_identity(start.checkpoint->meta().identity, identity, start.checkpoint->folder());
-  }
+  const actors::SteppedRun stepped(settings, std::move(start.checkpoint), start.threads);
+  const auto& plan = stepped.plan();
+  const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);
+  auto setup = stepped.setup();
   fmt::print("from {}, {} ranks, schedule {}, {} threads a rank\n",
-             start.checkpoint ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
+             setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
              plan.schedule.name, setup.threads);
 
   bool equal = true;
