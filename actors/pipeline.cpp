@@ -102,6 +102,7 @@ void Pipeline::start(const Start& start) {
     control.steps = start.steps;
     control.train = start.train;
     control.nan_folder = start.nan_folder;
+    control.hash_directory = start.hash_directory;
     if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     setup.report = report;
     setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was

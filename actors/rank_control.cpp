@@ -42,6 +42,10 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       exchange_(rank_.plan(), rank_.id()),
       tasks_(rank_, exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
+  if (!setup_.hash_directory.empty()) {
+    hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
+    hash_hook_->next = std::exchange(rank_.hook, &*hash_hook_);
+  }
   records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   for (const auto& channel : rank_.plan().channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
@@ -84,7 +88,7 @@ void RankControl::handle(const RunStep& message) {
   step_ = message.step;
   const auto targets = setup_.batches->valid_targets(step_);
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
-  if (message.find_nan) rank_.hook = &nan_hook_;
+  if (message.find_nan) (hash_hook_ ? hash_hook_->next : rank_.hook) = &nan_hook_;
   if (message.again) {
     port_.work({RankWork::clear, {}});
     training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
@@ -292,6 +296,11 @@ void RankControl::list_finished() {
     case Table::none:
       return;
   }
+}
+
+void RankControl::perform(const RankTask& task) {
+  if (hash_hook_ && (task.work == RankWork::optimizer || task.work == RankWork::clear)) hash_hook_->end_step();
+  tasks_.perform(task);
 }
 
 // -- after a training list ----------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/batch_provider.hpp"
 #include "actors/batch_window.hpp"
+#include "actors/hash_hook.hpp"
 #include "actors/messages.hpp"
 #include "actors/nan_hook.hpp"
 #include "actors/rank.hpp"
@@ -43,6 +46,7 @@ struct RankControlSetup {
   const BatchProvider* batches = nullptr;  // outlives the control
   std::int64_t first_step = 0, steps = 0;
   runtime::TrainConfig train;     // the optimizer's numbers
+  std::string hash_directory;     // the run's, where hashes of all tensors are recorded; empty: they are not
   std::string nan_folder;         // where the inputs of an operation that left a NaN are written; empty: nowhere
   int issue_ahead = kIssueAhead;  // actions that may be issued and not done
   /// What Collect answers besides the gradients (parity's captures); may be empty.
@@ -68,7 +72,7 @@ class RankControl {
   void failed(const WorkFailed& failure);
 
   /// On the worker.
-  void perform(const RankTask& task) { tasks_.perform(task); }
+  void perform(const RankTask& task);
 
   [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
   /// The list that runs or ran last; null before the first.
@@ -119,6 +123,7 @@ class RankControl {
   SumExchangeState exchange_;
   RankTasks tasks_;
   NanHook nan_hook_;
+  std::optional<HashHook> hash_hook_;
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;
   ToCoordinator report_ = StepReport();

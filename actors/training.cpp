@@ -13,6 +13,7 @@
 #include "actors/run_setup.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/versions.hpp"
+#include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
@@ -21,6 +22,7 @@
 #include "runtime/io/fault.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
+#include "runtime/io/hash_recorder.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -118,6 +120,10 @@ void train(Session& session, const RunSettings& settings) {
       beginning.checkpoint = checkpoint->folder();
     }
   }
+  const bool records = settings.record == "hashes";
+  MILLRACE_CHECK(!records || !settings.directory.empty(), ExitCode::config, "actors.training",
+                 "run.record = \"hashes\" without run.directory, wanted a folder to record in");
+  if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
   beginning = Beginning::from_text(session.broadcast(beginning.text()));
   const auto identity = run_identity(settings, plan, batches, beginning.threads);
   if (directory) directory->check_identity(identity);
@@ -143,6 +149,7 @@ void train(Session& session, const RunSettings& settings) {
   start.first_step = beginning.step;
   start.steps = settings.train.steps;
   start.train = settings.train;
+  if (records) start.hash_directory = settings.directory;
   if (!settings.directory.empty()) start.nan_folder = runtime::join_path(settings.directory, "nan");
   start.checkpoint.store = directory ? &directory->store() : nullptr;
   start.checkpoint.metrics = directory ? directory->metrics(beginning.step) : nullptr;

@@ -80,6 +80,9 @@ constexpr Mark layout = Mark::layout;
 void run_keys(std::vector<Key>& keys) {
   keys.push_back(among(bind("device", identity, "Where the kernels run.", MEMBER(device)), {"cpu", "cuda"}));
   keys.push_back(bind("run.directory", layout, "Folder of checkpoints, metrics and traces. Empty: nothing is written.", MEMBER(directory)));
+  keys.push_back(among(
+      bind("run.record", layout, "hashes: of every tensor of every step, in the directory, for millrace compare. Slow.", MEMBER(record)),
+      {"none", "hashes"}));
 }
 
 void model_keys(std::vector<Key>& keys) {

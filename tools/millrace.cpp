@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 11> commands{{
+const std::array<Command, 12> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -27,6 +27,9 @@ const std::array<Command, 11> commands{{
     {"replay", "RUN_DIRECTORY --step N [--stage S [--repeat R]] [key=value …]",
      "a finished step again, bit for bit, from the nearest checkpoint; or one stage of it alone", millrace::tools::replay,
      millrace::tools::replay_help},
+    {"compare", "RUN_A RUN_B",
+     "where two runs trained with --record hashes first differ: step, microbatch, stage, operation, tensor, values",
+     millrace::tools::compare, millrace::tools::compare_help},
     {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints",
      millrace::tools::checkpoint},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",

@@ -6,6 +6,8 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/file_dtype.cpp
   ${CMAKE_CURRENT_LIST_DIR}/file_system.cpp
   ${CMAKE_CURRENT_LIST_DIR}/hash.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/hash_recorder.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/hash_recording.cpp
   ${CMAKE_CURRENT_LIST_DIR}/metrics_file.cpp
   ${CMAKE_CURRENT_LIST_DIR}/run_journal.cpp
   ${CMAKE_CURRENT_LIST_DIR}/safetensors_header.cpp

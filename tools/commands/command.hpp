@@ -27,6 +27,7 @@ int plan(const std::vector<std::string>& arguments);
 int rehearse(const std::vector<std::string>& arguments);
 int debug(const std::vector<std::string>& arguments);
 int replay(const std::vector<std::string>& arguments);
+int compare(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
 /// The same of `millrace plan`.
@@ -37,6 +38,8 @@ extern const char* const rehearse_help;
 extern const char* const debug_help;
 /// The same of `millrace replay`.
 extern const char* const replay_help;
+/// The same of `millrace compare`.
+extern const char* const compare_help;
 
 /// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
 /// Error(usage) with the nearest known one.

@@ -1,24 +1,19 @@
 // millrace replay: one step of a run again, from its nearest checkpoint, bit for bit; or one stage of it alone.
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "actors/stage_replay.hpp"
-#include "actors/stepped_run.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
-#include "runtime/io/checkpoint_file.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/recorded_run.hpp"
 #include "tools/planning/median.hpp"
-#include "tools/run_settings.hpp"
 
 namespace millrace::tools {
 
@@ -47,23 +42,6 @@ std::map<std::int64_t, Recorded> read_metrics(const std::string& directory) {
                                                     record.at("gradient_norm_hex").get<std::string>()};
   }
   return steps;
-}
-
-/// The newest checkpoint before the step; and the threads that the run had, which any of them tells.
-struct Start {
-  std::optional<runtime::CheckpointReader> checkpoint;
-  std::int64_t threads = 0;
-};
-
-Start start_of(const std::string& directory, std::int64_t step) {
-  Start start;
-  for (const auto& listed : runtime::list_checkpoints(directory)) {
-    if (!listed.problem.empty()) continue;
-    runtime::CheckpointReader reader(listed.folder);
-    if (actors::noted_threads(reader) > 0) start.threads = actors::noted_threads(reader);
-    if (static_cast<std::int64_t>(listed.step) < step) start.checkpoint.emplace(std::move(reader));
-  }
-  return start;
 }
 
 bool tell(const std::map<std::int64_t, Recorded>& recorded, const actors::StepRecord& record) {
@@ -109,20 +87,15 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
 int replay(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"step", "stage", "repeat"}, {});
   MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "wanted RUN_DIRECTORY --step N");
-  auto words = parsed.positional();
-  const std::string directory = words.front();
-  words.front() = runtime::join_path(directory, "run.toml");
-  MILLRACE_CHECK(std::filesystem::exists(words.front()), ExitCode::usage, who, "{}: no run directory, it has no run.toml", directory);
+  const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
-  auto run = load_run(words);
-  const auto settings = settings_of(run.config, build_id());
+  const auto settings = settings_of_run(parsed.positional(), who);
   const long step = parsed.integer("step", 1, 1, settings.train.steps);
-  auto start = start_of(directory, step);
   const auto recorded = read_metrics(directory);
-  const actors::SteppedRun stepped(settings, std::move(start.checkpoint), start.threads);
-  const auto& plan = stepped.plan();
+  const auto run = run_before(settings, directory, step);
+  const auto& plan = run->plan();
   const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);
-  auto setup = stepped.setup();
+  auto setup = run->setup();
   fmt::print("from {}, {} ranks, schedule {}, {} threads a rank\n",
              setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
              plan.schedule.name, setup.threads);

@@ -24,11 +24,13 @@ bool watched(const cluster::Launch& launch) {
 }  // namespace
 
 int train(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {}, {});
+  const Arguments parsed(arguments, {"record"}, {});
   actors::Session session;
   std::optional<configs::LoadedRun> run;
   session.prepare_together([&] {
-    run = load_run(parsed.positional());
+    auto words = parsed.positional();
+    if (parsed.flag("record")) words.push_back("run.record=" + parsed.text("record", ""));
+    run = load_run(words);
     static_cast<void>(kernels::parse_device(run->config.device));  // refuses what this build has no kernels for
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });

@@ -123,20 +123,7 @@ void dump(const NamedTensor& named, const std::string& path) {
   runtime::write_safetensors(path, std::array{write});
 }
 
-std::string difference(const NamedTensor& named, const std::string& path) {
-  const runtime::SafetensorsFile file(path, ExitCode::usage);
-  const auto* other = file.find(named.name);
-  if (other == nullptr && file.tensors().size() == 1) other = &file.tensors().front();
-  MILLRACE_CHECK(other != nullptr, ExitCode::usage, who, "{} has {} tensors, none of the name {}", path, file.tensors().size(), named.name);
-  const auto& tensor = named.tensor;
-  MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, who,
-                 "{} of {} is {} [{}], wanted {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
-                 kernels::to_string(tensor.dtype), kernels::to_string(tensor.shape));
-  std::vector<std::byte> bytes(tensor.bytes());
-  file.read_bytes(*other, 0, bytes);
-  auto twin = tensor;
-  twin.data = bytes.data();
-  if (std::equal(bytes.begin(), bytes.end(), tensor.data)) return fmt::format("{}: identical to {}\n", named.name, path);
+std::string differences(const kernels::Tensor& tensor, const kernels::Tensor& twin) {
   const auto here = numbers_of(tensor), there = numbers_of(twin);
   double largest = 0, squares = 0, norm = 0;
   std::int64_t differing = 0, first = -1, worst = 0;
@@ -153,11 +140,27 @@ std::string difference(const NamedTensor& named, const std::string& path) {
   }
   for (const double value : there) norm += value * value;
   const auto sizes = tensor.shape.sizes();
-  return fmt::format(
-      "{}: {} of {} elements differ from {}; the first at {}: {:.9g} here, {:.9g} there; most at {}: by {:.4g}; relative {:.3g}\n",
-      named.name, differing, here.size(), path, first < 0 ? "a sign of zero" : place_of(first, sizes),
-      here[static_cast<std::size_t>(std::max<std::int64_t>(first, 0))], there[static_cast<std::size_t>(std::max<std::int64_t>(first, 0))],
-      place_of(worst, sizes), largest, norm > 0 ? std::sqrt(squares / norm) : 0.0);
+  const auto shown = static_cast<std::size_t>(std::max<std::int64_t>(first, 0));
+  return fmt::format("{} of {} elements differ; the first at {}: {:.9g} here, {:.9g} there; most at {}: by {:.4g}; relative {:.3g}",
+                     differing, here.size(), first < 0 ? "a sign of zero" : place_of(first, sizes), here[shown], there[shown],
+                     place_of(worst, sizes), largest, norm > 0 ? std::sqrt(squares / norm) : 0.0);
+}
+
+std::string difference(const NamedTensor& named, const std::string& path) {
+  const runtime::SafetensorsFile file(path, ExitCode::usage);
+  const auto* other = file.find(named.name);
+  if (other == nullptr && file.tensors().size() == 1) other = &file.tensors().front();
+  MILLRACE_CHECK(other != nullptr, ExitCode::usage, who, "{} has {} tensors, none of the name {}", path, file.tensors().size(), named.name);
+  const auto& tensor = named.tensor;
+  MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, who,
+                 "{} of {} is {} [{}], wanted {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
+                 kernels::to_string(tensor.dtype), kernels::to_string(tensor.shape));
+  std::vector<std::byte> bytes(tensor.bytes());
+  file.read_bytes(*other, 0, bytes);
+  auto twin = tensor;
+  twin.data = bytes.data();
+  if (std::equal(bytes.begin(), bytes.end(), tensor.data)) return fmt::format("{}: identical to {}\n", named.name, path);
+  return fmt::format("{} against {}: {}\n", named.name, path, differences(tensor, twin));
 }
 
 }  // namespace millrace::tools

@@ -21,6 +21,8 @@ namespace millrace::tools {
 
 /// One tensor in a file of its own, under its name; integers stay integers, bf16 stays bf16.
 void dump(const NamedTensor& named, const std::string& path);
+/// In words, of two tensors of one shape and type that are not equal.
+[[nodiscard]] std::string differences(const kernels::Tensor& here, const kernels::Tensor& there);
 /// Against the tensor of that name in a file, or against its only one. Throws Error(usage) where the shapes differ.
 [[nodiscard]] std::string difference(const NamedTensor& named, const std::string& path);
 

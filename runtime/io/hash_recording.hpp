@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/io/file_system.hpp"
+#include "runtime/io/tensor_hash.hpp"
+
+namespace millrace::runtime {
+
+/// Which tensor: equal in all layouts. A gradient's name is its operand's; that of an accumulator the weight's.
+struct TensorPlace {
+  TensorMoment moment = TensorMoment::weight;
+  std::int32_t microbatch = -1;
+  std::string tensor;
+  friend auto operator<=>(const TensorPlace&, const TensorPlace&) = default;
+};
+
+/// What a run recorded of it.
+struct RecordedHash {
+  TensorPlace place;
+  std::string operation;  // that left it: a fused one in some layouts; empty: a weight
+  TensorHash record;
+};
+
+/// A run's recording (tensor_hash.hpp), as a whole: of a step that a killed run did twice, the newer start's. What is torn or lacks a rank
+/// is left out. Thread: one. Errors: Error(data) for a folder without a recording or a file that is none, Error(storage).
+class HashRecording {
+ public:
+  explicit HashRecording(const std::string& run_directory);
+
+  /// Steps that all ranks have, ascending, and the sum of each.
+  [[nodiscard]] const std::map<std::int64_t, std::uint64_t>& steps() const noexcept { return sums_; }
+  /// Tensors of a step.
+  [[nodiscard]] std::uint64_t count(std::int64_t step) const;
+  /// A step's records in the order in which one microbatch meets them: weights; then by microbatch forward through the stages and backward.
+  [[nodiscard]] std::vector<RecordedHash> read(std::int64_t step) const;
+
+ private:
+  struct Block {
+    std::size_t file;
+    std::uint64_t records_at;
+    std::uint64_t records;
+    std::uint64_t sum;
+  };
+  struct RankFile {
+    File file;
+    std::int64_t after = 0;
+    int ranks = 0;
+    std::vector<std::string> names;
+  };
+  void scan(std::size_t index);
+
+  std::vector<RankFile> files_;
+  std::map<std::int64_t, std::map<std::int64_t, std::vector<Block>>> blocks_;  // by step and start, one a rank
+  std::map<std::int64_t, std::uint64_t> sums_;
+};
+
+}  // namespace millrace::runtime

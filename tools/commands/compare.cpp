@@ -1,0 +1,112 @@
+// millrace compare: the first tensor in which two recorded runs differ, and its values.
+
+#include <memory>
+#include <optional>
+
+#include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/hash.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/recorded_run.hpp"
+#include "tools/compare/first_difference.hpp"
+#include "tools/compare/values_again.hpp"
+#include "tools/debug/tensor_text.hpp"
+
+namespace millrace::tools {
+
+const char* const compare_help =
+    "Both were trained with `millrace train RUN.toml --record hashes`, on any number of ranks each. For the values both are run again in\n"
+    "this process, from their nearest checkpoints. Nothing is written. Ends with 0 where they are identical, with 1 where they differ.\n";
+
+namespace {
+
+constexpr const char* who = "millrace compare";
+
+/// One of the two.
+struct Side {
+  std::string directory;
+  actors::RunSettings settings;
+  runtime::HashRecording recording;
+
+  explicit Side(const std::string& run_directory)
+      : directory(run_directory), settings(settings_of_run({run_directory}, who)), recording(run_directory) {}
+};
+
+/// Keys that decide about the numbers and differ.
+void print_settings(const Side& left, const Side& right) {
+  const auto here = left.settings.identity(1), there = right.settings.identity(1);
+  for (const auto& [key, value] : here) {
+    const auto other = there.find(key);
+    if (other != there.end() && other->second != value) fmt::print("{} = {} here, {} there\n", key, value, other->second);
+  }
+}
+
+std::string describe(const Difference& difference) {
+  const auto& [moment, microbatch, tensor] = difference.left.place;
+  const int here = difference.left.record.stage, there = difference.right.record.stage;
+  const auto stage = here == there ? fmt::format("stage {}", here) : fmt::format("stage {} here, {} there", here, there);
+  if (moment == runtime::TensorMoment::weight)
+    return fmt::format("step {}, before its first action, {}, weight {}", difference.step, stage, tensor);
+  return fmt::format("step {}, microbatch {}, {}, {}, operation {}, tensor {}", difference.step, microbatch, stage, to_string(moment),
+                     difference.left.operation, tensor);
+}
+
+/// The tensor as the run makes it again; a line to the person where that is not what was recorded.
+std::optional<ValuesAgain> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
+  try {
+    const auto run = run_before(side.settings, side.directory, step);
+    auto values = values_again(*run, step, recorded);
+    if (!values) {
+      fmt::print("{}: run again, it does not come to this tensor\n", side.directory);
+    } else if (runtime::hash_of(std::span<const std::byte>(values->bytes)).low != recorded.record.hash) {
+      fmt::print(
+          "{}: run again, it leaves other values than were recorded: what made the difference is not in its description, data and "
+          "checkpoints\n",
+          side.directory);
+    }
+    return values;
+  } catch (const Error& error) {
+    fmt::print("{}: cannot be run again for the values: {}\n", side.directory, error.what());
+    return std::nullopt;
+  }
+}
+
+void print_values(const Side& left, const Side& right, const Difference& difference) {
+  const auto here = run_again(left, difference.step, difference.left);
+  const auto there = run_again(right, difference.step, difference.right);
+  if (!here || !there) return;
+  if (here->tensor.shape.sizes() != there->tensor.shape.sizes() || here->tensor.dtype != there->tensor.dtype) {
+    fmt::print("{} {} here, {} {} there\n", to_string(here->tensor.dtype), to_string(here->tensor.shape), to_string(there->tensor.dtype),
+               to_string(there->tensor.shape));
+  } else if (here->bytes == there->bytes) {
+    fmt::print("run again, both leave the same values\n");
+  } else {
+    fmt::print("{} {}: {}\n", to_string(here->tensor.dtype), to_string(here->tensor.shape), differences(here->tensor, there->tensor));
+  }
+}
+
+}  // namespace
+
+int compare(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {}, {});
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} names, wanted the directories of two runs",
+                 parsed.positional().size());
+  cluster::widen_affinity();
+  const Side left(parsed.positional()[0]), right(parsed.positional()[1]);
+  print_settings(left, right);
+  const auto found = first_difference(left.recording, right.recording);
+  fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,
+             found.equal_steps, found.equal_tensors);
+  if (found.only_left + found.only_right > 0)
+    fmt::print("{} tensors are here alone, {} there alone, as with another rematerialisation\n", found.only_left, found.only_right);
+  if (!found.first) {
+    fmt::print("identical\n");
+    return 0;
+  }
+  fmt::print("first difference: {}\n{} of the {} tensors of this step differ; everything before it is identical\n", describe(*found.first),
+             found.first->differing, found.first->compared);
+  print_values(left, right, *found.first);
+  return 1;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,34 @@
+#include "tools/commands/recorded_run.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/run_settings.hpp"
+
+namespace millrace::tools {
+
+actors::RunSettings settings_of_run(const std::vector<std::string>& words, const char* who) {
+  auto sources = words;
+  sources.front() = runtime::join_path(words.front(), "run.toml");
+  MILLRACE_CHECK(runtime::kind_of(sources.front()) == runtime::PathKind::file, ExitCode::usage, who,
+                 "{}: no run directory, it has no run.toml", words.front());
+  return settings_of(load_run(sources).config, build_id());
+}
+
+std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory, std::int64_t step) {
+  std::optional<runtime::CheckpointReader> newest;
+  std::int64_t threads = 0;  // that the run had: any of its checkpoints tells
+  for (const auto& listed : runtime::list_checkpoints(directory)) {
+    if (!listed.problem.empty()) continue;
+    runtime::CheckpointReader reader(listed.folder);
+    if (actors::noted_threads(reader) > 0) threads = actors::noted_threads(reader);
+    if (static_cast<std::int64_t>(listed.step) < step) newest.emplace(std::move(reader));
+  }
+  return std::make_unique<actors::SteppedRun>(settings, std::move(newest), threads);
+}
+
+}  // namespace millrace::tools
