@@ -10,9 +10,9 @@ namespace millrace::actors {
 
 /// The sections of a run description that the actors read; configs::RunConfig adds what only the command needs.
 struct JobConfig {
-  std::string directory;   // run.directory: checkpoints, metrics, traces; empty: nothing is written
-  std::string record = "none";      // run.record: "none", or "hashes" of all tensors, in the directory
-  std::string model_from;  // model.from: a Hugging Face folder; its weights are the initial ones; empty: from the seed
+  std::string directory;        // run.directory: checkpoints, metrics, traces; empty: nothing is written
+  std::string record = "none";  // run.record: "none", or "hashes" of all tensors, in the directory
+  std::string model_from;       // model.from: a Hugging Face folder; its weights are the initial ones; empty: from the seed
   layers::ModelConfig model;
   runtime::DataConfig data;
   runtime::TrainConfig train;

@@ -34,7 +34,7 @@ class Pipeline {
     std::int64_t first_step = 0, steps = 0;
     runtime::TrainConfig train;
     std::string nan_folder, hash_directory;  // as RankControlSetup has them
-    CheckpointActorSetup checkpoint;  // ranks and trace are filled in
+    CheckpointActorSetup checkpoint;         // ranks and trace are filled in
     /// Spawns the coordinator in process 0: given a way to reach all ranks, and the checkpoint actor; returns who gets the ranks' reports.
     std::function<caf::actor(std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint)> coordinator;
     /// Per hosted rank: what Collect answers besides gradients.
