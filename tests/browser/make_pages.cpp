@@ -1,0 +1,56 @@
+// Writes the pages that the browser test opens: make_pages FOLDER makes one for each made-up run below; make_pages FOLDER PROFILE.json …
+// one for each given profile.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "kernels/base/check.hpp"
+#include "tests/browser/synthetic_profile.hpp"
+#include "tools/report/report_page.hpp"
+
+namespace {
+
+using namespace millrace;
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream stream(path, std::ios::binary);
+  stream << text;
+  stream.close();
+  MILLRACE_CHECK(stream.good(), ExitCode::storage, "make_pages", "{} could not be written, wanted a folder with room", path.string());
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  MILLRACE_CHECK(stream.good(), ExitCode::data, "make_pages", "{} cannot be read, wanted a profile.json", path.string());
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void make(int count, char** words) {
+  MILLRACE_CHECK(count >= 2, ExitCode::usage, "make_pages", "no folder, wanted make_pages FOLDER [PROFILE.json …]");
+  const std::filesystem::path folder = words[1];
+  std::filesystem::create_directories(folder);
+  for (int index = 2; index < count; ++index)
+    write(folder / (std::filesystem::path(words[index]).stem().string() + ".html"), tools::report_page(read(words[index])));
+  if (count > 2) return;
+  const std::pair<const char*, tests::SyntheticRun> runs[] = {
+      {"ranks4", {}},
+      {"split4", {.schedule = "zb-h1", .processes = 4, .steps = 1}},
+      {"dualpipe8", {.schedule = "dualpipe", .ranks = 8, .microbatches = 20, .rehearsal = true}},
+      {"ranks64", {.ranks = 64, .microbatches = 128, .processes = 16, .steps = 3}},
+  };
+  for (const auto& [name, run] : runs)
+    write(folder / (std::string(name) + ".html"), tools::report_page(tests::synthetic_profile(run).dump()));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    make(count, words);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,27 @@
+// Reads the profile out of the page and draws every picture of it. One that cannot be drawn says so and leaves the others alone.
+
+function startReport() {
+  startTheme();
+  const failure = (text) => {
+    byId("failure").hidden = false;
+    byId("failure").append(html("span", {}, text + " "));
+  };
+  let profile;
+  try {
+    profile = JSON.parse(byId("profile").textContent);
+  } catch (error) {
+    return failure(`The profile inside this page is not JSON: ${error.message}.`);
+  }
+  if (profile.format !== "millrace.profile.1") return failure(`The profile's format is ${JSON.stringify(profile.format)}, wanted "millrace.profile.1".`);
+  document.title = `millrace profile: ${profile.run.schedule}, ${profile.run.ranks} ranks`;
+  for (const show of [showSummary, showFacts, showTimeline, showLateness, showAttribution, showOperations, showRoofline, showMemory, showLoss, showClocks]) {
+    try {
+      show(profile);
+    } catch (error) {
+      console.error(error);
+      failure(`${show.name} could not be drawn: ${error.message}.`);
+    }
+  }
+}
+
+startReport();

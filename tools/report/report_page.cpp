@@ -1,0 +1,69 @@
+#include "tools/report/report_page.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.hpp"
+#include "tools/report/embedded_text.hpp"
+
+namespace millrace::tools {
+namespace {
+
+// Inside a script element "</script" ends it and "<!--" changes how its end is found. In JSON a "<" stands in strings only, where it may be
+// written by its number: what the page reads is what the profile says.
+std::string without_tags(std::string_view json) {
+  std::string result;
+  result.reserve(json.size() + json.size() / 64);
+  for (const char letter : json) {
+    if (letter == '<') {
+      result += "\\u003c";
+    } else {
+      result += letter;
+    }
+  }
+  return result;
+}
+
+std::string all_scripts() {
+  std::string result;
+  for (const EmbeddedText& file : embedded_texts())
+    if (file.name.ends_with(".js")) result += file.text;
+  return result;
+}
+
+std::string part(std::string_view name, std::string_view profile_json) {
+  if (name == "profile") return without_tags(profile_json);
+  if (name == "report.js") return all_scripts();
+  return std::string(embedded_text(name));
+}
+
+}  // namespace
+
+std::string_view embedded_text(std::string_view name) {
+  const auto texts = embedded_texts();
+  const auto found = std::find_if(texts.begin(), texts.end(), [name](const EmbeddedText& text) { return text.name == name; });
+  MILLRACE_CHECK(found != texts.end(), ExitCode::internal, "tools.report", "a text of the name \"{}\", wanted a file of tools/report",
+                 name);
+  return found->text;
+}
+
+std::string report_page(std::string_view profile_json) {
+  MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "tools.report",
+                 "a profile of {} bytes that is not JSON, wanted the text of a profile.json", profile_json.size());
+  // Only the frame has marks {{name}}: what is put in is not looked at again.
+  const std::string_view frame = embedded_text("report.html");
+  std::string page;
+  std::size_t done = 0;
+  for (std::size_t mark = frame.find("{{"); mark != std::string_view::npos; mark = frame.find("{{", done)) {
+    const std::size_t end = frame.find("}}", mark);
+    MILLRACE_CHECK(end != std::string_view::npos, ExitCode::internal, "tools.report",
+                   "a mark without end in report.html, wanted {{{{name}}}}");
+    page += frame.substr(done, mark - done);
+    page += part(frame.substr(mark + 2, end - mark - 2), profile_json);
+    done = end + 2;
+  }
+  page += frame.substr(done);
+  return page;
+}
+
+}  // namespace millrace::tools

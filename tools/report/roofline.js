@@ -1,0 +1,66 @@
+// Roofline (Williams, Waterman, Patterson 2009): FLOP/s over FLOPs per byte, both logarithmic, beneath what was measured of the machine.
+
+/** Points of the chosen stage: the same operation of all layers together, for each pass. */
+function rooflinePoints(profile) {
+  const {stage} = operationFilter;
+  const wanted = profile.operations.filter((operation) => stage === "all" || String(operation.stage) === stage);
+  const sums = sumOperations(wanted, ["name", "kind", "pass"], (operation) => nameOfAllLayers(operation.name)), whole = sum(sums.map((row) => row.ms));
+  const points = sums.filter((row) => row.flops > 0 && row.bytes > 0 && row.ms > 0).map((row) => ({...operationRates(row, profile.machine, whole), intensity: row.flops / row.bytes}));
+  return {points: points.sort((one, two) => two.ms - one.ms), left: sums.length - points.length};
+}
+
+function drawRoofline(profile, width) {
+  const {points, left: dropped} = rooflinePoints(profile), box = byId("roofline"), peak = profile.machine.peak_flops, bandwidth = profile.machine.memory_bandwidth;
+  byId("roofline-what").textContent = (operationFilter.stage === "all" ? "all stages" : `stage ${operationFilter.stage}`) + ", the same operation of all layers as one point; area by time" + (dropped ? `; ${dropped} without FLOPs or bytes left out` : "");
+  if (!points.length) return void box.replaceChildren(sentence("No operation here has both FLOPs and bytes."));
+  const ridge = peak / bandwidth, xs = decades(Math.min(ridge / 10, ...points.map((point) => point.intensity)), Math.max(ridge * 10, ...points.map((point) => point.intensity)));
+  const ys = decades(Math.min(peak / 1000, ...points.map((point) => point.perSecond)), Math.max(peak, ...points.map((point) => point.perSecond)));
+  const left = 92, right = 20, top = 16, bottom = 44, height = Math.min(460, Math.max(320, width * 0.42)), plot = width - left - right, high = height - top - bottom;
+  const log = Math.log10, x = (value) => left + plot * (log(value) - log(xs[0])) / (log(xs.at(-1)) - log(xs[0])), y = (value) => top + high * (1 - (log(value) - log(ys[0])) / (log(ys.at(-1)) - log(ys[0])));
+  const picture = svg("svg", {height, role: "img", "aria-label": "Roofline"});
+  for (const value of xs) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, countText(value), "middle quiet"));
+  for (const value of ys) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, flopsText(value), "end quiet"));
+  picture.append(svgText(left + plot / 2, height - 6, "FLOPs per byte moved", "middle"));
+  // The roof: bytes as fast as they come up to the ridge, then the matmul peak.
+  const lowest = Math.max(xs[0], ys[0] / bandwidth), roof = `M${x(lowest)},${y(lowest * bandwidth)} L${x(ridge)},${y(peak)} L${x(xs.at(-1))},${y(peak)}`;
+  picture.append(svg("path", {d: roof, fill: "none", stroke: "var(--text)", "stroke-width": 1.75}));
+  const angle = -Math.atan2(y(lowest * bandwidth) - y(peak), x(ridge) - x(lowest)) * 180 / Math.PI, at = Math.sqrt(lowest * ridge);
+  const placed = [];
+  const peakText = `matmul peak ${flopsText(peak)}`, slopeText = `memory ${bandwidthText(bandwidth)}`;
+  picture.append(svg("text", {x: x(xs.at(-1)) - 4, y: y(peak) - 7, class: "end strong halo"}, peakText),
+    svg("text", {transform: `translate(${x(at)} ${y(at * bandwidth) - 7}) rotate(${angle})`, class: "middle strong halo"}, slopeText));
+  placed.push([x(xs.at(-1)) - 200, y(peak) - 22, x(xs.at(-1)), y(peak) + 3]);
+  const most = points[0].ms, radius = (point) => 3.5 + 11 * Math.sqrt(point.ms / most);
+  for (const point of points)
+    picture.append(explain(svg("circle", {cx: x(point.intensity), cy: y(point.perSecond), r: radius(point), fill: `var(--${kindOf(point.pass).colour})`, "fill-opacity": 0.85, stroke: "var(--panel)", "stroke-width": 1.25}),
+      `${point.name} · ${kindOf(point.pass).name}`, kindOf(point.pass).colour,
+      [["time", `${timeText(point.ms)}   ${shareText(point.share)}`], ["count", point.count], ["speed", flopsText(point.perSecond)], ["of peak", shareText(point.ofPeak)], ["bytes", bandwidthText(point.bandwidth)],
+        ["of bandwidth", shareText(point.ofBandwidth)], ["FLOPs per byte", digits(point.intensity)], ["of the roof here", shareText(point.perSecond / Math.min(peak, point.intensity * bandwidth))]]));
+  for (const point of points.slice(0, 24)) labelPoint(picture, placed, `${shortName(point.name)} ${point.pass}`, x(point.intensity), y(point.perSecond), radius(point), [left, top, left + plot, top + high]);
+  box.replaceChildren(picture);
+}
+
+/** The last two parts of a dotted name. */
+function shortName(name) { return name.split(".").slice(-2).join(".").replace(/^\*\./, ""); }
+
+/** Writes beside a point where there is room, at one of four sides; not at all where there is none. */
+function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom]) {
+  const wide = text.length * 6.6, high = 13;
+  const sides = [[x + radius + 4, y - high / 2], [x - radius - 4 - wide, y - high / 2], [x - wide / 2, y - radius - high - 2], [x - wide / 2, y + radius + 2]];
+  for (const [from, up] of sides) {
+    const box = [from, up, from + wide, up + high];
+    if (from < left || box[2] > right || up < top || box[3] > bottom || placed.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+    placed.push(box);
+    picture.append(svg("text", {x: from, y: up + 11, class: "halo", style: "pointer-events: none; font-size: 11.5px"}, text));
+    return;
+  }
+}
+
+function showRoofline(profile) {
+  if (!isNumber(profile.machine?.peak_flops) || !isNumber(profile.machine?.memory_bandwidth) || !profile.operations?.length)
+    return void byId("roofline").append(sentence("No roofline: the machine's peak was not measured, or no operations were recorded, as in a rehearsal."));
+  const redraw = watchWidth(byId("roofline"), (width) => drawRoofline(profile, width));
+  onStageChange(redraw);
+  const passes = new Set(profile.operations.map((operation) => operation.pass));
+  showLegend(byId("roofline-legend"), Object.keys(actionKinds).filter((kind) => passes.has(kind)).map((kind) => [kindOf(kind).colour, "OS".includes(kind) ? kindOf(kind).name : `${kind} ${kindOf(kind).name}`]));
+}

@@ -1,0 +1,24 @@
+// Light and dark: as the system has it until somebody chooses.
+
+const themeListeners = [];
+/** Calls `draw` whenever the colours have changed: for pictures that are pixels. */
+function onThemeChange(draw) { themeListeners.push(draw); }
+
+function stored(value) {
+  try {  // a page from a file may have no storage
+    if (value !== undefined) localStorage.setItem("millrace.theme", value);
+    return localStorage.getItem("millrace.theme") ?? "auto";
+  } catch { return value ?? "auto"; }
+}
+
+function startTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = stored();
+  const apply = () => {
+    document.documentElement.dataset.theme = chosen === "auto" ? (system.matches ? "dark" : "light") : chosen;
+    for (const draw of themeListeners) draw();
+  };
+  system.addEventListener("change", apply);
+  byId("theme").append(choiceButtons([["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], chosen, (value) => { chosen = stored(value); apply(); }, "Colours of the page"));
+  apply();
+}
