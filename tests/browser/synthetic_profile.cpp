@@ -96,7 +96,7 @@ class ProfileWriter {
     const double predicted = plan_.makespan + 6;
     for (int index = 0; index < run_.steps; ++index) {
       const int number = first_step() + index;
-      const SyntheticStep step = synthetic_step(schedule_, measured_costs(number), plan_, begin, index == 1);
+      const SyntheticStep step = synthetic_step(schedule_, measured_costs(number), plan_, begin, index == std::min(1, run_.steps - 1));
       profile["steps"].push_back({{"step", number},
                                   {"begin", rounded(begin)},
                                   {"duration", rounded(step.duration)},
@@ -105,7 +105,7 @@ class ProfileWriter {
                                   {"predicted", rounded(predicted)},
                                   {"ranks", step.attribution},
                                   {"wall", step.wall}});
-      if (index == 1)
+      if (index == std::min(1, run_.steps - 1))
         profile["timeline"] = {{"step", number},
                                {"duration", rounded(step.duration)},
                                {"predicted", rounded(predicted)},

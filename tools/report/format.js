@@ -15,7 +15,7 @@ function withPrefix(value, base, prefixes, unit) {
   let index = 0;
   for (let size = Math.abs(value); size >= base && index + 1 < prefixes.length; size /= base) ++index;
   const part = value / base ** index;
-  const text = index === 0 && Number.isInteger(value) ? String(value) : digits(part);
+  const text = Number.isInteger(part) ? String(part) : digits(part);
   return text + (prefixes[index] + unit ? thinSpace + prefixes[index] + unit : "");
 }
 

@@ -18,41 +18,57 @@ function drawRoofline(profile, width) {
   const left = 92, right = 20, top = 16, bottom = 44, height = Math.min(460, Math.max(320, width * 0.42)), plot = width - left - right, high = height - top - bottom;
   const log = Math.log10, x = (value) => left + plot * (log(value) - log(xs[0])) / (log(xs.at(-1)) - log(xs[0])), y = (value) => top + high * (1 - (log(value) - log(ys[0])) / (log(ys.at(-1)) - log(ys[0])));
   const picture = svg("svg", {height, role: "img", "aria-label": "Roofline"});
-  for (const value of xs) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, countText(value), "middle quiet"));
-  for (const value of ys) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, flopsText(value), "end quiet"));
+  for (const value of xs) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, decadeText(value), "middle quiet"));
+  for (const value of ys) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, countText(Math.round(value), "FLOP/s"), "end quiet"));
   picture.append(svgText(left + plot / 2, height - 6, "FLOPs per byte moved", "middle"));
   // The roof: bytes as fast as they come up to the ridge, then the matmul peak.
   const lowest = Math.max(xs[0], ys[0] / bandwidth), roof = `M${x(lowest)},${y(lowest * bandwidth)} L${x(ridge)},${y(peak)} L${x(xs.at(-1))},${y(peak)}`;
   picture.append(svg("path", {d: roof, fill: "none", stroke: "var(--text)", "stroke-width": 1.75}));
-  const angle = -Math.atan2(y(lowest * bandwidth) - y(peak), x(ridge) - x(lowest)) * 180 / Math.PI, at = Math.sqrt(lowest * ridge);
+  const angle = -Math.atan2(y(lowest * bandwidth) - y(peak), x(ridge) - x(lowest)) * 180 / Math.PI, at = lowest ** 0.78 * ridge ** 0.22;
   const placed = [];
   const peakText = `matmul peak ${flopsText(peak)}`, slopeText = `memory ${bandwidthText(bandwidth)}`;
   picture.append(svg("text", {x: x(xs.at(-1)) - 4, y: y(peak) - 7, class: "end strong halo"}, peakText),
     svg("text", {transform: `translate(${x(at)} ${y(at * bandwidth) - 7}) rotate(${angle})`, class: "middle strong halo"}, slopeText));
-  placed.push([x(xs.at(-1)) - 200, y(peak) - 22, x(xs.at(-1)), y(peak) + 3]);
+  placed.push([x(xs.at(-1)) - 200, y(peak) - 20, x(xs.at(-1)), y(peak) - 2], [x(at) - 70, y(at * bandwidth) - 45, x(at) + 70, y(at * bandwidth) + 20]);
   const most = points[0].ms, radius = (point) => 3.5 + 11 * Math.sqrt(point.ms / most);
   for (const point of points)
     picture.append(explain(svg("circle", {cx: x(point.intensity), cy: y(point.perSecond), r: radius(point), fill: `var(--${kindOf(point.pass).colour})`, "fill-opacity": 0.85, stroke: "var(--panel)", "stroke-width": 1.25}),
       `${point.name} · ${kindOf(point.pass).name}`, kindOf(point.pass).colour,
       [["time", `${timeText(point.ms)}   ${shareText(point.share)}`], ["count", point.count], ["speed", flopsText(point.perSecond)], ["of peak", shareText(point.ofPeak)], ["bytes", bandwidthText(point.bandwidth)],
         ["of bandwidth", shareText(point.ofBandwidth)], ["FLOPs per byte", digits(point.intensity)], ["of the roof here", shareText(point.perSecond / Math.min(peak, point.intensity * bandwidth))]]));
-  for (const point of points.slice(0, 24)) labelPoint(picture, placed, `${shortName(point.name)} ${point.pass}`, x(point.intensity), y(point.perSecond), radius(point), [left, top, left + plot, top + high]);
+  for (const point of points) placed.push([-1, -0.7, 1, 0.7].map((side, index) => (index % 2 ? y(point.perSecond) : x(point.intensity)) + side * radius(point)));
+  const labelled = new Set();
+  for (const point of points.slice(0, 30)) {
+    if (labelled.has(point)) continue;
+    // Passes of one operation that lie on the same spot share their words.
+    const same = points.filter((other) => other.name === point.name && Math.hypot(x(other.intensity) - x(point.intensity), y(other.perSecond) - y(point.perSecond)) < 8);
+    for (const other of same) labelled.add(other);
+    const passes = Object.keys(actionKinds).filter((kind) => same.some((other) => other.pass === kind)).join(" ");
+    labelPoint(picture, placed, `${shortName(point.name)} ${passes}`, x(point.intensity), y(point.perSecond), radius(point), [left, top, left + plot, top + high]);
+  }
   box.replaceChildren(picture);
 }
+
+/** A power of ten as an axis says it: 0.01, 1, 100, 1 k. */
+function decadeText(value) { return value >= 1 ? countText(Math.round(value)) : String(Number(value.toPrecision(1))); }
 
 /** The last two parts of a dotted name. */
 function shortName(name) { return name.split(".").slice(-2).join(".").replace(/^\*\./, ""); }
 
-/** Writes beside a point where there is room, at one of four sides; not at all where there is none. */
+/** Writes near a point where there is room, with a line to it from further away; not at all where there is none. */
 function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom]) {
   const wide = text.length * 6.6, high = 13;
-  const sides = [[x + radius + 4, y - high / 2], [x - radius - 4 - wide, y - high / 2], [x - wide / 2, y - radius - high - 2], [x - wide / 2, y + radius + 2]];
-  for (const [from, up] of sides) {
-    const box = [from, up, from + wide, up + high];
-    if (from < left || box[2] > right || up < top || box[3] > bottom || placed.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
-    placed.push(box);
-    picture.append(svg("text", {x: from, y: up + 11, class: "halo", style: "pointer-events: none; font-size: 11.5px"}, text));
-    return;
+  for (const away of [0, 22, 46, 72]) {
+    const out = radius + 3 + away;
+    const sides = [[x + out, y - high / 2], [x - out - wide, y - high / 2], [x + out * 0.7, y + out * 0.7], [x - wide - out * 0.7, y + out * 0.7], [x + out * 0.7, y - high - out * 0.7], [x - wide - out * 0.7, y - high - out * 0.7], [x - wide / 2, y + out], [x - wide / 2, y - out - high]];
+    for (const [from, up] of sides) {
+      const box = [from, up, from + wide, up + high];
+      if (from < left || box[2] > right || up < top || box[3] > bottom || placed.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+      placed.push(box);
+      if (away) picture.append(svg("line", {x1: x, y1: y, x2: Math.min(Math.max(x, from), box[2]), y2: up > y ? up + 2 : box[3] < y ? box[3] : up + high / 2, stroke: "var(--quiet)", "stroke-width": 0.75, "pointer-events": "none"}));
+      picture.append(svg("text", {x: from, y: up + 11, class: "halo", style: "pointer-events: none; font-size: 11.5px"}, text));
+      return;
+    }
   }
 }
 

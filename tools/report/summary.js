@@ -30,9 +30,9 @@ function showSummary(profile) {
     ["computing", shareText(shareOfCauses(profile, (cause) => computeCauses.has(cause))), "of the ranks' time"],
     ["bubble", shareText(shareOfCauses(profile, (cause) => cause === "bubble")), "of the ranks' time"],
     ["imbalance", shareText(shareOfCauses(profile, (cause) => cause === "imbalance")), "of the ranks' time"],
-    ["MFU", isNumber(mfu) ? shareText(mfu) : null, "of the measured matmul peak"],
+    ["MFU", isNumber(mfu) ? shareText(mfu) : null, "of the matmul peak"],
     ["tokens", isNumber(duration) && duration > 0 && isNumber(run.tokens_per_step) ? countText(run.tokens_per_step / duration * 1000, "/s") : null, `${countText(run.tokens_per_step)} a step`],
-    ["loss", isNumber(loss) ? loss.toFixed(4) : null, "nats per token, last step"],
+    ["loss", isNumber(loss) ? loss.toFixed(4) : null, "nats per token, last"],
   ];
   byId("summary").replaceChildren(...tiles.filter(([, value]) => value && value !== "–").map(([name, value, note]) =>
     html("div", {class: "tile"}, html("span", {class: "name"}, name), html("b", {}, value), html("span", {}, note))));

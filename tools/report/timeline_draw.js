@@ -32,7 +32,28 @@ function timelineColours() {
 const canvasFont = (size, weight = "") => `${weight} ${size}px system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif`;
 
 /** The longest of the texts that has room in the box; nothing where none has. */
-function fitting(context, texts, width) { return texts.find((text) => context.measureText(text).width <= width - 4) ?? ""; }
+function fitting(context, texts, width) { return texts.find((text) => context.measureText(text).width <= width - 3) ?? ""; }
+
+/** What may stand in a box, the longest first. All actions are written in one way: whole names, or microbatches where boxes are narrow. */
+function boxTexts(span, view) {
+  if (span.lane === "wait") return span.microbatch >= 0 && span.colour !== "transfer" ? [`waits for ${span.wait} ${span.microbatch}`, `${span.wait} ${span.microbatch}`] : [];
+  if ("OS".includes(span.kind)) return [kindOf(span.kind).name, span.kind];
+  return [view.names ? actionName(span) : String(span.microbatch)];
+}
+
+/** Whether two boxes in three are wide enough for whole names at this zoom. */
+function namesFit(context, model, view, plot) {
+  context.font = canvasFont(Math.min(12, view.heights.measured - 1));
+  let fit = 0, all = 0;
+  for (const {measured} of model.ranks)
+    for (let index = firstAfter(measured, view.from); index < measured.length && measured[index].begin < view.to && all < 3000; ++index) {
+      const span = measured[index];
+      if ("OS".includes(span.kind)) continue;
+      ++all;
+      if (context.measureText(actionName(span)).width <= (span.end - span.begin) / (view.to - view.from) * plot - 3) ++fit;
+    }
+  return fit >= 0.67 * all;
+}
 
 function drawSpans(context, spans, place, view) {
   const {colours, from, to} = view;
@@ -47,11 +68,9 @@ function drawSpans(context, spans, place, view) {
     context.fillStyle = colours[span.colour];
     context.fillRect(left, top, width - gap, height);
     context.globalAlpha = 1;
-    if (place.faint || height < 9 || width < 12) continue;
+    if (place.faint || height < 9 || width < 9) continue;
     context.font = canvasFont(Math.min(12, height - 1));
-    const texts = span.lane === "wait" ? (span.microbatch >= 0 && span.colour !== "transfer" ? [`waits for ${span.wait} ${span.microbatch}`, `${span.wait} ${span.microbatch}`] : [])
-      : "OS".includes(span.kind) ? [kindOf(span.kind).name, span.kind] : [actionName(span), String(span.microbatch)];
-    const text = fitting(context, texts, width);
+    const text = fitting(context, boxTexts(span, view), width);
     if (!text) continue;
     context.fillStyle = colours["on-" + span.colour];
     context.fillText(text, left + (width - gap) / 2, top + height / 2 + 0.5);
@@ -105,6 +124,7 @@ function drawTimelineBody(canvas, width, model, view) {
     context.fillRect(x(time), 0, 1, height - 22);
   }
   context.textBaseline = "middle";
+  view.names = namesFit(context, model, view, plot);
   model.ranks.forEach((rank, index) => {
     const top = index * heights.row + 2;
     context.textAlign = "right";
@@ -123,7 +143,7 @@ function drawTimelineBody(canvas, width, model, view) {
     if (heights.planned) drawSpans(context, rank.planned, {...place, top: top + heights.measured + 1, height: heights.planned, faint: true}, view);
   });
   drawEnds(context, model, view, x, width, height);
-  if (view.hover) drawTokens(context, model, view, x);
+  if (view.hover) drawTokens(context, model, view, x, plot);
   if (view.mark) {
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.22;
@@ -158,14 +178,14 @@ function drawEnds(context, model, view, x, width, height) {
 }
 
 /** What the action under the pointer waited for and what waited for it, as lines from the token's making to its use. */
-function drawTokens(context, model, view, x) {
+function drawTokens(context, model, view, x, plot) {
   const {hover, heights, colours} = view, {made, used} = model.tokens(hover);
   const middle = (rank) => rank * heights.row + 2 + heights.measured / 2;
   context.strokeStyle = context.fillStyle = colours.text;
   context.lineWidth = 1.5;
   context.save();
   context.beginPath();
-  context.rect(timelineGutter, 0, 1e5, 1e5);
+  context.rect(timelineGutter - 1, 0, plot + 2, 1e5);
   context.clip();
   for (const token of [...made, ...used]) {
     context.beginPath();

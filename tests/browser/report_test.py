@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Opens report pages in headless Chromium as a person would: looks, hovers, zooms, sorts, changes the colours.
+
+    report_test.py MAKE_PAGES [--screenshots FOLDER]
+
+MAKE_PAGES is the program that writes the pages. Exit code 77 where no browser is installed: skipped. Every line of the console above "info"
+fails the test, and so does any request that leaves the page.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from webdriver import Browser, missing
+
+PAGES = {"ranks4": 4, "split4": 4, "dualpipe8": 8, "ranks64": 64}
+BODY = "document.querySelector('.timeline-body')"
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+class ReportPage:
+    def __init__(self, browser, path):
+        self.browser = browser
+        browser.open(path.as_uri())
+        browser.wait(f"return {BODY} && {BODY}.dataset.to > 0", what="the timeline")
+
+    def value(self, expression, *arguments):
+        return self.browser.run("return " + expression, *arguments)
+
+    def quiet(self):
+        bad = [line for line in self.browser.log() if line["level"] not in ("INFO", "DEBUG")]
+        check(not bad, f"the console says {bad}")
+        check(self.value("document.getElementById('failure').hidden"), "the page shows a failure")
+
+    def range(self):
+        return self.value(f"[Number({BODY}.dataset.from), Number({BODY}.dataset.to)]")
+
+    def place(self, rank, index):
+        """Where a measured action lies in the window, after the page was scrolled to it: x, y, name, colour."""
+        return self.browser.run(f"""const body = {BODY}, place = body.placeOf(arguments[0], arguments[1]);
+            scrollBy(0, body.getBoundingClientRect().top + place.y - innerHeight / 2);
+            const box = body.getBoundingClientRect();
+            return {{...place, x: box.left + place.x, y: box.top + place.y, inside: place}}""", rank, index)
+
+    def settle(self):
+        """Two frames: what was asked for is drawn."""
+        self.browser.run("window.frames2 = 0; requestAnimationFrame(() => requestAnimationFrame(() => { window.frames2 = 1; }))")
+        self.browser.wait("return window.frames2 === 1", what="two frames")
+
+
+def look_at_everything(page, ranks):
+    lists = page.value("JSON.parse(document.getElementById('profile').textContent).timeline.measured.length")
+    check(lists == ranks, f"the profile inside the page has {lists} ranks, wanted {ranks}")
+    check(page.value("performance.getEntriesByType('resource').length") == 0, "the page asked for something else than itself")
+    for name in ("timeline", "lateness", "attribution", "operations", "roofline", "memory-ranks", "memory-curve", "loss", "clocks", "run-facts", "summary"):
+        check(page.value("document.getElementById(arguments[0]).childElementCount > 0", name), f"{name} is empty")
+    bars = page.value("new Set([...document.querySelectorAll('#attribution svg text')].map((text) => text.textContent).filter((text) => text.startsWith('rank '))).size")
+    check(bars == ranks, f"{bars} attribution bars with a rank's name, wanted {ranks}")
+    check(page.value("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window")
+
+
+def look_at_timeline(page, ranks):
+    """Pixels of actions at their places: each has its kind's colour, the one in the legend."""
+    legend = page.value("[...document.querySelectorAll('#timeline-legend i')].map((box) => getComputedStyle(box).backgroundColor)")
+    for rank in {0, ranks // 2, ranks - 1}:
+        for index in (0, 1):
+            found = page.value(f"""(() => {{
+                const body = {BODY}, place = body.placeOf(arguments[0], arguments[1]), scale = body.width / body.clientWidth;
+                const pixel = new OffscreenCanvas(1, 1).getContext('2d', {{willReadFrequently: true}});
+                pixel.drawImage(body, -Math.floor(place.x * scale), -Math.floor(place.y * scale));
+                const [red, green, blue] = pixel.getImageData(0, 0, 1, 1).data;
+                return {{pixel: `rgb(${{red}}, ${{green}}, ${{blue}})`, name: place.name}};
+            }})()""", rank, index)
+            check(found["pixel"] in legend, f"rank {rank}, action {found['name']} has the colour {found['pixel']}, not one of the legend's {legend}")
+
+
+def hover(page, rank, index):
+    place = page.place(rank, index)
+    page.browser.hover(place["x"], place["y"])
+    shown = page.browser.wait("const box = document.getElementById('tooltip'); return !box.hidden && box.textContent", what="a tooltip")
+    check(place["name"] in shown and f"rank{rank}" in shown and "took" in shown, f"the tooltip of {place['name']} on rank {rank} says {shown}")
+
+
+def zoom(page, rank):
+    """Wheel in at an action: the range shrinks and the action stays beneath the pointer. Then by dragging, and back."""
+    whole = page.range()
+    place = page.place(rank, 3)
+    page.browser.hover(place["x"], place["y"])
+    page.browser.run("window.scrollEnd = performance.now()")
+    page.browser.wait("return performance.now() - window.scrollEnd > 400", what="the end of scrolling")
+    for _ in range(8):
+        page.browser.wheel(place["x"], place["y"], -240)
+    page.settle()
+    near = page.range()
+    check(near[1] - near[0] < 0.1 * (whole[1] - whole[0]), f"the wheel changed {whole} to {near} only")
+    again = page.place(rank, 3)
+    # The pointer stands on whole pixels: what was a part of a pixel away from it is now further off, as everything else.
+    pointer, factor = round(place["x"]), (whole[1] - whole[0]) / (near[1] - near[0])
+    wanted = pointer + (place["x"] - pointer) * factor
+    check(abs(again["x"] - wanted) < 0.5, f"zooming took the action beneath the pointer from {place['x']} to {again['x']}, wanted {wanted}")
+    hover(page, rank, 3)
+
+    page.browser.drag((place["x"] - 60, place["y"]), (place["x"] + 60, place["y"]))
+    page.settle()
+    marked = page.range()
+    check(near[0] < marked[0] < marked[1] < near[1], f"dragging changed {near} to {marked}")
+    return whole
+
+
+def zoom_out(page, whole):
+    page.browser.run(f"{BODY}.focus()")
+    page.browser.actions({"type": "key", "id": "keys", "actions": [{"type": "keyDown", "value": "0"}, {"type": "keyUp", "value": "0"}]})
+    page.settle()
+    check(page.range() == whole, f"the key 0 leads to {page.range()}, wanted {whole}")
+
+
+def sort_operations(page):
+    column = "[...document.querySelectorAll('#operations-table tbody tr')].map((row) => row.cells[[...document.querySelectorAll('#operations-table th')].findIndex((head) => head.dataset.column === arguments[0])].textContent)"
+    button = "#operations-table th[data-column={}] button"
+    for name, number in (("ofPeak", True), ("name", False), ("count", True)):
+        for order in ("first", "second"):
+            page.browser.click(button.format(name))
+            direction = page.value("document.querySelector(`th[data-column=${arguments[0]}]`).ariaSort", name)
+            cells = [cell for cell in page.value(column, name) if cell != "–"]
+            values = [float("".join(letter for letter in cell if letter in "0123456789.")) if number else cell for cell in cells]
+            wanted = "descending" if (order == "first") == number else "ascending"
+            check(direction == wanted, f"{order} click on {name} sorts {direction}, wanted {wanted}")
+            rising = all(one <= two for one, two in zip(values, values[1:])) if number else True
+            falling = all(one >= two for one, two in zip(values, values[1:])) if number else True
+            check(len(values) > 5 and (falling if direction == "descending" else rising), f"{name} {direction} is {values[:20]}")
+    stages = page.browser.run("""const select = document.getElementById('operations-stage'); select.value = '1'; select.dispatchEvent(new Event('change'));
+        return [...new Set([...document.querySelectorAll('#operations-table tbody tr')].map((row) => row.cells[0].textContent))]""")
+    check(stages == ["1"], f"the filter for stage 1 leaves stages {stages}")
+    check("stage 1" in page.value("document.getElementById('roofline-what').textContent"), "the roofline does not follow the stage")
+
+
+def switch_everything(page):
+    for choice in ("step", "rank"):
+        page.browser.click(f"#attribution-controls button[data-value={choice}]")
+        names = page.value("document.getElementById('attribution').textContent")
+        check(f"{choice} " in names, f"attribution by {choice} says {names[:200]}")
+    page.browser.click("#attribution-controls button[data-value=share]")
+    check("100" in page.value("document.getElementById('attribution').textContent"), "shares do not go to 100 %")
+    colours = []
+    for theme in ("light", "dark"):
+        page.browser.click(f"#theme button[data-value={theme}]")
+        page.settle()
+        colours.append(page.value("getComputedStyle(document.querySelector('.panel')).backgroundColor"))
+    check(colours[0] != colours[1], f"light and dark panels are both {colours[0]}")
+
+
+def visit(browser, path, ranks, shots):
+    page = ReportPage(browser, path)
+    name = path.stem
+
+    def shoot(what, whole=False):
+        if shots:
+            page.settle()
+            browser.screenshot(str(shots / f"{name}_{what}.png"), whole)
+
+    rehearsal = page.value("JSON.parse(document.getElementById('profile').textContent).run.kind") == "rehearsal"
+    look_at_everything(page, ranks)
+    look_at_timeline(page, ranks)
+    hover(page, ranks - 1, 1)
+    shoot("hover")
+    whole = zoom(page, ranks // 2)
+    shoot("zoom")
+    zoom_out(page, whole)
+    if not rehearsal:
+        sort_operations(page)
+    switch_everything(page)
+    look_at_timeline(page, ranks)
+    hover(page, 0, 2)
+    shoot("dark_hover")
+    browser.hover(3, 3)
+    for theme in ("light", "dark"):
+        browser.run(f"document.querySelector('#theme button[data-value={theme}]').click(); scrollTo(0, 0)")
+        shoot(theme, whole=True)
+    page.quiet()
+    print(f"{name}: {ranks} ranks, whole step {whole[1]:.1f} ms")
+
+
+def system_colours(path):
+    """A page opened on a dark system is dark, without a click."""
+    with Browser(dark=True) as browser:
+        ReportPage(browser, path)
+        wanted = browser.run("return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")
+        check(wanted == "dark", "the browser did not become dark")
+        check(browser.run("return document.documentElement.dataset.theme") == "dark", "the page does not follow the system's colours")
+
+
+def main(arguments):
+    reason = missing()
+    if reason:
+        print(reason)
+        return 77
+    shots = pathlib.Path(arguments[2]) if len(arguments) > 2 and arguments[1] == "--screenshots" else None
+    if shots:
+        shots.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="millrace_pages_") as folder:
+        subprocess.run([arguments[0], folder], check=True)
+        pages = pathlib.Path(folder)
+        with Browser() as browser:
+            for name, ranks in PAGES.items():
+                visit(browser, pages / f"{name}.html", ranks, shots)
+        system_colours(pages / "ranks4.html")
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except AssertionError as error:
+        print(f"report_test.py: {error}", file=sys.stderr)
+        sys.exit(1)
