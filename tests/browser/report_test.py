@@ -93,7 +93,7 @@ def zoom(page, rank):
     page.browser.hover(place["x"], place["y"])
     page.browser.run("window.scrollEnd = performance.now()")
     page.browser.wait("return performance.now() - window.scrollEnd > 400", what="the end of scrolling")
-    for _ in range(8):
+    for _ in range(5):
         page.browser.wheel(place["x"], place["y"], -240)
     page.settle()
     near = page.range()

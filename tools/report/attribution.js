@@ -27,7 +27,7 @@ function drawAttribution(profile, view, width) {
   for (const mark of marks) {
     const x = left + plot * mark / whole;
     picture.append(svg("line", {x1: x, x2: x, y1: head - 2, y2: head + bars.length * pitch, class: "grid"}),
-      svgText(x, head + bars.length * pitch + 15, view.unit === "share" ? shareText(mark, 0) : tickTime(mark, marks[1] - marks[0]), "middle quiet"));
+      svgText(x, head + bars.length * pitch + 15, view.unit === "share" ? shareText(mark, 0) : tickTime(mark, marks[1] - marks[0], whole), "middle quiet"));
   }
   bars.forEach((bar, row) => {
     const y = head + row * pitch, scale = plot / (view.unit === "share" ? bar.wall : most), middle = y + high / 2 + 4;

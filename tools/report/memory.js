@@ -30,17 +30,19 @@ function drawMemoryCurve(profile, state, width) {
   byId("memory-title").textContent = `Rank ${rank.rank} over time: what is alive`;
   if (!peak) return void box.replaceChildren(sentence("This rank has no record over time."));
   const left = 84, right = 14, top = 26, bottom = 38, height = 250, plot = width - left - right, high = height - top - bottom;
-  const start = points[0][0], end = Math.max(points.at(-1)[0], start + 1e-6), most = peak[1] * 1.05 || 1;
+  // Moments count from the begin of the step that the timeline shows, where the record is of that step.
+  const first = profile.steps.find((step) => step.step === profile.timeline?.step), ofStep = first && points[0][0] >= first.begin && points[0][0] < first.begin + first.duration;
+  const start = ofStep ? first.begin : points[0][0], end = Math.max(points.at(-1)[0], start + 1e-6), most = peak[1] * 1.05 || 1;
   const x = (time) => left + plot * (time - start) / (end - start), y = (bytes) => top + high * (1 - bytes / most);
   const picture = svg("svg", {height, role: "img", "aria-label": `Memory of rank ${rank.rank} over time`});
   for (const value of byteTicks(most, 5)) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, bytesText(value), "end quiet"));
   const marks = ticks(0, end - start, Math.max(2, Math.floor(plot / 100)));
-  for (const value of marks) picture.append(svgText(x(start + value), height - bottom + 16, tickTime(value, marks.length > 1 ? marks[1] : end), "middle quiet"));
-  picture.append(svgText(left + plot / 2, height - 4, "time of the record", "middle quiet"));
+  for (const value of marks) picture.append(svgText(x(start + value), height - bottom + 16, tickTime(value, marks.length > 1 ? marks[1] : end - start, end - start), "middle quiet"));
+  picture.append(svgText(left + plot / 2, height - 4, ofStep ? `time in step ${first.step}` : "time of the record", "middle quiet"));
   // Bytes stay as they are until the next point: a staircase.
   let line = `M${x(points[0][0])},${y(points[0][1])}`;
   for (let index = 1; index < points.length; ++index) line += `H${x(points[index][0]).toFixed(2)}V${y(points[index][1]).toFixed(2)}`;
-  picture.append(svg("path", {d: `${line}V${y(0)}H${left}Z`, fill: "var(--accent-soft)"}), svg("path", {d: line, fill: "none", stroke: "var(--accent)", "stroke-width": 1.5}));
+  picture.append(svg("path", {d: `${line}V${y(0)}H${x(points[0][0])}Z`, fill: "var(--accent-soft)"}), svg("path", {d: line, fill: "none", stroke: "var(--accent)", "stroke-width": 1.5}));
   const near = x(peak[0]) > left + plot * 0.6 ? "end" : "";
   picture.append(svg("circle", {cx: x(peak[0]), cy: y(peak[1]), r: 4, fill: "var(--text)"}), svgText(x(peak[0]) + (near ? -7 : 7), y(peak[1]) - 8, `peak ${bytesText(peak[1])} at ${timeText(peak[0] - start)}`, `strong halo ${near}`));
   picture.append(svg("rect", {x: left, y: top, width: plot, height: high, fill: "transparent", onpointerleave: hideTooltip, onpointermove: (event) => {

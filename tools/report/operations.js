@@ -49,7 +49,7 @@ function operationCell(row, column) {
   const value = row[column];
   if (column === "pass") return html("td", {}, swatch(kindOf(value).colour), `${value} ${kindOf(value).name}`);
   if (column === "stage" || column === "layer") return html("td", {class: "number"}, isNumber(value) && value >= 0 ? String(value) : "–");
-  return html("td", {}, String(value));
+  return html("td", {class: column, title: value}, String(value));
 }
 
 class OperationTable {

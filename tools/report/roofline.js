@@ -13,23 +13,27 @@ function drawRoofline(profile, width) {
   const {points, left: dropped} = rooflinePoints(profile), box = byId("roofline"), peak = profile.machine.peak_flops, bandwidth = profile.machine.memory_bandwidth;
   byId("roofline-what").textContent = (operationFilter.stage === "all" ? "all stages" : `stage ${operationFilter.stage}`) + ", the same operation of all layers as one point; area by time" + (dropped ? `; ${dropped} without FLOPs or bytes left out` : "");
   if (!points.length) return void box.replaceChildren(sentence("No operation here has both FLOPs and bytes."));
-  const ridge = peak / bandwidth, xs = decades(Math.min(ridge / 10, ...points.map((point) => point.intensity)), Math.max(ridge * 10, ...points.map((point) => point.intensity)));
-  const ys = decades(Math.min(peak / 1000, ...points.map((point) => point.perSecond)), Math.max(peak, ...points.map((point) => point.perSecond)));
+  const ridge = peak / bandwidth, intensities = points.map((point) => point.intensity), speeds = points.map((point) => point.perSecond);
+  const [lowX, highX] = [Math.min(ridge / 10, ...intensities) / 2, Math.max(ridge * 10, ...intensities) * 2], [lowY, highY] = [Math.min(peak / 100, ...speeds) / 2, Math.max(peak, ...speeds) * 2.5];
   const left = 92, right = 20, top = 16, bottom = 44, height = Math.min(460, Math.max(320, width * 0.42)), plot = width - left - right, high = height - top - bottom;
-  const log = Math.log10, x = (value) => left + plot * (log(value) - log(xs[0])) / (log(xs.at(-1)) - log(xs[0])), y = (value) => top + high * (1 - (log(value) - log(ys[0])) / (log(ys.at(-1)) - log(ys[0])));
+  const log = Math.log10, x = (value) => left + plot * (log(value) - log(lowX)) / (log(highX) - log(lowX)), y = (value) => top + high * (1 - (log(value) - log(lowY)) / (log(highY) - log(lowY)));
   const picture = svg("svg", {height, role: "img", "aria-label": "Roofline"});
-  for (const value of xs) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, decadeText(value), "middle quiet"));
-  for (const value of ys) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, countText(Math.round(value), "FLOP/s"), "end quiet"));
+  for (const value of decades(lowX, highX)) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, decadeText(value), "middle quiet"));
+  for (const value of decades(lowY, highY)) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, countText(Math.round(value), "FLOP/s"), "end quiet"));
   picture.append(svgText(left + plot / 2, height - 6, "FLOPs per byte moved", "middle"));
   // The roof: bytes as fast as they come up to the ridge, then the matmul peak.
-  const lowest = Math.max(xs[0], ys[0] / bandwidth), roof = `M${x(lowest)},${y(lowest * bandwidth)} L${x(ridge)},${y(peak)} L${x(xs.at(-1))},${y(peak)}`;
+  const lowest = Math.max(lowX, lowY / bandwidth), roof = `M${x(lowest)},${y(lowest * bandwidth)} L${x(ridge)},${y(peak)} L${x(highX)},${y(peak)}`;
   picture.append(svg("path", {d: roof, fill: "none", stroke: "var(--text)", "stroke-width": 1.75}));
   const angle = -Math.atan2(y(lowest * bandwidth) - y(peak), x(ridge) - x(lowest)) * 180 / Math.PI, at = lowest ** 0.78 * ridge ** 0.22;
   const placed = [];
   const peakText = `matmul peak ${flopsText(peak)}`, slopeText = `memory ${bandwidthText(bandwidth)}`;
-  picture.append(svg("text", {x: x(xs.at(-1)) - 4, y: y(peak) - 7, class: "end strong halo"}, peakText),
+  picture.append(svg("text", {x: x(highX) - 4, y: y(peak) - 7, class: "end strong halo"}, peakText),
     svg("text", {transform: `translate(${x(at)} ${y(at * bandwidth) - 7}) rotate(${angle})`, class: "middle strong halo"}, slopeText));
-  placed.push([x(xs.at(-1)) - 200, y(peak) - 20, x(xs.at(-1)), y(peak) - 2], [x(at) - 70, y(at * bandwidth) - 45, x(at) + 70, y(at * bandwidth) + 20]);
+  placed.push([x(highX) - 200, y(peak) - 20, x(highX), y(peak) - 2], [x(ridge), y(peak) - 2, x(highX), y(peak) + 2], [x(at) - 70, y(at * bandwidth) - 45, x(at) + 70, y(at * bandwidth) + 20]);
+  for (let part = 0; part < 1; part += 0.02) {  // no words on the slope
+    const on = lowest ** (1 - part) * ridge ** part;
+    placed.push([x(on) - 2, y(on * bandwidth) - 2, x(on) + 2, y(on * bandwidth) + 2]);
+  }
   const most = points[0].ms, radius = (point) => 3.5 + 11 * Math.sqrt(point.ms / most);
   for (const point of points)
     picture.append(explain(svg("circle", {cx: x(point.intensity), cy: y(point.perSecond), r: radius(point), fill: `var(--${kindOf(point.pass).colour})`, "fill-opacity": 0.85, stroke: "var(--panel)", "stroke-width": 1.25}),
@@ -38,8 +42,8 @@ function drawRoofline(profile, width) {
         ["of bandwidth", shareText(point.ofBandwidth)], ["FLOPs per byte", digits(point.intensity)], ["of the roof here", shareText(point.perSecond / Math.min(peak, point.intensity * bandwidth))]]));
   for (const point of points) placed.push([-1, -0.7, 1, 0.7].map((side, index) => (index % 2 ? y(point.perSecond) : x(point.intensity)) + side * radius(point)));
   const labelled = new Set();
-  for (const point of points.slice(0, 30)) {
-    if (labelled.has(point)) continue;
+  for (const point of points.slice(0, 20)) {
+    if (labelled.has(point) || point.share < 0.01) continue;
     // Passes of one operation that lie on the same spot share their words.
     const same = points.filter((other) => other.name === point.name && Math.hypot(x(other.intensity) - x(point.intensity), y(other.perSecond) - y(point.perSecond)) < 8);
     for (const other of same) labelled.add(other);
@@ -58,7 +62,7 @@ function shortName(name) { return name.split(".").slice(-2).join(".").replace(/^
 /** Writes near a point where there is room, with a line to it from further away; not at all where there is none. */
 function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom]) {
   const wide = text.length * 6.6, high = 13;
-  for (const away of [0, 22, 46, 72]) {
+  for (const away of [0, 20, 40]) {
     const out = radius + 3 + away;
     const sides = [[x + out, y - high / 2], [x - out - wide, y - high / 2], [x + out * 0.7, y + out * 0.7], [x - wide - out * 0.7, y + out * 0.7], [x + out * 0.7, y - high - out * 0.7], [x - wide - out * 0.7, y - high - out * 0.7], [x - wide / 2, y + out], [x - wide / 2, y - out - high]];
     for (const [from, up] of sides) {

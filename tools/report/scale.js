@@ -10,10 +10,10 @@ function ticks(low, high, count) {
   return result;
 }
 
-/** Powers of ten from the one at or below `low` to the one at or above `high`. */
+/** Powers of ten from `low` to `high`. */
 function decades(low, high) {
   const result = [];
-  for (let power = Math.floor(Math.log10(low) + 1e-9); power <= Math.ceil(Math.log10(high) - 1e-9); ++power) result.push(10 ** power);
+  for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; ++power) result.push(10 ** power);
   return result;
 }
 
@@ -23,9 +23,9 @@ function byteTicks(high, count) {
   return ticks(0, high / unit, count).map((value) => value * unit);
 }
 
-/** A time on an axis, in the unit and with the decimals that the distance of its ticks needs. */
-function tickTime(ms, step) {
+/** A time on an axis up to `largest`, all in one unit, with the decimals that the distance of its ticks needs. */
+function tickTime(ms, step, largest) {
   if (ms === 0) return "0";
-  const [factor, unit] = step >= 1000 ? [0.001, "s"] : step >= 0.05 ? [1, "ms"] : [1000, "µs"];
+  const [factor, unit] = largest >= 1e4 ? [0.001, "s"] : largest >= 0.1 ? [1, "ms"] : [1000, "µs"];
   return (ms * factor).toFixed(Math.max(0, -Math.floor(Math.log10(step * factor) + 1e-9))) + thinSpace + unit;
 }

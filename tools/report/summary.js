@@ -47,7 +47,7 @@ function showFacts(profile) {
     ["matmul peak of a rank", flopsText(machine?.peak_flops)], ["memory bandwidth of a rank", bandwidthText(machine?.memory_bandwidth)],
     ["step planned", timeText(prediction?.duration)], ["step measured", timeText(prediction?.measured_duration)],
     ["bubble planned", timeText(prediction?.bubble)], ["bubble measured", timeText(prediction?.measured_bubble)],
-    ["build", run.build], ["layout", run.layout, "wide"],
+    ["planned from", prediction?.source, "wide"], ["build", run.build, "wide"], ["layout", run.layout, "wide"],
   ];
   byId("run-facts").replaceChildren(...facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")
     .map(([name, value, kind]) => html("div", {class: kind ?? ""}, html("dt", {}, name), html("dd", {}, String(value)))));

@@ -42,9 +42,10 @@ function showTimeline(profile) {
   const view = {from: 0, to: model.end, colours: timelineColours(), heights: null, show: {plan: planned, waits: true}, tall: 1, mark: null, hover: null};
   const strip = html("canvas", {class: "timeline-strip", "aria-hidden": "true"});
   const body = html("canvas", {class: "timeline-body", tabindex: 0, role: "img", "aria-label": `Timeline of step ${profile.timeline.step} on ${model.ranks.length} ranks`});
-  box.append(html("div", {class: "timeline-top"}, strip), body);
+  const over = html("canvas", {class: "timeline-over", "aria-hidden": "true"});
+  box.append(html("div", {class: "timeline-top"}, strip), html("div", {class: "timeline-rows"}, body, over));
   byId("timeline-step").textContent = `step ${profile.timeline.step}` + (planned ? ", the planned one beneath the measured one" : "");
-  let width = 0, busy = [], pending = false;
+  let width = 0, busy = [], pending = false, overPending = false;
   const plot = () => width - timelineGutter - timelineRight;
 
   const draw = () => {
@@ -52,12 +53,17 @@ function showTimeline(profile) {
     view.heights = rowHeights(model.ranks.length, view.tall, view.show.plan);
     drawTimelineTop(strip, width, model, view, busy);
     drawTimelineBody(body, width, model, view);
+    drawTimelineOver(over, width, model, view);
     body.dataset.from = view.from;
     body.dataset.to = view.to;
   };
   const redraw = () => {
     if (!pending && width > 0) requestAnimationFrame(draw);
     pending = width > 0;
+  };
+  const redrawOver = () => {
+    if (!overPending) requestAnimationFrame(() => { overPending = false; drawTimelineOver(over, width, model, view); });
+    overPending = true;
   };
   watchWidth(box, (now) => {
     width = now;
@@ -79,7 +85,7 @@ function showTimeline(profile) {
     const length = Math.min(Math.max((view.to - view.from) * factor, shortestView), model.end);
     show(time - at * length, time + (1 - at) * length);
   };
-  handleTimeline({box, strip, body, model, view, plot, show, move, zoom, redraw});
+  handleTimeline({box, strip, body, model, view, plot, show, move, zoom, redrawOver});
   timelineControls(view, planned, redraw, () => show(0, model.end));
   showLegend(byId("timeline-legend"), timelineLegend(model));
 
@@ -107,7 +113,7 @@ function timelineControls(view, planned, redraw, whole) {
   byId("timeline-controls").append(planned ? check("planned", "plan") : "", check("waits", "waits"), html("label", {}, "row height", tall), html("button", {type: "button", onclick: whole}, "Whole step"));
 }
 
-function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, redraw}) {
+function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, redrawOver}) {
   let scrolled = 0, drag = null;
   addEventListener("scroll", () => { scrolled = performance.now(); }, {passive: true});
   box.addEventListener("wheel", (event) => {
@@ -133,10 +139,10 @@ function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, 
     if (drag) {
       const limit = Math.min(Math.max(event.offsetX, timelineGutter), timelineGutter + plot());
       view.mark = Math.abs(limit - drag.x) > 3 ? [drag.x, limit] : null;
-      return redraw();
+      return redrawOver();
     }
     const span = spanAt(model, view, plot(), event.offsetX, event.offsetY);
-    if (span !== view.hover) { view.hover = span; redraw(); }
+    if (span !== view.hover) { view.hover = span; redrawOver(); }
     if (span) showTooltip(event, spanText(span)[0], span.colour, spanText(span)[1]);
     else hideTooltip();
   });
@@ -146,11 +152,11 @@ function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, 
       show(time(Math.min(...view.mark)), time(Math.max(...view.mark)));
     }
     drag = view.mark = null;
-    redraw();
+    redrawOver();
   };
   body.addEventListener("pointerup", release);
   body.addEventListener("pointercancel", () => { view.mark = null; release(); });
-  body.addEventListener("pointerleave", () => { hideTooltip(); view.hover = null; redraw(); });
+  body.addEventListener("pointerleave", () => { hideTooltip(); view.hover = null; redrawOver(); });
   body.addEventListener("dblclick", () => show(0, model.end));
   body.addEventListener("keydown", (event) => {
     const middle = timelineGutter + plot() / 2;

@@ -31,50 +31,62 @@ function timelineColours() {
 
 const canvasFont = (size, weight = "") => `${weight} ${size}px system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif`;
 
-/** The longest of the texts that has room in the box; nothing where none has. */
-function fitting(context, texts, width) { return texts.find((text) => context.measureText(text).width <= width - 3) ?? ""; }
+/** Width of a text in the context's font, at most: measuring tens of thousands of names would take longer than drawing their boxes. */
+function textWidth(context, text) {
+  const digit = textWidth.digits[context.font] ??= context.measureText("0").width;
+  return digit * 1.05 * text.length;
+}
+textWidth.digits = {};
 
-/** What may stand in a box, the longest first. All actions are written in one way: whole names, or microbatches where boxes are narrow. */
+/** The longest of the texts that has room in the box; nothing where none has. */
+function fitting(context, texts, width) { return texts.find((text) => textWidth(context, text) <= width - 3) ?? ""; }
+
+/** The ways to write an action, the longest first: stage, kind and microbatch; without the stage; the microbatch alone. */
+const actionForms = [actionName, (span) => `${span.kind}${span.microbatch}`, (span) => String(span.microbatch)];
+
+/** What may stand in a box, the longest first. All actions of a picture are written in one way. */
 function boxTexts(span, view) {
   if (span.lane === "wait") return span.microbatch >= 0 && span.colour !== "transfer" ? [`waits for ${span.wait} ${span.microbatch}`, `${span.wait} ${span.microbatch}`] : [];
   if ("OS".includes(span.kind)) return [kindOf(span.kind).name, span.kind];
-  return [view.names ? actionName(span) : String(span.microbatch)];
+  return [actionForms[view.form](span)];
 }
 
-/** Whether two boxes in three are wide enough for whole names at this zoom. */
-function namesFit(context, model, view, plot) {
+/** The first way to write actions for which three boxes in four are wide enough at this zoom; otherwise the last. */
+function fittingForm(context, model, view, plot) {
   context.font = canvasFont(Math.min(12, view.heights.measured - 1));
-  let fit = 0, all = 0;
+  const fits = actionForms.map(() => 0);
+  let all = 0;
   for (const {measured} of model.ranks)
     for (let index = firstAfter(measured, view.from); index < measured.length && measured[index].begin < view.to && all < 3000; ++index) {
       const span = measured[index];
       if ("OS".includes(span.kind)) continue;
       ++all;
-      if (context.measureText(actionName(span)).width <= (span.end - span.begin) / (view.to - view.from) * plot - 3) ++fit;
+      actionForms.forEach((form, number) => { if (textWidth(context, form(span)) <= (span.end - span.begin) / (view.to - view.from) * plot - 3) ++fits[number]; });
     }
-  return fit >= 0.67 * all;
+  const best = fits.findIndex((fit) => fit >= 0.75 * all);
+  return best < 0 ? actionForms.length - 1 : best;
 }
 
 function drawSpans(context, spans, place, view) {
   const {colours, from, to} = view;
   const scale = place.width / (to - from);
+  context.font = canvasFont(Math.min(12, place.height - 1));
+  context.globalAlpha = place.faint ? 0.6 : 1;
   for (let index = Math.max(0, firstAfter(spans, from) - 1); index < spans.length && spans[index].begin < to; ++index) {
     const span = spans[index];
     const left = Math.max(place.left, place.left + (span.begin - from) * scale), right = Math.min(place.left + place.width, place.left + (span.end - from) * scale);
     if (right <= place.left) continue;
     const width = Math.max(right - left, 0.6), gap = width > 4 ? 0.75 : 0;  // a seam between neighbours of one colour
     const top = place.top + (span.half === 2 ? place.height / 2 : 0), height = span.half ? place.height / 2 : place.height;
-    context.globalAlpha = place.faint ? 0.6 : 1;
     context.fillStyle = colours[span.colour];
     context.fillRect(left, top, width - gap, height);
-    context.globalAlpha = 1;
     if (place.faint || height < 9 || width < 9) continue;
-    context.font = canvasFont(Math.min(12, height - 1));
     const text = fitting(context, boxTexts(span, view), width);
     if (!text) continue;
     context.fillStyle = colours["on-" + span.colour];
     context.fillText(text, left + (width - gap) / 2, top + height / 2 + 0.5);
   }
+  context.globalAlpha = 1;
 }
 
 /** Strip with the number of computing ranks over the whole step, the visible part marked; beneath it the time axis of that part. */
@@ -107,14 +119,14 @@ function drawTimelineTop(canvas, width, model, view, busy) {
   for (const time of marks) {
     const x = timelineGutter + (time - from) / (to - from) * plot;
     context.fillStyle = colours.text;
-    const text = tickTime(time, marks.length > 1 ? marks[1] - marks[0] : to - from), half = context.measureText(text).width / 2;
+    const text = tickTime(time, marks.length > 1 ? marks[1] - marks[0] : to - from, to), half = context.measureText(text).width / 2;
     context.fillText(text, Math.min(Math.max(x, half), width - half), stripHeight + 9);
     context.fillStyle = colours.line;
     context.fillRect(x, stripHeight + 16, 1, axisHeight - 16);
   }
 }
 
-/** All ranks: measured above, planned beneath. `view`: {from, to, colours, heights, show: {plan, waits}, mark, hover}. */
+/** All ranks: measured above, planned beneath. `view`: {from, to, colours, heights, show: {plan, waits}}. */
 function drawTimelineBody(canvas, width, model, view) {
   const {colours, heights, from, to} = view, height = model.ranks.length * heights.row + 22;
   const context = freshContext(canvas, width, height), plot = width - timelineGutter - timelineRight;
@@ -124,7 +136,7 @@ function drawTimelineBody(canvas, width, model, view) {
     context.fillRect(x(time), 0, 1, height - 22);
   }
   context.textBaseline = "middle";
-  view.names = namesFit(context, model, view, plot);
+  view.form = fittingForm(context, model, view, plot);
   model.ranks.forEach((rank, index) => {
     const top = index * heights.row + 2;
     context.textAlign = "right";
@@ -143,12 +155,18 @@ function drawTimelineBody(canvas, width, model, view) {
     if (heights.planned) drawSpans(context, rank.planned, {...place, top: top + heights.measured + 1, height: heights.planned, faint: true}, view);
   });
   drawEnds(context, model, view, x, width, height);
-  if (view.hover) drawTokens(context, model, view, x, plot);
+}
+
+/** What lies over the rows and comes and goes with the pointer: the marked range, the action's tokens. A canvas of its own, since the rows
+ * take too long to be drawn again for each movement. */
+function drawTimelineOver(canvas, width, model, view) {
+  const {colours, heights, from, to} = view, height = model.ranks.length * heights.row + 22;
+  const context = freshContext(canvas, width, height), plot = width - timelineGutter - timelineRight;
+  if (view.hover) drawTokens(context, model, view, (time) => timelineGutter + (time - from) / (to - from) * plot, plot);
   if (view.mark) {
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.22;
     context.fillRect(Math.min(...view.mark), 0, Math.abs(view.mark[1] - view.mark[0]), height - 22);
-    context.globalAlpha = 1;
   }
 }
 
