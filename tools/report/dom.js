@@ -16,8 +16,12 @@ function html(tag, attributes = {}, ...children) { return fill(document.createEl
 function svg(tag, attributes = {}, ...children) { return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children); }
 function svgText(x, y, text, kind = "") { return svg("text", {x, y, class: kind}, text); }
 
-/** The value of a custom property of the page: cssColour("forward"). */
-function cssColour(name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim(); }
+/** A colour of the page as it is now, light or dark, for pictures that are pixels: cssColour("forward"). */
+function cssColour(name) {
+  const probe = byId("tooltip");  // any element: a custom property itself has no computed colour
+  probe.style.outlineColor = `var(--${name})`;
+  return getComputedStyle(probe).outlineColor;
+}
 function swatch(colour) { return html("i", {style: `background: var(--${colour})`}); }
 
 /** Calls draw(width in pixels) now and whenever the element's width changes. Returns a function that draws again. */

@@ -42,13 +42,13 @@ function drawRoofline(profile, width) {
         ["of bandwidth", shareText(point.ofBandwidth)], ["FLOPs per byte", digits(point.intensity)], ["of the roof here", shareText(point.perSecond / Math.min(peak, point.intensity * bandwidth))]]));
   for (const point of points) placed.push([-1, -0.7, 1, 0.7].map((side, index) => (index % 2 ? y(point.perSecond) : x(point.intensity)) + side * radius(point)));
   const labelled = new Set();
-  for (const point of points.slice(0, 20)) {
-    if (labelled.has(point) || point.share < 0.01) continue;
+  for (const [rank, point] of points.entries()) {
+    if (labelled.has(point)) continue;
     // Passes of one operation that lie on the same spot share their words.
     const same = points.filter((other) => other.name === point.name && Math.hypot(x(other.intensity) - x(point.intensity), y(other.perSecond) - y(point.perSecond)) < 8);
     for (const other of same) labelled.add(other);
     const passes = Object.keys(actionKinds).filter((kind) => same.some((other) => other.pass === kind)).join(" ");
-    labelPoint(picture, placed, `${shortName(point.name)} ${passes}`, x(point.intensity), y(point.perSecond), radius(point), [left, top, left + plot, top + high]);
+    labelPoint(picture, placed, `${shortName(point.name)} ${passes}`, x(point.intensity), y(point.perSecond), radius(point), [left, top, left + plot, top + high], rank < 20 && point.share >= 0.01 ? [0, 20, 40] : [0]);
   }
   box.replaceChildren(picture);
 }
@@ -59,10 +59,10 @@ function decadeText(value) { return value >= 1 ? countText(Math.round(value)) : 
 /** The last two parts of a dotted name. */
 function shortName(name) { return name.split(".").slice(-2).join(".").replace(/^\*\./, ""); }
 
-/** Writes near a point where there is room, with a line to it from further away; not at all where there is none. */
-function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom]) {
+/** Writes at one of these distances (pixels) from a point where there is room, with a line to it from further away; not at all where there is none. */
+function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom], distances) {
   const wide = text.length * 6.6, high = 13;
-  for (const away of [0, 20, 40]) {
+  for (const away of distances) {
     const out = radius + 3 + away;
     const sides = [[x + out, y - high / 2], [x - out - wide, y - high / 2], [x + out * 0.7, y + out * 0.7], [x - wide - out * 0.7, y + out * 0.7], [x + out * 0.7, y - high - out * 0.7], [x - wide - out * 0.7, y - high - out * 0.7], [x - wide / 2, y + out], [x - wide / 2, y - out - high]];
     for (const [from, up] of sides) {

@@ -12,13 +12,13 @@ function stored(value) {
 }
 
 function startTheme() {
-  const system = matchMedia("(prefers-color-scheme: dark)");
   let chosen = stored();
   const apply = () => {
-    document.documentElement.dataset.theme = chosen === "auto" ? (system.matches ? "dark" : "light") : chosen;
+    if (chosen === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
     for (const draw of themeListeners) draw();
   };
-  system.addEventListener("change", apply);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
   byId("theme").append(choiceButtons([["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], chosen, (value) => { chosen = stored(value); apply(); }, "Colours of the page"));
   apply();
 }
