@@ -318,14 +318,18 @@ void RankControl::work_done(const WorkDone& finished) {
     case RankWork::clear:
       return;
     case RankWork::sums:
+      trace(runtime::SpanKind::optimizer, step_);
       if (exchange_.there()) return send_sums();
-      [[fallthrough]];
+      return port_.work({RankWork::squares, {}});
     case RankWork::sums_added:
+      trace(runtime::SpanKind::optimizer, step_);
       return port_.work({RankWork::squares, {}});
     case RankWork::sums_sent:
+      trace(runtime::SpanKind::optimizer, step_);
       if (exchange_.sent()) add_sums();
       return;
     case RankWork::squares:
+      trace(runtime::SpanKind::optimizer, step_);
       return report_step();
     case RankWork::optimizer:
       trace(runtime::SpanKind::optimizer, step_);

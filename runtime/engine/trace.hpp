@@ -16,7 +16,7 @@ enum class SpanKind : std::uint8_t {
   input_gradient,
   weight_gradient,
   backward,
-  optimizer,
+  optimizer,         // the update, and before it what it takes: gradient sums and their squares
   snapshot,          // copying parameters and moments for a checkpoint
   checkpoint_write,  // on the checkpoint lane, beside the compute worker
   wait,              // the compute worker had nothing: reason and peer tell why
