@@ -1,0 +1,277 @@
+#include "runtime/profile/profile_json.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace millrace::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// To the nanosecond: what is behind it says nothing and doubles the file.
+double rounded(double milliseconds) { return std::round(milliseconds * 1e6) / 1e6; }
+double length(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+
+Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
+
+std::string letter_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::forward:
+      return "F";
+    case SpanKind::input_gradient:
+      return "I";
+    case SpanKind::weight_gradient:
+      return "W";
+    case SpanKind::backward:
+      return "B";
+    case SpanKind::snapshot:
+      return "S";
+    default:
+      return "O";
+  }
+}
+
+class Writer {
+ public:
+  explicit Writer(const Profile& profile) : profile_(profile), measured_(profile.measured), table_(measured_.schedule) {}
+
+  Json write() const {
+    Json json;
+    json["format"] = "millrace.profile.1";
+    json["run"] = run();
+    const auto& machine = measured_.machine;
+    json["machine"] = {{"peak_flops", number_or_null(machine.peak_flops)}, {"memory_bandwidth", number_or_null(machine.memory_bandwidth)}};
+    json["clocks"] = clocks();
+    json["ranks"] = ranks();
+    for (std::size_t cause = 0; cause < kCauses; ++cause) json["causes"].push_back(to_string(static_cast<Cause>(cause)));
+    json["steps"] = steps();
+    json["timeline"] = timeline();
+    json["lateness"] = lateness();
+    json["prediction"] = prediction();
+    json["operations"] = operations();
+    json["memory"] = memory();
+    json["loss"] = losses();
+    return json;
+  }
+
+ private:
+  /// Of a moment.
+  [[nodiscard]] double at(std::int64_t time) const { return rounded(length(time - profile_.origin())); }
+
+  Json run() const {
+    const auto& run = measured_.run;
+    const auto& schedule = measured_.schedule;
+    return {{"model", run.model},
+            {"parameters", run.parameters},
+            {"dtype", run.dtype},
+            {"schedule", schedule.name},
+            {"ranks", schedule.ranks.size()},
+            {"processes", run.processes},
+            {"stages", schedule.placement.stages()},
+            {"microbatches", schedule.microbatches},
+            {"layout", run.layout},
+            {"threads", run.threads},
+            {"tokens_per_step", run.tokens_per_step},
+            {"flops_per_step", run.flops_per_step},
+            {"build", run.build},
+            {"kind", run.kind}};
+  }
+
+  Json clocks() const {
+    Json json = Json::array();
+    for (const auto& clock : measured_.clocks)
+      json.push_back({{"process", clock.process},
+                      {"host", clock.host},
+                      {"offset_ms", length(clock.offset)},
+                      {"bound_ms", length(clock.bound)},
+                      {"shared", clock.shared},
+                      {"measured_ms", length(clock.measured)},
+                      {"round_trip_ms", length(clock.round_trip)},
+                      {"pings", clock.pings}});
+    return json;
+  }
+
+  Json ranks() const {
+    Json json = Json::array();
+    for (std::size_t rank = 0; rank < measured_.schedule.ranks.size(); ++rank) {
+      Json stages = Json::array();
+      for (const StageId stage : measured_.schedule.placement.stages_of(RankId(rank))) stages.push_back(stage.value);
+      json.push_back({{"rank", rank}, {"process", measured_.process_of_rank.at(rank)}, {"stages", stages}});
+    }
+    return json;
+  }
+
+  Json steps() const {
+    Json json = Json::array();
+    for (const ProfiledStep& step : profile_.steps) {
+      Json ranks = Json::array(), walls = Json::array();
+      for (const Attribution& rank : step.ranks) {
+        Json parts = Json::array();
+        for (const std::int64_t part : rank.parts) parts.push_back(length(part));
+        ranks.push_back(parts);
+        walls.push_back(length(rank.wall));
+      }
+      json.push_back({{"step", step.view.step.value + 1},
+                      {"begin", at(step.view.begin)},
+                      {"duration", length(step.view.duration())},
+                      {"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
+                      {"mfu", number_or_null(step.mfu)},
+                      {"predicted", rounded(step.predicted)},
+                      {"ranks", ranks},
+                      {"wall", walls}});
+    }
+    return json;
+  }
+
+  Json slice(const TraceRecord& record) const {
+    return {letter_of(record.kind), record.stage.value, record.microbatch.value, at(record.begin), at(record.end)};
+  }
+
+  Json timeline() const {
+    const ProfiledStep& step = profile_.steps[profile_.shown];
+    Json measured = Json::array(), waits = Json::array();
+    for (const auto& rank : step.view.ranks) {
+      Json slices = Json::array(), lane = Json::array();
+      for (const auto& record : rank.actions) slices.push_back(slice(record));
+      for (const auto& record : rank.others) slices.push_back(slice(record));
+      for (const auto& record : rank.waits) lane.push_back(wait(step.view, record));
+      measured.push_back(slices);
+      waits.push_back(lane);
+    }
+    return {{"step", step.view.step.value + 1},
+            {"begin", at(step.view.begin)},
+            {"duration", length(step.view.duration())},
+            {"predicted", rounded(step.predicted)},
+            {"measured", measured},
+            {"planned", planned(at(step.view.begin))},
+            {"waits", waits},
+            {"sends", sends(step.view)}};
+  }
+
+  Json planned(double begin) const {
+    const Simulation& simulation = profile_.prediction.simulation;
+    Json json = Json::array();
+    for (std::size_t rank = 0; rank < measured_.schedule.ranks.size(); ++rank) {
+      Json slices = Json::array();
+      for (std::size_t index = 0; index < measured_.schedule.ranks[rank].size(); ++index) {
+        const Action& action = measured_.schedule.ranks[rank][index];
+        const std::size_t place = simulation.first[rank] + index;
+        slices.push_back({std::string(1, letter(action.kind)), action.stage.value, action.microbatch.value,
+                          rounded(begin + simulation.begin[place]), rounded(begin + simulation.end[place])});
+      }
+      json.push_back(slices);
+    }
+    return json;
+  }
+
+  Json wait(const StepView& view, const TraceRecord& record) const {
+    const auto action = waiting_action(measured_.schedule, table_, record);
+    const bool token = record.reason == WaitReason::activation || record.reason == WaitReason::gradient;
+    const auto made = token && action ? token_of(table_, view, *action) : std::nullopt;
+    return {to_string(record.reason),
+            record.stage.value,
+            record.microbatch.value,
+            at(record.begin),
+            at(record.end),
+            record.peer.value,
+            made ? Json(at(made->produced)) : Json(nullptr)};
+  }
+
+  Json sends(const StepView& view) const {
+    Json json = Json::array();
+    const auto& schedule = measured_.schedule;
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
+        const Action& action = schedule.ranks[rank][index];
+        const auto token = token_of(table_, view, action);
+        if (!token || token->maker.rank == RankId(rank)) continue;
+        const Action& maker = schedule.ranks[token->maker.rank.index()][static_cast<std::size_t>(token->maker.index)];
+        json.push_back({token->maker.rank.value, rank, action.kind == ActionKind::forward ? "F" : "B", action.microbatch.value,
+                        maker.stage.value, at(token->produced), at(view.ranks[rank].actions[index].begin)});
+      }
+    }
+    return json;
+  }
+
+  Json lateness() const {
+    Json json = Json::array();
+    for (const Lateness& late : profile_.lateness)
+      json.push_back({{"cost", rounded(late.cost)},
+                      {"what", late.what},
+                      {"rank", late.rank.value},
+                      {"stage", late.stage == no_stage ? Json(nullptr) : Json(late.stage.value)}});
+    return json;
+  }
+
+  Json prediction() const {
+    const auto& prediction = profile_.prediction;
+    Json json = {{"source", prediction.source},
+                 {"duration", rounded(prediction.duration)},
+                 {"bubble", rounded(prediction.bubble)},
+                 {"measured_duration", rounded(prediction.measured_duration)},
+                 {"measured_bubble", rounded(prediction.measured_bubble)}};
+    if (prediction.promised_duration) json["promised_duration"] = rounded(*prediction.promised_duration);
+    return json;
+  }
+
+  Json operations() const {
+    Json json = Json::array();
+    for (const auto& operation : measured_.operations)
+      json.push_back({{"stage", operation.stage.value},
+                      {"layer", operation.layer},
+                      {"name", operation.name},
+                      {"kind", operation.kind},
+                      {"pass", std::string(1, operation.pass)},
+                      {"count", operation.count},
+                      {"ms", length(operation.nanoseconds)},
+                      {"flops", operation.flops},
+                      {"bytes", operation.bytes}});
+    return json;
+  }
+
+  Json memory() const {
+    Json json = Json::array();
+    for (std::size_t rank = 0; rank < profile_.memory.size(); ++rank) {
+      const auto& planned = measured_.memory[rank];
+      const auto& use = profile_.memory[rank];
+      Json timeline = Json::array();
+      for (const auto& [time, bytes] : use.alive) timeline.push_back({at(time), bytes});
+      json.push_back({{"rank", rank},
+                      {"planned_bytes", planned.planned},
+                      {"resident_bytes", planned.resident},
+                      {"sections", named(planned.sections)},
+                      {"peak_bytes", use.peak},
+                      {"peak_time", at(use.peak_time)},
+                      {"timeline", timeline},
+                      {"at_peak", named(use.at_peak)}});
+    }
+    return json;
+  }
+
+  static Json named(const std::vector<NamedBytes>& parts) {
+    Json json = Json::array();
+    for (const auto& [name, bytes] : parts) json.push_back({name, bytes});
+    return json;
+  }
+
+  Json losses() const {
+    Json json = Json::array();
+    for (const ProfiledStep& step : profile_.steps)
+      if (step.loss) json.push_back({step.view.step.value + 1, *step.loss});
+    return json;
+  }
+
+  const Profile& profile_;
+  const Measured& measured_;
+  const ActionTable table_;
+};
+
+}  // namespace
+
+std::string profile_json(const Profile& profile) {
+  return Writer(profile).write().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,88 @@
+#include "runtime/profile/step_view.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.profile";
+
+void sort_by_begin(std::vector<TraceRecord>& records) {
+  std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+}
+
+void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
+  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, who,
+                 "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
+                 found.actions.size(), step.value + 1, list.size(), TraceRing::default_capacity);
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    const TraceRecord& record = found.actions[index];
+    MILLRACE_CHECK(
+        record.stage == list[index].stage && record.microbatch == list[index].microbatch && record.kind == span_of(list[index].kind),
+        ExitCode::internal, who, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, wanted {}", index, rank, step.value + 1,
+        to_string(record.kind), record.stage, record.microbatch, list[index]);
+  }
+}
+
+}  // namespace
+
+StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
+  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, who, "traces of {} ranks, wanted {}", traces.size(),
+                 schedule.ranks.size());
+  StepView view;
+  view.step = step;
+  view.begin = std::numeric_limits<std::int64_t>::max();
+  view.end = view.lists_end = std::numeric_limits<std::int64_t>::min();
+  for (const RankTrace& trace : traces) {
+    StepView::Rank rank;
+    for (const TraceRecord& record : trace.compute) {
+      if (record.step != step) continue;
+      view.begin = std::min(view.begin, record.begin);
+      view.end = std::max(view.end, record.end);
+      switch (record.kind) {
+        case SpanKind::wait:
+          rank.waits.push_back(record);
+          break;
+        case SpanKind::optimizer:
+        case SpanKind::snapshot:
+          rank.others.push_back(record);
+          break;
+        case SpanKind::step:
+        case SpanKind::checkpoint_write:
+          break;
+        default:
+          rank.actions.push_back(record);
+      }
+    }
+    for (auto* records : {&rank.actions, &rank.waits, &rank.others}) sort_by_begin(*records);
+    check_list(schedule.ranks[trace.rank.index()], rank, trace.rank, step);
+    if (!rank.actions.empty()) view.lists_end = std::max(view.lists_end, rank.actions.back().end);
+    view.ranks.push_back(std::move(rank));
+  }
+  return view;
+}
+
+std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view, const Action& action) {
+  const auto source = table.token_source(action);
+  if (!source) return std::nullopt;
+  return MadeToken{*source, view.ranks[source->rank.index()].actions[static_cast<std::size_t>(source->index)].end};
+}
+
+std::optional<Action> waiting_action(const Schedule& schedule, const ActionTable& table, const TraceRecord& wait) {
+  if (wait.stage == no_stage || wait.microbatch == no_microbatch) return std::nullopt;
+  const bool gradient = wait.reason == WaitReason::gradient;
+  const int index = gradient ? table.gradient(wait.stage, wait.microbatch) : table.forward(wait.stage, wait.microbatch);
+  if (index < 0) return std::nullopt;
+  return schedule.ranks[schedule.placement.rank_of(wait.stage).index()][static_cast<std::size_t>(index)];
+}
+
+std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view, const TraceRecord& wait) {
+  const auto action = waiting_action(schedule, table, wait);
+  const auto token = action ? token_of(table, view, *action) : std::nullopt;
+  return token ? std::clamp(token->produced, wait.begin, std::max(wait.begin, wait.end)) : wait.end;
+}
+
+}  // namespace millrace::runtime
