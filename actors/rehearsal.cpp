@@ -234,6 +234,7 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}, {"costs", runtime::hash_of(text_of(settings)).hex()}});
   Rehearsal rehearsal{drive(session, pipeline, start, output)};
+  if (settings.examine) settings.examine(pipeline);
   if (!session.leads()) return std::nullopt;
   rehearsal.steps.erase(rehearsal.steps.begin());
   return rehearsal;

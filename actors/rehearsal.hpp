@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,8 @@
 
 namespace millrace::actors {
 
+class Pipeline;
+
 /// The schedule as this engine runs it: one kind of backward, and the halves of overlapped pairs one after the other.
 [[nodiscard]] runtime::Schedule as_run(const runtime::Schedule& schedule);
 
@@ -20,6 +23,8 @@ struct RehearsalSettings {
   runtime::Costs costs;        // durations, noise and the latency of links; what else they say is not rehearsed
   std::size_t bytes = 65536;   // of a token, rounded up to 1 KiB
   int steps = 5;               // measured; one more goes before them
+  /// Called in every process when its ranks have stopped and before they go. May be empty.
+  std::function<void(Pipeline& pipeline)> examine = {};
 };
 
 /// One rank in one step, milliseconds.

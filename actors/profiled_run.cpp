@@ -1,0 +1,239 @@
+#include "actors/profiled_run.hpp"
+
+#include <algorithm>
+#include <caf/actor_system.hpp>
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "actors/message_actor.hpp"
+#include "actors/operation_clock.hpp"
+#include "actors/pipeline.hpp"
+#include "actors/profile_gather.hpp"
+#include "actors/rank_blueprint.hpp"
+#include "actors/run_setup.hpp"
+#include "cluster/affinity.hpp"
+#include "kernels/bandwidth.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/peak.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* who = "actors.profile";
+constexpr std::int64_t warm_up = 1;  // steps before the first that is profiled
+
+/// How the steps ended, and what each told.
+struct Outcome {
+  ExitCode code = ExitCode::ok;
+  std::string message;
+  std::vector<StepRecord> steps;
+};
+
+/// A run's coordinator that stops after so many steps, keeps what they told, and saves, evaluates and samples nothing.
+class ProfileActor : public MessageActor, private CoordinatorPort {
+ public:
+  struct Setup {
+    CoordinatorSetup coordinator;
+    std::size_t steps = 0;
+    std::function<void(const ToRank&)> to_ranks;
+    std::function<void(const StepRecord&)> stepped;
+    std::promise<Outcome>* outcome = nullptr;  // outlives the actor
+  };
+  ProfileActor(caf::actor_config& config, Setup setup)
+      : MessageActor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
+
+  caf::behavior make_behavior() override {
+    return {[this](const ToCoordinator& message) {
+              try {
+                coordinator_.receive(message);
+              } catch (const Error& error) {
+                finished(error.code(), error.what());
+              } catch (const std::exception& error) {
+                finished(ExitCode::internal, error.what());
+              }
+            },
+            [](const CheckpointCommitted&) {}};
+  }
+
+ private:
+  void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
+  void ready(std::uint64_t) override {}
+  std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
+  void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
+  void discard_checkpoint(std::int64_t, const std::string&) override {}
+  void step_done(const StepRecord& record) override {
+    outcome_.steps.push_back(record);
+    if (setup_.stepped) setup_.stepped(record);
+  }
+  void evaluated(std::int64_t, double, std::int64_t) override {}
+  void sampled(const std::vector<std::int32_t>&) override {}
+  bool stop_requested() override { return outcome_.steps.size() >= setup_.steps; }
+  std::int64_t now() override { return runtime::steady_now(); }
+  void finished(ExitCode code, const std::string& message) override {
+    if (auto* outcome = std::exchange(setup_.outcome, nullptr)) {
+      outcome_.code = code;
+      outcome_.message = message;
+      outcome->set_value(std::move(outcome_));
+    }
+    quit();
+  }
+
+  Setup setup_;
+  Coordinator coordinator_;
+  Outcome outcome_;
+};
+
+/// The description as it is profiled: no files, nothing but steps, and as many of them as are wanted.
+RunSettings only_steps(RunSettings run, int steps) {
+  run.directory.clear();
+  run.train.find_nan = false;
+  run.train.steps = std::max<std::int64_t>(run.train.steps, steps + warm_up);
+  run.evaluate.every = 0;
+  run.sample.tokens = 0;
+  return run;
+}
+
+std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
+  std::int64_t threads = wanted;
+  if (session.leads() && threads == 0)
+    threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  return std::stoll(session.broadcast(std::to_string(threads)));
+}
+
+runtime::Machine measure_machine(const Session& session, const PipelinePlan& plan, int threads) {
+  const double core = kernels::measured_peak_flops(plan.compute);
+  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * threads));
+  return {core * threads, kernels::measured_copy_bandwidth(threads), core * static_cast<double>(computing)};
+}
+
+runtime::ProfiledRun describe(const RunSettings& settings, const PipelinePlan& plan, int processes, int threads) {
+  runtime::ProfiledRun run;
+  run.model = plan.model.family;
+  run.dtype = settings.train.dtype;
+  run.layout = plan.layout_text();
+  run.build = settings.build;
+  for (const auto& parameter : plan.parameters) run.parameters += parameter.shape.elements();
+  run.processes = processes;
+  run.threads = threads;
+  run.tokens_per_step = settings.train.microbatches * settings.train.batch * settings.train.sequence;
+  run.flops_per_step = plan.model_flops(settings.train.microbatches);
+  return run;
+}
+
+/// With names and costs from the programs: only times travelled.
+std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::vector<std::vector<OperationSum>>& by_rank) {
+  std::vector<runtime::OperationTime> operations;
+  std::map<std::int32_t, runtime::ProgramSet> programs;
+  for (const auto& sums : by_rank) {
+    for (const auto& sum : sums) {
+      auto found = programs.find(sum.stage);
+      if (found == programs.end()) found = programs.emplace(sum.stage, plan.programs(runtime::StageId(sum.stage))).first;
+      const auto& operation = found->second.program(sum.kind).at(static_cast<std::size_t>(sum.index));
+      const auto cost = runtime::cost(found->second, operation);
+      runtime::OperationTime time;
+      time.stage = runtime::StageId(sum.stage);
+      time.layer = operation.layer;
+      time.name = operation.name;
+      time.kind = operation.rule->name();
+      time.pass = "FIWB"[static_cast<std::size_t>(sum.kind)];
+      time.count = sum.count;
+      time.nanoseconds = sum.nanoseconds;
+      time.flops = cost.flops * static_cast<double>(sum.count);
+      time.bytes = cost.bytes * static_cast<double>(sum.count);
+      operations.push_back(std::move(time));
+    }
+  }
+  return operations;
+}
+
+std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, RankNeeds needs, int ranks_per_process,
+                                                   const std::vector<std::uint64_t>& resident) {
+  needs.ranks_per_process = ranks_per_process;
+  std::vector<runtime::MemoryOfRank> memory;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    memory.push_back(runtime::memory_of(*RankBlueprint(plan, runtime::RankId(rank), needs).build(true)));
+    memory.back().resident = static_cast<std::int64_t>(resident.at(static_cast<std::size_t>(rank)));
+  }
+  return memory;
+}
+
+}  // namespace
+
+void check_ring(const runtime::Schedule& schedule, int steps) {
+  std::size_t longest = 0;
+  for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
+  const std::size_t step = 2 * longest + 8;  // an action and a wait each, and what ends a step
+  const std::size_t fit = runtime::TraceRing::default_capacity / step;
+  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, who,
+                 "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", steps, longest,
+                 fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
+}
+
+std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings) {
+  const auto run = only_steps(settings.run, settings.steps);
+  const auto plan = make_plan(run.plan_request());
+  check_ring(plan.schedule, settings.steps);
+  learning_rate(run.train).validate();
+  const DatasetBatches batches(runtime::open_dataset(run.data, run.model.vocab_size), batch_shape(run));
+  RankNeeds needs;
+  needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
+  Pipeline pipeline(session, plan, needs);
+  std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
+  for (auto* rank : pipeline.ranks()) {
+    initialize(*rank, run, nullptr);
+    rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
+  }
+  runtime::Measured measured;
+  if (session.leads()) measured.machine = measure_machine(session, plan, needs.threads);
+
+  std::promise<Outcome> promise;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.steps = run.train.steps;
+  start.train = run.train;
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
+    ProfileActor::Setup setup;
+    setup.coordinator = coordinator_setup(run, plan, batches, 0, 0);
+    setup.steps = static_cast<std::size_t>(settings.steps + warm_up);
+    setup.to_ranks = std::move(to_ranks);
+    setup.stepped = settings.stepped;
+    setup.outcome = &promise;
+    return pipeline.system().spawn<ProfileActor>(std::move(setup));
+  };
+  session.control().agree({{"config", runtime::hash_of(run.text).hex()},
+                           {"plan", runtime::hash_of(plan.text()).hex()},
+                           {"build", run.build},
+                           {"steps", std::to_string(settings.steps)},
+                           {"data", batches.dataset().fingerprint}});
+  pipeline.start(start);
+  Outcome outcome;
+  if (session.leads()) {
+    outcome = promise.get_future().get();
+    // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
+    if (outcome.code != ExitCode::ok) session.fail(outcome.code, outcome.message);
+  }
+  pipeline.wait();
+  auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) { return clocks.at(&rank)->sums(); });
+  pipeline.close();
+  if (!gathered) return std::nullopt;
+
+  measured.run = describe(run, plan, session.topology().processes(), needs.threads);
+  measured.schedule = plan.schedule;
+  for (const auto& stage : plan.layout) measured.layers.push_back(stage.layer_count);
+  measured.process_of_rank = std::move(gathered->processes);
+  measured.clocks = std::move(gathered->clocks);
+  measured.traces = std::move(gathered->traces);
+  for (std::size_t step = warm_up; step < outcome.steps.size(); ++step) {
+    measured.steps.emplace_back(step);
+    measured.losses.push_back(outcome.steps[step].loss);
+  }
+  measured.operations = named(plan, gathered->operations);
+  measured.memory = memory_of_ranks(plan, needs, session.topology().ranks_per_process(), gathered->resident_bytes);
+  return measured;
+}
+
+}  // namespace millrace::actors
