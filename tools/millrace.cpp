@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 12> commands{{
+const std::array<Command, 13> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -37,6 +37,9 @@ const std::array<Command, 12> commands{{
     {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",
      "list pipeline schedules; draw, prove and price a built-in one or a table of your own", millrace::tools::schedule,
      millrace::tools::schedule_help},
+    {"profile", "RUN.toml [--steps N] [--out FOLDER] [key=value …] | --check FOLDER",
+     "where the time of some steps goes, by rank and cause, action and operation. Alone or under mpirun", millrace::tools::profile,
+     millrace::tools::profile_help},
     {"rehearse", "NAME|FILE [--ranks P --microbatches M] [--costs F,I,W[,c]] …",
      "run a schedule with timers in the place of compute, beside its prediction. Alone or under mpirun", millrace::tools::rehearse,
      millrace::tools::rehearse_help},

@@ -24,6 +24,7 @@ int config(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
 int schedule(const std::vector<std::string>& arguments);
 int plan(const std::vector<std::string>& arguments);
+int profile(const std::vector<std::string>& arguments);
 int rehearse(const std::vector<std::string>& arguments);
 int debug(const std::vector<std::string>& arguments);
 int replay(const std::vector<std::string>& arguments);
@@ -32,6 +33,8 @@ int compare(const std::vector<std::string>& arguments);
 extern const char* const schedule_help;
 /// The same of `millrace plan`.
 extern const char* const plan_help;
+/// The same of `millrace profile`.
+extern const char* const profile_help;
 /// The same of `millrace rehearse`.
 extern const char* const rehearse_help;
 /// The same of `millrace debug`.

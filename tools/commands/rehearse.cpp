@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "actors/profile_gather.hpp"
 #include "actors/rehearsal.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/profile/analyze.hpp"
 #include "runtime/schedule/simulate.hpp"
+#include "tools/commands/profile_report.hpp"
 #include "tools/commands/rehearsal_report.hpp"
 #include "tools/commands/schedule_request.hpp"
 #include "tools/planning/model_costs.hpp"
@@ -23,7 +26,7 @@ struct Request {
 };
 
 Arguments parse(std::vector<std::string> words) {
-  std::vector<std::string> options{"bytes", "steps"};
+  std::vector<std::string> options{"bytes", "steps", "profile"};
   options.insert(options.end(), schedule_options.begin(), schedule_options.end());
   options.insert(options.end(), price_options.begin(), price_options.end());
   const auto prices = std::any_of(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("--costs"); });
@@ -84,6 +87,23 @@ std::string describe_rate(const Request& request, double measured, double predic
   return fmt::format("tokens/s measured {:.1f}, predicted {:.1f}\n", 1e3 * request.tokens / measured, 1e3 * request.tokens / predicted);
 }
 
+/// The measured steps as a profile in `folder`.
+void write_rehearsal_profile(actors::GatheredRecords records, const Request& request, const actors::Session& session,
+                             const std::string& folder) {
+  runtime::Measured measured;
+  measured.run.kind = "rehearsal";
+  measured.run.build = build_id();
+  measured.run.processes = session.topology().processes();
+  measured.schedule = request.settings.schedule;
+  measured.process_of_rank = std::move(records.processes);
+  measured.clocks = std::move(records.clocks);
+  measured.traces = std::move(records.traces);
+  for (int step = 1; step <= request.settings.steps; ++step) measured.steps.emplace_back(step);
+  measured.planned = request.settings.costs;
+  const auto problems = write_profile(runtime::analyze(std::move(measured)), folder);
+  MILLRACE_CHECK(problems.empty(), ExitCode::internal, who, "the profile in {} is not sound: {}", folder, problems);
+}
+
 /// Where the stalls are, drawn or said.
 std::string describe_stalls(const actors::RehearsalSettings& settings) {
   std::string text;
@@ -113,6 +133,7 @@ const char* const rehearse_help =
   --steps N               measured steps, 5; one more goes before them
   --fastest               shows the fastest of them in place of the median: the one that a busy machine disturbed least
   --json                  the same for programs
+  --profile FOLDER        writes profile.json and trace.json of the measured steps there, as millrace profile does of a training run
 )";
 
 int rehearse(const std::vector<std::string>& arguments) {
@@ -120,12 +141,16 @@ int rehearse(const std::vector<std::string>& arguments) {
   actors::Session session;
   Request request;
   session.prepare_together([&] { request = request_of(parsed); });
+  std::optional<actors::GatheredRecords> records;
+  if (parsed.flag("profile"))
+    request.settings.examine = [&](actors::Pipeline& pipeline) { records = actors::gather_records(session, pipeline, 1, {}); };
   const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
   session.connect(schedule.placement.ranks(), {});
   std::optional<actors::Rehearsal> rehearsal;
   try {
     rehearsal = actors::rehearse(session, settings);
+    if (records) write_rehearsal_profile(std::move(*records), request, session, parsed.text("profile", ""));
   } catch (const Error& error) {
     session.fail(error.code(), error.what());
   } catch (const std::exception& error) {

@@ -1,0 +1,97 @@
+// millrace profile: some steps of a run, and where their time went.
+
+#include <optional>
+
+#include "actors/log_line.hpp"
+#include "actors/profiled_run.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/device.hpp"
+#include "runtime/io/fault.hpp"
+#include "runtime/profile/analyze.hpp"
+#include "runtime/schedule/partition.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/profile_report.hpp"
+#include "tools/planning/model_costs.hpp"
+#include "tools/run_settings.hpp"
+
+namespace millrace::tools {
+
+const char* const profile_help =
+    R"(
+  One step to warm up, then N that are profiled, from the run's initial state. Nothing is written but the folder: no checkpoint, no metrics.
+  Under mpirun all processes take part and process 0 tells. docs/profiling.md says what the causes mean.
+
+  --steps N      steps, 5
+  --out FOLDER   where profile.json and trace.json (for ui.perfetto.dev) go; "profile"
+  --check FOLDER instead of all that: checks the files of such a folder; ends with 1 where one is not sound
+)";
+
+namespace {
+
+constexpr const char* who = "millrace profile";
+
+int check(const Arguments& parsed) {
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, who, "--check with {}, wanted the folder alone",
+                 parsed.positional().front());
+  const auto folder = parsed.text("check", "");
+  const auto problems = check_profile(folder);
+  fmt::print("{}", problems.empty() ? fmt::format("{}: profile.json adds up, trace.json is sound\n", folder) : problems);
+  return problems.empty() ? 0 : static_cast<int>(ExitCode::difference);
+}
+
+/// What pipeline.costs says of the stages; nothing where the run has none.
+std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, const runtime::Measured& measured) {
+  const auto& config = run.config;
+  if (config.pipeline.costs.empty()) return std::nullopt;
+  const auto parts =
+      parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, static_cast<int>(config.model.layers));
+  const auto& placement = measured.schedule.placement;
+  runtime::Costs costs;
+  costs.stages = runtime::stage_costs(placement, parts, {measured.layers.begin(), measured.layers.begin() + placement.model_stages()});
+  return costs;
+}
+
+int tell(const runtime::Profile& profile, const std::string& folder) {
+  const auto problems = write_profile(profile, folder);
+  fmt::print("{}\n{}/profile.json, {}/trace.json\n", print(profile), folder, folder);
+  if (problems.empty()) return 0;
+  fmt::print(stderr, "{}", problems);
+  return static_cast<int>(ExitCode::difference);
+}
+
+}  // namespace
+
+int profile(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {"steps", "out", "check"}, {});
+  if (parsed.flag("check")) return check(parsed);
+  actors::Session session;
+  std::optional<configs::LoadedRun> run;
+  actors::ProfileSettings settings;
+  session.prepare_together([&] {
+    run = load_run(parsed.positional());
+    settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
+    static_cast<void>(kernels::parse_device(run->config.device));
+    if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
+  });
+  session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
+  int code = 0;
+  try {
+    settings.run = settings_of(run->config, build_id());
+    settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
+      fmt::print("{}\n", line.format(record));
+      std::fflush(stdout);
+    };
+    if (auto measured = actors::profile_training(session, settings)) {
+      measured->planned = promised_costs(*run, *measured);
+      code = tell(runtime::analyze(std::move(*measured)), parsed.text("out", "profile"));
+    }
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    session.fail(ExitCode::internal, error.what());
+  }
+  session.close();
+  return code;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,180 @@
+#include "tools/commands/profile_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "actors/log_line.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/profile/profile_check.hpp"
+#include "runtime/profile/profile_json.hpp"
+#include "runtime/profile/trace_check.hpp"
+#include "runtime/profile/trace_json.hpp"
+
+namespace millrace::tools {
+namespace {
+
+using runtime::Cause;
+using runtime::kCauses;
+
+constexpr std::size_t most_operations = 10;
+constexpr std::uint64_t most_bytes = std::uint64_t{2} << 30;  // of a file that is checked
+constexpr std::array<const char*, kCauses> columns = {"F",         "I",        "W",    "B",          "optimizer", "bubble",
+                                                      "imbalance", "transfer", "data", "checkpoint", "transport", "other"};
+
+double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+
+std::string print_head(const runtime::Profile& profile) {
+  const auto& measured = profile.measured;
+  const auto& run = measured.run;
+  std::string text = fmt::format("profile   {} | {}, {} ranks in {} process{}{} | {} microbatches | {} steps from step {}\n",
+                                 run.kind == "training"
+                                     ? fmt::format("{}, {} parameters", run.model, actors::count_text(static_cast<double>(run.parameters)))
+                                     : run.kind,
+                                 measured.schedule.name, measured.schedule.ranks.size(), run.processes, run.processes == 1 ? "" : "es",
+                                 run.layout.empty() ? "" : " | " + run.layout, measured.schedule.microbatches, profile.steps.size(),
+                                 profile.steps.front().view.step.value + 1);
+  for (const auto& clock : measured.clocks) {
+    if (clock.pings == 0) continue;
+    const auto microseconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-3; };
+    text += clock.shared
+                ? fmt::format("clock     process {} on {}: that of process 0 ({:+.1f} us by {} pings, within {:.1f} us)\n", clock.process,
+                              clock.host, microseconds(clock.measured), clock.pings, microseconds(clock.round_trip) / 2)
+                : fmt::format("clock     process {} on {}: {:+.1f} us to process 0, within {:.1f} us, by {} pings\n", clock.process,
+                              clock.host, microseconds(clock.offset), microseconds(clock.bound), clock.pings);
+  }
+  return text;
+}
+
+/// Sums over the steps, by rank; the last is that of all ranks.
+std::vector<runtime::Attribution> sums_of(const runtime::Profile& profile) {
+  const std::size_t ranks = profile.measured.schedule.ranks.size();
+  std::vector<runtime::Attribution> sums(ranks + 1);
+  for (const auto& step : profile.steps) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (auto* sum : {&sums[rank], &sums[ranks]}) {
+        for (std::size_t cause = 0; cause < kCauses; ++cause) sum->parts[cause] += step.ranks[rank].parts[cause];
+        sum->wall += step.ranks[rank].wall;
+      }
+    }
+  }
+  return sums;
+}
+
+/// A line a rank, percent of its time; causes that took nothing anywhere have no column.
+std::string print_causes(const runtime::Profile& profile) {
+  const auto sums = sums_of(profile);
+  std::string head = fmt::format("{:>5} {:>9}", "rank", "stages"), lines;
+  std::vector<std::size_t> shown;
+  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+    if (sums.back().parts[cause] == 0) continue;
+    shown.push_back(cause);
+    head += fmt::format(" {:>10}", columns[cause]);
+  }
+  for (std::size_t rank = 0; rank < sums.size(); ++rank) {
+    const bool all = rank + 1 == sums.size();
+    std::vector<int> stages;
+    if (!all) {
+      for (const auto stage : profile.measured.schedule.placement.stages_of(runtime::RankId(rank))) stages.push_back(stage.value);
+    }
+    lines += fmt::format("{:>5} {:>9}", all ? "all" : std::to_string(rank), all ? "" : fmt::format("{}", fmt::join(stages, ",")));
+    for (const std::size_t cause : shown)
+      lines += fmt::format(" {:>9.1f}%", 100 * static_cast<double>(sums[rank].parts[cause]) / static_cast<double>(sums[rank].wall));
+    lines += '\n';
+  }
+  return fmt::format("\n{} ms a step, by cause\n{}\n{}", fmt::format("{:.1f}", profile.prediction.measured_duration), head, lines);
+}
+
+std::string print_prediction(const runtime::Profile& profile) {
+  const auto& prediction = profile.prediction;
+  const double whole = prediction.measured_duration;
+  std::string text =
+      fmt::format("\nstep       measured {:.2f} ms, planned {:.2f} ms with {}\n", whole, prediction.duration, prediction.source);
+  text +=
+      fmt::format("idle       measured {:.2f} ms ({:.1f}%), planned {:.2f} ms ({:.1f}%) on a rank, of a step\n", prediction.measured_bubble,
+                  100 * prediction.measured_bubble / whole, prediction.bubble, 100 * prediction.bubble / prediction.duration);
+  if (prediction.promised_duration)
+    text += fmt::format("plan       pipeline.costs had promised {:.2f} ms\n", *prediction.promised_duration);
+  return text;
+}
+
+std::string print_lateness(const runtime::Profile& profile) {
+  if (profile.lateness.empty()) return "\nlate      nothing that costs 0.1 % of a step\n";
+  std::string text = "\nlate, by what it costs a step\n";
+  for (const auto& late : profile.lateness)
+    text += fmt::format("{:>9.2f} ms {:>5.1f}%  {}\n", late.cost, 100 * late.cost / profile.prediction.measured_duration, late.what);
+  return text;
+}
+
+std::string print_operations(const runtime::Profile& profile) {
+  const auto& machine = profile.measured.machine;
+  auto operations = profile.measured.operations;
+  if (operations.empty()) return "";
+  std::stable_sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.nanoseconds > b.nanoseconds; });
+  std::int64_t all = 0;
+  for (const auto& operation : operations) all += operation.nanoseconds;
+  std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute a step; a rank's cores do {:.1f} GFLOP/s and {:.1f} GB/s\n",
+                                 operations.size(), milliseconds(all) / static_cast<double>(profile.steps.size()),
+                                 machine.peak_flops * 1e-9, machine.memory_bandwidth * 1e-9);
+  text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
+  for (std::size_t i = 0; i < std::min(most_operations, operations.size()); ++i) {
+    const auto& operation = operations[i];
+    const double seconds = static_cast<double>(operation.nanoseconds) * 1e-9;
+    text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>8.1f}% {:>9.1f}%  {} ({})\n",
+                        100 * static_cast<double>(operation.nanoseconds) / static_cast<double>(all),
+                        milliseconds(operation.nanoseconds) / static_cast<double>(operation.count), operation.stage, operation.pass,
+                        100 * operation.flops / seconds / machine.peak_flops, 100 * operation.bytes / seconds / machine.memory_bandwidth,
+                        operation.name, operation.kind);
+  }
+  return text;
+}
+
+std::string print_rates(const runtime::Profile& profile) {
+  const auto& run = profile.measured.run;
+  const double seconds = profile.prediction.measured_duration * 1e-3;
+  if (run.flops_per_step <= 0 || profile.measured.machine.job_peak_flops <= 0) return "";
+  std::string text = fmt::format("\n{:.1f}% model FLOPs utilisation, {} tokens/s",
+                                 100 * run.flops_per_step / seconds / profile.measured.machine.job_peak_flops,
+                                 actors::count_text(static_cast<double>(run.tokens_per_step) / seconds));
+  for (std::size_t rank = 0; rank < profile.memory.size(); ++rank) {
+    const auto bytes = [](std::int64_t count) { return actors::bytes_text(static_cast<std::uint64_t>(count)); };
+    text += fmt::format("{}rank {} {} of {}", rank == 0 ? " | memory alive at the peak: " : ", ", rank, bytes(profile.memory[rank].peak),
+                        bytes(profile.measured.memory[rank].planned));
+  }
+  return text + "\n";
+}
+
+std::string joined(const std::string& file, const std::vector<std::string>& problems) {
+  std::string text;
+  for (const auto& problem : problems) text += fmt::format("{}: {}\n", file, problem);
+  return text;
+}
+
+}  // namespace
+
+std::string print(const runtime::Profile& profile) {
+  return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
+         print_rates(profile);
+}
+
+std::string write_profile(const runtime::Profile& profile, const std::string& folder) {
+  const auto json = runtime::profile_json(profile);
+  const auto trace = runtime::trace_json(profile);
+  runtime::make_directories(folder);
+  runtime::write_text_file(runtime::join_path(folder, "profile.json"), json);
+  runtime::write_text_file(runtime::join_path(folder, "trace.json"), trace);
+  return joined("profile.json", runtime::profile_problems(json)) + joined("trace.json", runtime::trace_problems(trace));
+}
+
+std::string check_profile(const std::string& folder) {
+  const auto text = [&](const char* name) {
+    return runtime::read_text_file(runtime::join_path(folder, name), most_bytes, ExitCode::usage);
+  };
+  return joined("profile.json", runtime::profile_problems(text("profile.json"))) +
+         joined("trace.json", runtime::trace_problems(text("trace.json")));
+}
+
+}  // namespace millrace::tools
