@@ -1,0 +1,190 @@
+#include "runtime/profile/attribution.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "kernels/base/check.hpp"
+#include "runtime/profile/prediction.hpp"
+#include "tests/runtime/profile/made_up.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr StepId step{1};
+
+std::int64_t sum(const Attribution& attribution) {
+  return std::accumulate(attribution.parts.begin(), attribution.parts.end(), std::int64_t{0});
+}
+
+std::vector<Attribution> attributed(const Measured& measured) {
+  return attribute(measured.schedule, view_of(measured.schedule, measured.traces, step));
+}
+
+void expect_whole(const std::vector<Attribution>& ranks) {
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(sum(rank), rank.wall);
+    EXPECT_EQ(rank.wall, ranks.front().wall);
+    EXPECT_EQ(problem_of(rank), "");
+  }
+}
+
+TEST(Attribution, EvenStagesIdleOnlyInTheSchedulesBubble) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"}) {
+    SCOPED_TRACE(name);
+    const Schedule schedule = make_schedule({.name = name, .ranks = 4, .chunks = usual_chunks(name), .microbatches = 8});
+    const auto costs = even(schedule);
+    const auto ranks = attributed(made_up(schedule, costs));
+    expect_whole(ranks);
+    const auto simulation = simulate(schedule, costs);
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      const auto& found = ranks[rank];
+      EXPECT_EQ(found.wall, nanoseconds(simulation.makespan + 1.5));
+      EXPECT_EQ(found[Cause::bubble], nanoseconds(simulation.makespan - simulation.ranks[rank].busy));
+      EXPECT_EQ(found[Cause::imbalance], 0);
+      EXPECT_EQ(found[Cause::transfer], 0);
+      EXPECT_EQ(found[Cause::optimizer], nanoseconds(1));
+      EXPECT_EQ(found[Cause::other], nanoseconds(0.5));
+      EXPECT_EQ(found[Cause::forward] + found[Cause::input_gradient] + found[Cause::weight_gradient] + found[Cause::backward],
+                nanoseconds(simulation.ranks[rank].busy));
+    }
+  }
+}
+
+TEST(Attribution, ASlowStageIsTheOthersImbalance) {
+  const Schedule schedule = one_f_one_b(4, 8);
+  auto costs = even(schedule);
+  const auto before = attributed(made_up(schedule, costs));
+  costs.stages[1].forward = 6;
+  const auto after = attributed(made_up(schedule, costs));
+  expect_whole(after);
+  EXPECT_EQ(after[1][Cause::forward], nanoseconds(8 * 6));
+  for (const std::size_t rank : {0, 2, 3}) {
+    EXPECT_EQ(after[rank][Cause::forward], before[rank][Cause::forward]);
+    EXPECT_GT(after[rank][Cause::imbalance], nanoseconds(20)) << rank;
+  }
+  EXPECT_LT(after[1][Cause::imbalance], after[0][Cause::imbalance] / 4);
+}
+
+TEST(Attribution, LinksAreTransfer) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto costs = even(schedule);
+  costs.links = uniform_links(schedule.placement, 0.25);
+  const auto ranks = attributed(made_up(schedule, costs));
+  expect_whole(ranks);
+  const auto simulation = simulate(schedule, costs);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(ranks[rank][Cause::transfer], nanoseconds(simulation.ranks[rank].link));
+    EXPECT_GE(ranks[rank][Cause::transfer], nanoseconds(0.25));
+  }
+}
+
+TEST(Attribution, EveryReasonToWaitHasItsPlace) {
+  const Schedule schedule = one_f_one_b(1, 2);
+  auto measured = made_up(schedule, even(schedule));
+  for (auto& record : measured.traces[0].compute) {
+    record.begin += nanoseconds(6);  // room for three waits before everything
+    record.end += nanoseconds(6);
+  }
+  const std::int64_t begin = measured.traces[0].compute.front().begin;
+  auto add = [&](WaitReason reason, double from, double to) {
+    TraceRecord record;
+    record.begin = begin + nanoseconds(from);
+    record.end = begin + nanoseconds(to);
+    record.step = step;
+    record.reason = reason;
+    record.stage = StageId(0);
+    record.microbatch = MicrobatchId(0);
+    measured.traces[0].compute.push_back(record);
+  };
+  add(WaitReason::batch, -6, -3);
+  add(WaitReason::credit, -3, -1);
+  add(WaitReason::none, -1, 0);
+  auto& snapshot = measured.traces[0].compute.emplace_back(measured.traces[0].compute.front());
+  snapshot.kind = SpanKind::snapshot;
+  snapshot.begin = begin + nanoseconds(14);
+  snapshot.end = begin + nanoseconds(18);
+  const auto rank = attributed(measured).at(0);
+  EXPECT_EQ(problem_of(rank), "");
+  EXPECT_EQ(sum(rank), rank.wall);
+  EXPECT_EQ(rank[Cause::data], nanoseconds(3));
+  EXPECT_EQ(rank[Cause::transport], nanoseconds(2));
+  EXPECT_EQ(rank[Cause::checkpoint], nanoseconds(4));
+  EXPECT_EQ(rank[Cause::bubble] + rank[Cause::imbalance], 0);
+  EXPECT_EQ(rank[Cause::other], nanoseconds(1 + 0.5 + 0.5));  // before the optimizer, before the snapshot
+}
+
+TEST(Attribution, WhatOverlapsIsCountedOnceAndTold) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  auto& wait = measured.traces[1].compute.front();
+  ASSERT_EQ(wait.kind, SpanKind::wait);
+  wait.end += nanoseconds(1);  // into the forward that follows
+  const auto rank = attributed(measured).at(1);
+  EXPECT_EQ(sum(rank), rank.wall);
+  EXPECT_EQ(rank.beyond, nanoseconds(1));
+  EXPECT_NE(problem_of(rank).find("1.000 ms of records overlap"), std::string::npos) << problem_of(rank);
+}
+
+TEST(Attribution, TokensFromTheFutureAndEmptyRecordsDoNoHarm) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  for (auto& record : measured.traces[1].compute) {  // a clock that is behind
+    record.begin -= 1000;
+    record.end -= 1000;
+  }
+  TraceRecord empty = measured.traces[0].compute.front();
+  empty.kind = SpanKind::wait;
+  empty.reason = WaitReason::gradient;
+  empty.end = empty.begin - 5;
+  measured.traces[0].compute.push_back(empty);
+  expect_whole(attributed(measured));
+}
+
+TEST(Attribution, ProblemsAreFound) {
+  Attribution attribution;
+  attribution.wall = 1000;
+  EXPECT_NE(problem_of(attribution), "");
+  attribution[Cause::other] = 996;
+  EXPECT_EQ(problem_of(attribution), "");
+  attribution[Cause::other] = 994;
+  EXPECT_NE(problem_of(attribution), "");
+  attribution[Cause::other] = 1010;
+  attribution[Cause::data] = -10;
+  EXPECT_NE(problem_of(attribution).find("data is -10 ns"), std::string::npos);
+}
+
+TEST(View, RefusesATraceThatIsNotTheWholeList) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  auto& records = measured.traces[1].compute;
+  const auto forward = std::find_if(records.begin(), records.end(), [](const auto& record) { return record.kind == SpanKind::forward; });
+  const auto kept = *forward;
+  records.erase(forward);
+  try {
+    static_cast<void>(view_of(schedule, measured.traces, step));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 has 7 actions of step 2, its list has 8"), std::string::npos) << error.what();
+  }
+  auto other = kept;
+  other.microbatch = MicrobatchId(3);
+  records.push_back(other);
+  EXPECT_THROW(static_cast<void>(view_of(schedule, measured.traces, step)), Error);
+}
+
+TEST(MeanCosts, AreWhatTheActionsTook) {
+  const Schedule schedule = zb_h1(4, 8);
+  auto costs = even(schedule);
+  costs.stages[2] = {3, 1, 5, 0};
+  const auto measured = made_up(schedule, costs, 1);
+  const auto view = view_of(schedule, measured.traces, step);
+  const auto found = mean_costs(schedule, {&view, 1});
+  EXPECT_NEAR(found.stages[2].weight_gradient, 5, 1e-6);
+  EXPECT_NEAR(found.stages[1].input_gradient, 2, 1e-6);
+  EXPECT_EQ(found.stages[1].backward, 0);
+  EXPECT_NEAR(alike(found).stages[3].forward, 2.25, 1e-6);
+}
+
+}  // namespace
+}  // namespace millrace::runtime

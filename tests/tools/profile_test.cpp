@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "kernels/base/check.hpp"
+#include "runtime/profile/prediction.hpp"
+#include "runtime/profile/profile_check.hpp"
+#include "runtime/profile/trace_check.hpp"
+#include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
+
+namespace millrace::tests {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What the command said, and the folder that it wrote.
+struct Profiled {
+  CommandResult result;
+  Json profile;
+  std::string trace;
+};
+
+Profiled profiled(const Words& more, const std::string& before) {
+  const TemporaryFolder folder;
+  const auto out = folder / "profile";
+  const Words words{"profile",
+                    "configs/runs/tiny.toml",
+                    "pipeline.ranks=4",
+                    "train.threads=1",
+                    "train.microbatches=6",
+                    "data.text=docs",
+                    "data.held_out=0",
+                    "--steps",
+                    "3",
+                    "--out",
+                    out,
+                    "run.directory=" + (folder / "run")};
+  Profiled run{run_millrace(joined(words, more), before), {}, {}};
+  EXPECT_EQ(run.result.code, 0) << run.result.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "a profile writes nothing but its folder";
+  if (run.result.code != 0) return run;
+  const auto text = read_file(out + "/profile.json");
+  for (const auto& problem : runtime::profile_problems(text)) ADD_FAILURE() << problem;
+  run.trace = read_file(out + "/trace.json");
+  for (const auto& problem : runtime::trace_problems(run.trace)) ADD_FAILURE() << problem;
+  run.profile = Json::parse(text, nullptr, false);
+  const auto checked = run_millrace({"profile", "--check", out});
+  EXPECT_EQ(checked.code, 0) << checked.out;
+  return run;
+}
+
+std::size_t place_of(const Json& profile, const std::string& cause) {
+  const auto& causes = profile.at("causes");
+  return static_cast<std::size_t>(std::find(causes.begin(), causes.end(), cause) - causes.begin());
+}
+
+/// Of a rank's time over all steps.
+double share(const Json& profile, std::size_t rank, const std::string& cause) {
+  double part = 0, wall = 0;
+  for (const auto& step : profile.at("steps")) {
+    part += step.at("ranks").at(rank).at(place_of(profile, cause)).get<double>();
+    wall += step.at("wall").at(rank).get<double>();
+  }
+  return part / wall;
+}
+
+void expect_whole(const Json& profile, const std::string& schedule, std::size_t processes) {
+  ASSERT_TRUE(profile.is_object());
+  EXPECT_EQ(profile.at("run").at("schedule"), schedule);
+  EXPECT_EQ(profile.at("run").at("kind"), "training");
+  EXPECT_EQ(profile.at("clocks").size(), processes);
+  for (const auto& clock : profile.at("clocks")) {
+    EXPECT_EQ(clock.at("offset_ms"), 0.0) << "one kernel has one clock";
+    if (clock.at("process") == 0) continue;
+    EXPECT_GE(clock.at("pings").get<int>(), 64);
+    // What the pings found is right within what they promise.
+    EXPECT_LE(std::abs(clock.at("measured_ms").get<double>()), clock.at("round_trip_ms").get<double>() / 2 + 1e-6);
+  }
+  ASSERT_EQ(profile.at("steps").size(), 3U);
+  EXPECT_EQ(profile.at("steps")[0].at("step"), 2);
+  EXPECT_EQ(profile.at("loss").size(), 3U);
+  ASSERT_EQ(profile.at("ranks").size(), 4U);
+  ASSERT_EQ(profile.at("memory").size(), 4U);
+  for (const auto& memory : profile.at("memory")) {
+    EXPECT_LE(memory.at("peak_bytes").get<double>(), memory.at("planned_bytes").get<double>());
+    EXPECT_GE(memory.at("peak_bytes").get<double>(), memory.at("planned_bytes").get<double>() * 0.5);
+    EXPECT_GT(memory.at("resident_bytes").get<double>(), 0);
+  }
+  EXPECT_LE(profile.at("lateness").size(), 10U);
+}
+
+/// Each operation ran once a microbatch and step, and all together took what the actions took, but for what lies between them.
+void expect_operations(const Json& profile) {
+  double operations = 0, actions = 0;
+  std::set<std::string> passes;
+  for (const auto& operation : profile.at("operations")) {
+    EXPECT_EQ(operation.at("count"), 3 * 6) << operation;
+    operations += operation.at("ms").get<double>();
+    passes.insert(operation.at("pass").get<std::string>());
+  }
+  for (const auto& step : profile.at("steps"))
+    for (const auto& rank : step.at("ranks"))
+      for (const char* cause : {"forward", "input_gradient", "weight_gradient", "backward"})
+        actions += rank.at(place_of(profile, cause)).get<double>();
+  EXPECT_LE(operations, actions);
+  EXPECT_GT(operations, 0);
+  const bool split = profile.at("run").at("schedule") == "zb-h1";
+  EXPECT_EQ(passes, split ? (std::set<std::string>{"F", "I", "W"}) : (std::set<std::string>{"B", "F"}));
+}
+
+TEST(Profile, OneProcessTellsOfAllItsRanks) {
+  const auto run = profiled({}, "");
+  expect_whole(run.profile, "1f1b", 1);
+  expect_operations(run.profile);
+  expect_parts(run.result.out, {"1f1b, 4 ranks in 1 process", "by cause", "bubble", "imbalance", "planned", "late, by what it costs a step",
+                                "operations: ", "of peak", "model FLOPs utilisation", "/trace.json"});
+}
+
+TEST(Profile, ProcessesHandOverTheirRecords) {
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    for (const int processes : {2, 4}) {
+      SCOPED_TRACE(schedule + " on " + std::to_string(processes));
+      const auto run = profiled({"pipeline.schedule=" + schedule}, on_processes(processes));
+      expect_whole(run.profile, schedule, static_cast<std::size_t>(processes));
+      expect_operations(run.profile);
+      expect_parts(run.result.out, {"clock     process 1 on ", "by 128 pings, within "});
+    }
+  }
+}
+
+TEST(Profile, AStageSlowedOnPurposeIsNamedFirst) {
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    SCOPED_TRACE(schedule);
+    const auto plain = profiled({"pipeline.schedule=" + schedule}, on_processes(2));
+    const auto slowed = profiled({"pipeline.schedule=" + schedule}, "MILLRACE_FAULT=point=stage1.forward:delay=30 " + on_processes(2));
+    ASSERT_FALSE(plain.profile.is_null() || slowed.profile.is_null());
+    const auto& first = slowed.profile.at("lateness").at(0);
+    EXPECT_EQ(first.at("stage"), 1) << first;
+    EXPECT_EQ(first.at("rank"), 1) << first;
+    EXPECT_TRUE(first.at("what").get<std::string>().starts_with("stage 1 forward takes ")) << first;
+    EXPECT_GT(share(slowed.profile, 1, "forward"), share(plain.profile, 1, "forward") + 0.2);
+    for (const std::size_t rank : {0, 2, 3}) {
+      EXPECT_GT(share(slowed.profile, rank, "imbalance"), share(plain.profile, rank, "imbalance")) << rank;
+      EXPECT_GT(share(slowed.profile, rank, "imbalance"), share(slowed.profile, 1, "imbalance")) << rank;
+    }
+  }
+}
+
+TEST(Profile, TellsOfThePlansPromise) {
+  const TemporaryFolder folder;
+  const auto plan = folder.write("plan.toml", R"([pipeline]
+costs = ["embedding,0.1,0.1,0.1", "layer,1,1,1", "head,1,1,1"]
+)");
+  const auto run = profiled({plan, "pipeline.schedule=zb-h1"}, "");
+  expect_parts(run.result.out, {"pipeline.costs had promised "});
+  EXPECT_GT(run.profile.at("prediction").at("promised_duration").get<double>(), 0);
+}
+
+TEST(Profile, ARehearsalHasTheSameFolder) {
+  const TemporaryFolder folder;
+  const auto out = folder / "profile";
+  const auto schedule = runtime::one_f_one_b(4, 4);
+  runtime::Costs costs;
+  costs.stages.assign(4, {2, 2, 2, 4});
+  costs.noise.slowdown = {1, 1, 3, 1};
+  const double wanted = runtime::mean_idle(runtime::simulate(schedule, costs));
+  for (const int processes : {1, 2}) {
+    const auto result = run_millrace(
+        {"rehearse", "1f1b", "--ranks", "4", "--microbatches", "4", "--costs", "2,2,2", "--steps", "3", "--slow", "2:3", "--profile", out},
+        processes == 1 ? "" : on_processes(processes));
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto text = read_file(out + "/profile.json");
+    EXPECT_TRUE(runtime::profile_problems(text).empty());
+    EXPECT_TRUE(runtime::trace_problems(read_file(out + "/trace.json")).empty());
+    const auto profile = Json::parse(text);
+    EXPECT_EQ(profile.at("run").at("kind"), "rehearsal");
+    EXPECT_EQ(profile.at("run").at("processes"), processes);
+    EXPECT_TRUE(profile.at("operations").empty());
+    EXPECT_TRUE(profile.at("memory").empty());
+    EXPECT_EQ(profile.at("lateness")[0].at("stage"), 2) << profile.at("lateness");
+    EXPECT_NEAR(profile.at("prediction").at("bubble").get<double>(), wanted, 1e-5);
+  }
+}
+
+TEST(Profile, RefusesWhatCannotBe) {
+  expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--steps", "0"}), ExitCode::usage, {"--steps 0"});
+  expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--steps", "9999"}), ExitCode::usage, {"9999 steps", "steps at most"});
+  expect_failure(run_millrace({"profile", "--check", "/no/such/folder"}), ExitCode::usage, {"/no/such/folder"});
+  expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--check", "x"}), ExitCode::usage, {"--check with"});
+}
+
+TEST(Profile, TheCheckFindsDamage) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "profile.json")
+      << R"({"format":"millrace.profile.1","causes":["forward"],"steps":[{"step":1,"ranks":[[1.0]],"wall":[2.0]}]})";
+  std::ofstream(folder / "trace.json") << R"({"traceEvents":[{"ph":"X","pid":0,"tid":0,"ts":1,"dur":-1,"name":"a"}]})";
+  const auto result = run_millrace({"profile", "--check", folder.path().string()});
+  EXPECT_EQ(result.code, 1);
+  expect_parts(result.out,
+               {"profile.json: step 1 on rank 0: the causes add up to 1.000 ms of 2.000 ms", "trace.json: event 0: a lasts -1000 ns"});
+}
+
+}  // namespace
+}  // namespace millrace::tests
