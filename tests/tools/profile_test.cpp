@@ -60,14 +60,18 @@ std::size_t place_of(const Json& profile, const std::string& cause) {
   return static_cast<std::size_t>(std::find(causes.begin(), causes.end(), cause) - causes.begin());
 }
 
+/// Of a rank, milliseconds a step.
+double spent(const Json& profile, std::size_t rank, const std::string& cause) {
+  double sum = 0;
+  for (const auto& step : profile.at("steps")) sum += step.at("ranks").at(rank).at(place_of(profile, cause)).get<double>();
+  return sum / static_cast<double>(profile.at("steps").size());
+}
+
 /// Of a rank's time over all steps.
 double share(const Json& profile, std::size_t rank, const std::string& cause) {
-  double part = 0, wall = 0;
-  for (const auto& step : profile.at("steps")) {
-    part += step.at("ranks").at(rank).at(place_of(profile, cause)).get<double>();
-    wall += step.at("wall").at(rank).get<double>();
-  }
-  return part / wall;
+  double wall = 0;
+  for (const auto& step : profile.at("steps")) wall += step.at("wall").at(rank).get<double>();
+  return spent(profile, rank, cause) * static_cast<double>(profile.at("steps").size()) / wall;
 }
 
 void expect_whole(const Json& profile, const std::string& schedule, std::size_t processes) {
@@ -138,16 +142,17 @@ TEST(Profile, AStageSlowedOnPurposeIsNamedFirst) {
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
     SCOPED_TRACE(schedule);
     const auto plain = profiled({"pipeline.schedule=" + schedule}, on_processes(2));
-    const auto slowed = profiled({"pipeline.schedule=" + schedule}, "MILLRACE_FAULT=point=stage1.forward:delay=30 " + on_processes(2));
+    const auto slowed = profiled({"pipeline.schedule=" + schedule}, "MILLRACE_FAULT=point=stage1.forward:delay=50 " + on_processes(2));
     ASSERT_FALSE(plain.profile.is_null() || slowed.profile.is_null());
     const auto& first = slowed.profile.at("lateness").at(0);
     EXPECT_EQ(first.at("stage"), 1) << first;
     EXPECT_EQ(first.at("rank"), 1) << first;
     EXPECT_TRUE(first.at("what").get<std::string>().starts_with("stage 1 forward takes ")) << first;
     EXPECT_GT(share(slowed.profile, 1, "forward"), share(plain.profile, 1, "forward") + 0.2);
+    // In time: on a machine with much else to do the shares of a step without any work are anything.
     for (const std::size_t rank : {0, 2, 3}) {
-      EXPECT_GT(share(slowed.profile, rank, "imbalance"), share(plain.profile, rank, "imbalance")) << rank;
-      EXPECT_GT(share(slowed.profile, rank, "imbalance"), share(slowed.profile, 1, "imbalance")) << rank;
+      EXPECT_GT(spent(slowed.profile, rank, "imbalance"), spent(plain.profile, rank, "imbalance") + 50) << rank;
+      EXPECT_GT(spent(slowed.profile, rank, "imbalance"), spent(slowed.profile, 1, "imbalance") + 50) << rank;
     }
   }
 }
@@ -167,17 +172,17 @@ TEST(Profile, ARehearsalHasTheSameFolder) {
   const auto out = folder / "profile";
   const auto schedule = runtime::one_f_one_b(4, 4);
   runtime::Costs costs;
-  costs.stages.assign(4, {2, 2, 2, 4});
-  costs.noise.slowdown = {1, 1, 3, 1};
+  costs.stages.assign(4, {5, 5, 5, 10});
+  costs.noise.slowdown = {1, 1, 4, 1};
   const double wanted = runtime::mean_idle(runtime::simulate(schedule, costs));
   for (const int processes : {1, 2}) {
     const auto result = run_millrace(
-        {"rehearse", "1f1b", "--ranks", "4", "--microbatches", "4", "--costs", "2,2,2", "--steps", "3", "--slow", "2:3", "--profile", out},
+        {"rehearse", "1f1b", "--ranks", "4", "--microbatches", "4", "--costs", "5,5,5", "--steps", "3", "--slow", "2:4", "--profile", out},
         processes == 1 ? "" : on_processes(processes));
     ASSERT_EQ(result.code, 0) << result.err;
     const auto text = read_file(out + "/profile.json");
-    EXPECT_TRUE(runtime::profile_problems(text).empty());
-    EXPECT_TRUE(runtime::trace_problems(read_file(out + "/trace.json")).empty());
+    for (const auto& problem : runtime::profile_problems(text)) ADD_FAILURE() << problem;
+    for (const auto& problem : runtime::trace_problems(read_file(out + "/trace.json"))) ADD_FAILURE() << problem;
     const auto profile = Json::parse(text);
     EXPECT_EQ(profile.at("run").at("kind"), "rehearsal");
     EXPECT_EQ(profile.at("run").at("processes"), processes);
