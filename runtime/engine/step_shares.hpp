@@ -15,8 +15,8 @@ namespace millrace::runtime {
 ///     transport   the rest of such a wait: the token was made but had not arrived
 ///     credit      waits for a free slot of the output ring
 ///     data        waits for the loader
-///     optimizer   optimizer step and snapshot
-///     other       everything that no record covers: control messages, issue latency, the global norm
+///     optimizer   gradient sums, their squares, optimizer step and snapshot
+///     other       everything that no record covers: control messages, issue latency
 ///
 /// A wait whose producer's finish is not known (it ran on another host, whose clock differs) counts as bubble whole.
 struct StepShares {

@@ -57,6 +57,7 @@ TraceRing::TraceRing(std::size_t capacity) : capacity_(capacity) {
 // begun_ rises before the first word changes. A reader that has seen a new word (acquire of a release) therefore also sees the
 // new begun_, and throws that record away: no fences, which ThreadSanitizer would not understand.
 void TraceRing::add(const TraceRecord& record) noexcept {
+  if (!keeps_.load(std::memory_order_relaxed)) return;
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
   begun_.store(number + 1, std::memory_order_relaxed);
   const auto values = std::bit_cast<std::array<std::uint64_t, words>>(record);

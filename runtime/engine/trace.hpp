@@ -58,6 +58,9 @@ class TraceRing {
   /// Writer only.
   void add(const TraceRecord& record) noexcept;
 
+  /// Whether add() keeps what it is given; it does from the start. For measuring what the ring costs. Any thread.
+  void keep(bool records) noexcept { keeps_.store(records, std::memory_order_relaxed); }
+
   /// Records added since the beginning.
   [[nodiscard]] std::uint64_t count() const noexcept { return written_.load(std::memory_order_acquire); }
 
@@ -73,6 +76,7 @@ class TraceRing {
 
   std::size_t capacity_;
   std::unique_ptr<Slot[]> slots_;
+  std::atomic<bool> keeps_{true};
   std::atomic<std::uint64_t> begun_{0};    // records whose writing has begun
   std::atomic<std::uint64_t> written_{0};  // records that are whole
 };

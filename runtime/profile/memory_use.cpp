@@ -22,14 +22,21 @@ std::int64_t sum(const std::vector<NamedBytes>& parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, [](auto total, const auto& part) { return total + part.second; });
 }
 
-/// The values of one region, by label; those without one by the name of what they are.
+/// What a value is called whatever its layer: its label, or its name without "layers.3.".
+std::string label_of(const Value& value) {
+  if (!value.labels.empty()) return value.labels.front();
+  const auto prefix = fmt::format("layers.{}.", value.layer);
+  return value.name.starts_with(prefix) ? value.name.substr(prefix.size()) : value.name;
+}
+
+/// The values of one region, by label.
 std::vector<NamedBytes> by_label(const StageRunner& stage, Region region) {
   std::map<std::string, std::int64_t> bytes;
   const auto& programs = stage.programs();
   for (std::size_t index = 0; index < programs.values.size(); ++index) {
     const Value& value = programs.values[index];
     if (value.role != Role::intermediate || stage.plan().placements[index].region != region) continue;
-    bytes[value.labels.empty() ? "unlabelled" : value.labels.front()] += static_cast<std::int64_t>(kernels::align_up(bytes_of(value.type)));
+    bytes[label_of(value)] += static_cast<std::int64_t>(kernels::align_up(bytes_of(value.type)));
   }
   return {bytes.begin(), bytes.end()};
 }

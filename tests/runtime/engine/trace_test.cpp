@@ -38,6 +38,18 @@ TEST(TraceRing, KeepsTheNewest) {
   EXPECT_EQ(ring.count(), 20u);
 }
 
+TEST(TraceRing, KeepsNothingWhileToldSo) {
+  TraceRing ring(8);
+  ring.add(record(1));
+  ring.keep(false);
+  ring.add(record(2));
+  ring.keep(true);
+  ring.add(record(3));
+  const auto records = ring.snapshot();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records.back(), record(3));
+}
+
 TEST(TraceRing, RefusesAnOddCapacity) {
   for (std::size_t capacity : {std::size_t{0}, std::size_t{1}, std::size_t{48}}) {
     expect_contains(error_of(ExitCode::internal, [&] { TraceRing ring(capacity); }), "wanted a power of two");

@@ -1,0 +1,78 @@
+// What the always-on trace costs: steps of a whole pipeline in this process, in turn with the ranks' rings keeping records and not.
+//
+//     trace_ring_bench [steps=200 ranks=4 schedule=1f1b layers=4 hidden=128 …]
+//
+// The default is a small model, whose actions are short: there the records weigh most.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <vector>
+
+#include "benchmarks/pipeline/pipeline_driver.hpp"
+#include "tools/planning/median.hpp"
+
+namespace millrace::benchmarks {
+namespace {
+
+using tools::median;
+
+PipelineArguments small_model() {
+  PipelineArguments arguments;
+  arguments.layers = 4;
+  arguments.hidden = 64;
+  arguments.mlp = 176;
+  arguments.heads = 4;
+  arguments.kv_heads = 2;
+  arguments.vocabulary = 256;
+  arguments.rows = 1;
+  arguments.sequence = 64;
+  arguments.microbatches = 16;
+  arguments.ranks = 4;
+  arguments.threads = 1;
+  arguments.steps = 200;
+  return arguments;
+}
+
+int run(int count, char** words) {
+  const auto arguments = PipelineArguments::parse(count, words, small_model());
+  fmt::print("{}\n", arguments.text());
+  PipelineDriver driver(arguments);
+  const auto timed = [&](bool keep) {
+    for (auto* rank : driver.ranks()) rank->trace().keep(keep);
+    return driver.step(3e-4, 1.0).seconds;
+  };
+  std::vector<double> on, off, ratios;
+  for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
+    // They take turns at who goes first, too.
+    const bool first = step % 2 == 0;
+    const double one = timed(first), other = timed(!first);
+    if (step < 2) continue;  // warm-up
+    on.push_back(first ? one : other);
+    off.push_back(first ? other : one);
+    ratios.push_back(on.back() / off.back());
+  }
+  const auto least = [](const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); };
+  double load[3] = {};
+  (void)getloadavg(load, 3);
+  fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
+  fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", "ring on", least(on) * 1e3, median(on) * 1e3);
+  fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", "ring off", least(off) * 1e3, median(off) * 1e3);
+  fmt::print("on / off: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, wanted 1.01 at most; load {:.2f}\n",
+             least(on) / least(off), median(on) / median(off), median(ratios), load[0]);
+  return 0;
+}
+
+}  // namespace
+}  // namespace millrace::benchmarks
+
+int main(int count, char** words) {
+  try {
+    return millrace::benchmarks::run(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
