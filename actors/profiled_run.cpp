@@ -104,10 +104,13 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
   return std::stoll(session.broadcast(std::to_string(threads)));
 }
 
-runtime::Machine measure_machine(const Session& session, const PipelinePlan& plan, int threads) {
+/// What is the best of this and before: somebody else may be on the machine for a while.
+void measure_machine(const Session& session, const PipelinePlan& plan, int threads, runtime::Machine& machine) {
   const double core = kernels::measured_peak_flops(plan.compute);
   const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * threads));
-  return {core * threads, kernels::measured_copy_bandwidth(threads), core * static_cast<double>(computing)};
+  machine.peak_flops = std::max(machine.peak_flops, core * threads);
+  machine.job_peak_flops = std::max(machine.job_peak_flops, core * static_cast<double>(computing));
+  machine.memory_bandwidth = std::max(machine.memory_bandwidth, kernels::measured_copy_bandwidth(threads));
 }
 
 runtime::ProfiledRun describe(const RunSettings& settings, const PipelinePlan& plan, int processes, int threads) {
@@ -188,7 +191,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
     rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
   }
   runtime::Measured measured;
-  if (session.leads()) measured.machine = measure_machine(session, plan, needs.threads);
+  if (session.leads()) measure_machine(session, plan, needs.threads, measured.machine);
 
   std::promise<Outcome> promise;
   Pipeline::Start start;
@@ -220,6 +223,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) { return clocks.at(&rank)->sums(); });
   pipeline.close();
   if (!gathered) return std::nullopt;
+  measure_machine(session, plan, needs.threads, measured.machine);
 
   measured.run = describe(run, plan, session.topology().processes(), needs.threads);
   measured.schedule = plan.schedule;
