@@ -47,6 +47,7 @@ Profiled profiled(const Words& more, const std::string& before) {
   if (run.result.code != 0) return run;
   const auto text = read_file(out + "/profile.json");
   for (const auto& problem : runtime::profile_problems(text)) ADD_FAILURE() << problem;
+  EXPECT_NE(read_file(out + "/report.html").find("millrace.profile.1"), std::string::npos);
   run.trace = read_file(out + "/trace.json");
   for (const auto& problem : runtime::trace_problems(run.trace)) ADD_FAILURE() << problem;
   run.profile = Json::parse(text, nullptr, false);

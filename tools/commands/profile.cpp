@@ -22,7 +22,7 @@ const char* const profile_help =
   Under mpirun all processes take part and process 0 tells. docs/profiling.md says what the causes mean.
 
   --steps N      steps, 5
-  --out FOLDER   where profile.json and trace.json (for ui.perfetto.dev) go; "profile"
+  --out FOLDER   where profile.json, trace.json (for ui.perfetto.dev) and report.html go; "profile"
   --check FOLDER instead of all that: checks the files of such a folder; ends with 1 where one is not sound
 )";
 
@@ -53,7 +53,7 @@ std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, cons
 
 int tell(const runtime::Profile& profile, const std::string& folder) {
   const auto problems = write_profile(profile, folder);
-  fmt::print("{}\n{}/profile.json, {}/trace.json\n", print(profile), folder, folder);
+  fmt::print("{}\n{}/profile.json, {}/trace.json, {}/report.html\n", print(profile), folder, folder, folder);
   if (problems.empty()) return 0;
   fmt::print(stderr, "{}", problems);
   return static_cast<int>(ExitCode::difference);

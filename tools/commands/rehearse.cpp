@@ -133,7 +133,7 @@ const char* const rehearse_help =
   --steps N               measured steps, 5; one more goes before them
   --fastest               shows the fastest of them in place of the median: the one that a busy machine disturbed least
   --json                  the same for programs
-  --profile FOLDER        writes profile.json and trace.json of the measured steps there, as millrace profile does of a training run
+  --profile FOLDER        a profile of the measured steps there, as millrace profile leaves it of a training run
 )";
 
 int rehearse(const std::vector<std::string>& arguments) {
