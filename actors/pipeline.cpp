@@ -88,7 +88,7 @@ void Pipeline::start(const Start& start) {
   });
   session_.on_progress([this](std::span<cluster::Progress> progress) {
     const std::size_t count = std::min(progress.size(), ranks_.size());
-    for (std::size_t index = 0; index < count; ++index) progress[index] = ranks_[index]->progress();
+    for (std::size_t index = 0; index < count; ++index) progress[index] = this->progress(index).progress;
     return count;
   });
 
@@ -113,12 +113,39 @@ void Pipeline::start(const Start& start) {
   }
 
   links_ = connect(plan_, topology, session_.transport(), ranks());
+  find_rings();
   try {
     session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
   } catch (const Error& error) {
     session_.fail(error.code(), error.what());  // not thrown: the actors are alive
   }
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
+}
+
+void Pipeline::find_rings() {
+  rings_.resize(ranks_.size());
+  const int first = session_.topology().first_rank();
+  for (const auto& spec : plan_.channels()) {
+    if (spec.from_rank == spec.to_rank || !session_.topology().hosts(spec.to_rank)) continue;  // hand-offs are nobody's queue
+    if (spec.kind != cluster::ChannelKind::sums) rings_[static_cast<std::size_t>(spec.to_rank - first)].push_back(&links_->link(spec.id));
+  }
+  rings_known_.store(true, std::memory_order_release);
+}
+
+ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
+  auto reading = ranks_[index]->progress();
+  if (reading.since == 0) return reading;
+  auto& progress = reading.progress;
+  reading.told = runtime::steady_now();
+  progress.for_ms = static_cast<std::int32_t>(std::min<std::int64_t>((reading.told - reading.since) / 1'000'000, 2'000'000'000));
+  if (!rings_known_.load(std::memory_order_acquire)) return reading;
+  for (const auto* link : rings_[index]) {
+    auto& ring = link->spec().kind == cluster::ChannelKind::activation ? progress.activations : progress.gradients;
+    const auto counters = link->counters();
+    ring.tokens += static_cast<std::int32_t>(counters.messages_received - counters.messages_released);
+    ring.slots += link->spec().depth;
+  }
+  return reading;
 }
 
 void Pipeline::wait() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
 #include <functional>
@@ -47,10 +48,14 @@ class Pipeline {
   /// Collective, after wait(): no message is under way any more.
   void close();
 
+  /// What hosted rank `index` does now, with its rings once start() has returned. Any thread; nobody is waited for or held up.
+  [[nodiscard]] ProgressSlot::Reading progress(std::size_t index) const;
+
   [[nodiscard]] runtime::TraceRing& checkpoint_trace() noexcept { return checkpoint_trace_; }
 
  private:
   void deliver(const ToRank& message);
+  void find_rings();
   Session& session_;
   const PipelinePlan& plan_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -59,6 +64,8 @@ class Pipeline {
   std::unique_ptr<caf::actor_system> system_;
   std::vector<std::unique_ptr<cluster::LinkEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
+  std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: channels that bring it tokens
+  std::atomic<bool> rings_known_{false};
   std::vector<caf::actor> rank_actors_;
   caf::actor checkpoint_, coordinator_;
 };

@@ -43,13 +43,8 @@ void Rank::add_ends(cluster::ChannelEnds& ends, bool same_process) {
 }
 
 void Rank::set_progress(const cluster::Progress& progress) {
-  const std::lock_guard lock(progress_mutex_);
-  progress_ = progress;
-}
-
-cluster::Progress Rank::progress() const {
-  const std::lock_guard lock(progress_mutex_);
-  return progress_;
+  const std::int64_t now = runtime::steady_now();
+  progress_.write({progress, now, now});
 }
 
 std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology, cluster::Transport* transport,

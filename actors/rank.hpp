@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "actors/compute_worker.hpp"
 #include "actors/pipeline_plan.hpp"
+#include "actors/progress_slot.hpp"
 #include "actors/rank_blueprint.hpp"
 #include "cluster/control_link.hpp"
 #include "cluster/link.hpp"
@@ -79,9 +79,9 @@ class Rank {
   runtime::Pass running_pass = runtime::Pass::forward;
   std::int64_t running_step = 0;
 
-  /// What the rank is doing, for the heartbeats. Any thread.
+  /// What the rank is doing, for the heartbeats and the status page. Set by the rank's control; read by any thread, which nobody waits for.
   void set_progress(const cluster::Progress& progress);
-  [[nodiscard]] cluster::Progress progress() const;
+  [[nodiscard]] ProgressSlot::Reading progress() const { return progress_.read(); }
 
   [[nodiscard]] std::size_t planned_bytes() const noexcept { return compute_->memory_plan().total_bytes(); }
 
@@ -92,8 +92,7 @@ class Rank {
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;
   std::unique_ptr<ActionRunner> runner_;
-  mutable std::mutex progress_mutex_;
-  cluster::Progress progress_;
+  ProgressSlot progress_;
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::Stream> stream_;
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes

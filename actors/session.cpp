@@ -50,6 +50,10 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
     const std::lock_guard lock(mutex_);
     return progress_ ? progress_(progress) : std::size_t{0};
   };
+  handlers.heard = [this](int, std::span<const cluster::Progress> progress) {
+    const std::lock_guard lock(mutex_);
+    if (heard_) heard_(progress);
+  };
   if (!transport_) {
     control_ = std::make_unique<cluster::ControlLink>(config, *topology_, cluster::Rendezvous{}, nullptr, std::move(handlers));
     return;
@@ -87,6 +91,11 @@ void Session::on_message(MessageHandler handler) {
 void Session::on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler) {
   const std::lock_guard lock(mutex_);
   progress_ = std::move(handler);
+}
+
+void Session::on_heard(ProgressHandler handler) {
+  const std::lock_guard lock(mutex_);
+  heard_ = std::move(handler);
 }
 
 void Session::fail(ExitCode code, const std::string& message) {

@@ -44,6 +44,9 @@ class Session {
   void on_message(MessageHandler handler);
   /// What the hosted ranks are doing, for heartbeats; empty until ranks exist and after they are gone.
   void on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler);
+  /// What other processes tell of their ranks, at each heartbeat; in process 0 all do. Called on the control thread.
+  using ProgressHandler = std::function<void(std::span<const cluster::Progress>)>;
+  void on_heard(ProgressHandler handler);
 
   /// This process cannot go on: the others are told, one message is printed, all leave. Never returns.
   [[noreturn]] void fail(ExitCode code, const std::string& message);
@@ -59,6 +62,7 @@ class Session {
   std::mutex mutex_;
   MessageHandler message_;
   std::function<std::size_t(std::span<cluster::Progress>)> progress_;
+  ProgressHandler heard_;
 };
 
 }  // namespace millrace::actors

@@ -346,6 +346,7 @@ class ControlLink::State {
     auto& records = last_progress[static_cast<std::size_t>(session.process)];
     records.resize((payload.size() - 1) / sizeof(Progress));
     if (!records.empty()) std::memcpy(records.data(), payload.data() + 1, records.size() * sizeof(Progress));
+    if (handlers.heard) handlers.heard(session.process, records);
   }
 
   void send_heartbeats(bool traced) {

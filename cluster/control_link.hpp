@@ -23,9 +23,14 @@ struct Progress {
   std::int32_t rank = -1;
   std::int32_t stage = -1;
   std::int32_t microbatch = -1;
-  std::int32_t reserved = 0;
+  std::int32_t for_ms = 0;  ///< how long it had been at it when it was told
   std::int64_t step = -1;
   std::array<char, 40> action{};  ///< "forward", "waits for activation", …; zero-terminated
+  /// The rings of all its incoming channels of a kind: tokens that have come and are not given back, and how many fit.
+  struct Ring {
+    std::int32_t tokens = 0, slots = 0;
+  };
+  Ring activations, gradients;
   void set_action(std::string_view text);
 };
 /// "rank 2: forward, stage 3, microbatch 5, step 17".
@@ -48,6 +53,8 @@ struct ControlHandlers {
   std::function<void(int process, std::uint16_t type, std::span<const std::byte> bytes)> on_message;
   /// Fills in what the ranks of this process are doing and returns how many records; asked at each heartbeat.
   std::function<std::size_t(std::span<Progress>)> progress;
+  /// What another process told of its ranks in a heartbeat. Process 0 hears of all, the others of process 0.
+  std::function<void(int process, std::span<const Progress>)> heard;
   /// At once, exactly once per lost process. Stop posting work; do not leave yet.
   std::function<void(const Loss&)> on_lost;
   /// Once, 150 ms after the first loss (a cut network takes several processes), with all of them. `speak`: this process tells the user.

@@ -71,9 +71,10 @@ class Link {
   /// Receiver, one thread at a time, sequences in order: the slot is free for message sequence + depth.
   virtual void release(std::int64_t sequence) = 0;
 
-  /// Payload that has passed, for the trace and for tests: messages and bytes handed to send(), and arrived here.
+  /// Payload that has passed, for the trace and for tests: messages and bytes handed to send(), and arrived here; and the messages that
+  /// were released here. Any thread.
   struct Counters {
-    std::int64_t messages_sent = 0, bytes_sent = 0, messages_received = 0, bytes_received = 0;
+    std::int64_t messages_sent = 0, bytes_sent = 0, messages_received = 0, bytes_received = 0, messages_released = 0;
   };
   [[nodiscard]] virtual Counters counters() const noexcept = 0;
 

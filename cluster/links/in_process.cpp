@@ -38,8 +38,9 @@ class InProcessLink final : public Link {
   }
 
   Counters counters() const noexcept override {
+    const std::int64_t released = released_.load(std::memory_order_acquire);  // first: never more than were sent
     const std::int64_t messages = sent_.load(std::memory_order_relaxed), bytes = bytes_.load(std::memory_order_relaxed);
-    return {messages, bytes, messages, bytes};
+    return {messages, bytes, messages, bytes, released};
   }
 
  private:

@@ -79,7 +79,7 @@ void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t prod
 }
 
 Link::Counters MpiSender::counters() const noexcept {
-  return {wanted_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0, 0};
+  return {wanted_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0, 0, 0};
 }
 
 void MpiSender::sent_up_to(std::int64_t end) {
@@ -102,7 +102,8 @@ void MpiReceiver::release(std::int64_t sequence) {
 }
 
 Link::Counters MpiReceiver::counters() const noexcept {
-  return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+  const std::int64_t released = wanted_.load(std::memory_order_acquire) - spec_.depth;  // first: never more than have come
+  return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), released};
 }
 
 void MpiReceiver::arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns) {
