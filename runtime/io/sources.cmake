@@ -2,6 +2,8 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint_file.cpp
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint_reader.cpp
   ${CMAKE_CURRENT_LIST_DIR}/checkpoint_records.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/crc32c.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/event_file.cpp
   ${CMAKE_CURRENT_LIST_DIR}/fault.cpp
   ${CMAKE_CURRENT_LIST_DIR}/file_dtype.cpp
   ${CMAKE_CURRENT_LIST_DIR}/file_system.cpp

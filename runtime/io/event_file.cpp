@@ -1,0 +1,145 @@
+#include "runtime/io/event_file.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include "runtime/io/crc32c.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::string_view prefix = "events.out.tfevents.";
+
+// -- protobuf's wire format: a key (field << 3 | type), then the value
+// ----------------------------------------------------------------------
+
+enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+void add_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+void add_key(std::string& out, int field, WireType type) {
+  add_varint(out, static_cast<std::uint64_t>(field) << 3 | static_cast<int>(type));
+}
+
+template <class Bits>
+void add_little_endian(std::string& out, Bits bits) {
+  for (std::size_t byte = 0; byte < sizeof bits; ++byte) out += static_cast<char>(bits >> (8 * byte));
+}
+
+void add_double(std::string& out, int field, double value) {
+  add_key(out, field, WireType::fixed64);
+  add_little_endian(out, std::bit_cast<std::uint64_t>(value));
+}
+
+void add_float(std::string& out, int field, float value) {
+  add_key(out, field, WireType::fixed32);
+  add_little_endian(out, std::bit_cast<std::uint32_t>(value));
+}
+
+void add_integer(std::string& out, int field, std::int64_t value) {
+  add_key(out, field, WireType::varint);
+  add_varint(out, static_cast<std::uint64_t>(value));
+}
+
+void add_bytes(std::string& out, int field, std::string_view bytes) {
+  add_key(out, field, WireType::bytes);
+  add_varint(out, bytes.size());
+  out += bytes;
+}
+
+// -- tensorflow.Event: wall_time 1, step 2, file_version 3, summary 5, session_log 7
+// --------------------------------------------------------
+
+std::string version_event(double now) {
+  std::string event;
+  add_double(event, 1, now);
+  add_bytes(event, 3, "brain.Event:2");
+  return event;
+}
+
+/// SessionLog: status 1, which is START = 1.
+std::string start_event(double now, std::int64_t first_step) {
+  std::string log, event;
+  add_integer(log, 1, 1);
+  add_double(event, 1, now);
+  add_integer(event, 2, first_step);
+  add_bytes(event, 7, log);
+  return event;
+}
+
+/// Summary: value 1, repeated; Summary.Value: tag 1, simple_value 2.
+std::string scalar_event(double now, std::int64_t step, const EventScalars& scalars) {
+  std::string summary, event;
+  for (const auto& [tag, number] : scalars) {
+    std::string value;
+    add_bytes(value, 1, tag);
+    add_float(value, 2, static_cast<float>(number));
+    add_bytes(summary, 1, value);
+  }
+  add_double(event, 1, now);
+  add_integer(event, 2, step);
+  add_bytes(event, 5, summary);
+  return event;
+}
+
+std::uint32_t masked_crc_of(std::string_view bytes) { return masked_crc(crc32c(std::as_bytes(std::span(bytes)))); }
+
+// -- names
+// ----------------------------------------------------------------------------------------------------------------------------------
+
+/// TensorBoard reads a folder's files in the order of their names, which have the second of their beginning in them.
+std::string next_name(const std::string& folder, double now) {
+  auto second = static_cast<std::int64_t>(std::floor(now));
+  for (const auto& name : list_directory(folder)) {
+    if (!name.starts_with(prefix)) continue;
+    std::int64_t other = 0;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), other);
+    second = std::max(second, other + 1);
+  }
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}{:010}.{}.millrace", prefix, second, host.data());
+}
+
+File begin_file(const std::string& folder, double now) {
+  make_directories(folder);
+  auto file = File::append(join_path(folder, next_name(folder, now)));  // so that it can be cut back and go on
+  sync_directory(folder);
+  return file;
+}
+
+}  // namespace
+
+std::string to_record(std::string_view data) {
+  std::string record;
+  add_little_endian(record, static_cast<std::uint64_t>(data.size()));
+  add_little_endian(record, masked_crc_of(record));
+  record += data;
+  add_little_endian(record, masked_crc_of(data));
+  return record;
+}
+
+EventFile::EventFile(const std::string& folder, std::int64_t first_step, double now) : file_(begin_file(folder, now)) {
+  file_.write(to_record(version_event(now)) + to_record(start_event(now, first_step)));
+}
+
+void EventFile::append(std::int64_t step, double now, const EventScalars& scalars) {
+  const auto before = file_.size();
+  try {
+    file_.write(to_record(scalar_event(now, step, scalars)));
+  } catch (const Error&) {
+    file_.truncate(before);  // no reader goes on behind half a record
+    throw;
+  }
+}
+
+}  // namespace millrace::runtime
