@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cluster/cluster_config.hpp"
+#include "cluster/status_config.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/train_config.hpp"
 
@@ -12,6 +13,7 @@ namespace millrace::actors {
 struct JobConfig {
   std::string directory;        // run.directory: checkpoints, metrics, traces; empty: nothing is written
   std::string record = "none";  // run.record: "none", or "hashes" of all tensors, in the directory
+  bool tensorboard = false;     // run.tensorboard: event files besides
   std::string model_from;       // model.from: a Hugging Face folder; its weights are the initial ones; empty: from the seed
   layers::ModelConfig model;
   runtime::DataConfig data;
@@ -22,6 +24,7 @@ struct JobConfig {
   runtime::RematerializeConfig rematerialize;
   runtime::SampleConfig sample;
   cluster::ClusterConfig cluster;
+  cluster::StatusConfig status;
 };
 
 }  // namespace millrace::actors

@@ -31,6 +31,7 @@ void RunReporter::step(const StepRecord& record) {
     fmt::print("{}\n", text);
   }
   std::fflush(stdout);
+  for (auto* listener : listeners_) listener->step(record);
   if (metrics_ == nullptr) return;
   runtime::MetricsRecord line;
   line.step = static_cast<std::uint64_t>(record.step);
@@ -53,6 +54,7 @@ void RunReporter::step(const StepRecord& record) {
 void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) {
   say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step,
                   loss, loss / std::log(2.0), std::exp(loss), targets));
+  for (auto* listener : listeners_) listener->evaluation(step, loss, recorded);
   if (metrics_ == nullptr || recorded) return;
   runtime::MetricsRecord line;
   line.step = static_cast<std::uint64_t>(step);

@@ -7,6 +7,7 @@
 
 #include "actors/coordinator.hpp"
 #include "actors/log_line.hpp"
+#include "actors/run_listener.hpp"
 #include "runtime/io/metrics_file.hpp"
 
 namespace millrace::actors {
@@ -18,6 +19,9 @@ class RunReporter {
   /// `metrics` may be null (nothing is written) and is not owned.
   RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics)
       : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
+
+  /// Is told of every step and evaluation from now on. Not owned.
+  void also(RunListener* listener) { listeners_.push_back(listener); }
 
   void say(std::string_view text);
   void warn(std::string_view text);
@@ -32,6 +36,7 @@ class RunReporter {
   bool line_open_ = false;
   LogLine line_;
   runtime::MetricsFile* metrics_;
+  std::vector<RunListener*> listeners_;
 };
 
 }  // namespace millrace::actors

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
+#include "actors/live_status.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "actors/run_setup.hpp"
+#include "actors/tensorboard_log.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
@@ -97,11 +99,33 @@ void introduce(RunReporter& reporter, const RunSettings& settings, const Pipelin
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
 }
 
+LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Session& session, const Beginning& beginning,
+                 double peak_flops) {
+  LiveRun run;
+  run.directory = settings.directory;
+  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", plan.model.family, plan.model.layers, plan.model.hidden_size,
+                          plan.model.vocab_size);
+  run.dtype = settings.train.dtype;
+  run.schedule = plan.schedule.name;
+  run.layout = plan.layout_text();
+  run.processes = session.topology().processes();
+  run.ranks = plan.ranks();
+  run.first_step = beginning.step;
+  run.steps = settings.train.steps;
+  run.microbatches = settings.train.microbatches;
+  run.peak_flops = peak_flops;
+  return run;
+}
+
 }  // namespace
 
 void train(Session& session, const RunSettings& settings) {
   install_signals();
   runtime::report_lost_data();
+  // A port that is taken ends the run before it begins.
+  std::unique_ptr<cluster::StatusServer> server;
+  if (session.leads() && settings.status.port >= 0)
+    server = std::make_unique<cluster::StatusServer>(settings.status, read_token(settings.status));
   const auto plan = make_plan(settings.plan_request());
   learning_rate(settings.train).validate();
   const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), batch_shape(settings));
@@ -143,6 +167,10 @@ void train(Session& session, const RunSettings& settings) {
   const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));
   const double peak = session.leads() ? kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing) : 0;
   RunReporter reporter(settings.terminal, peak, directory ? directory->metrics(beginning.step) : nullptr);
+  std::optional<TensorboardLog> tensorboard;
+  if (directory && settings.tensorboard) reporter.also(&tensorboard.emplace(settings.directory, beginning.step));
+  std::optional<LiveStatus> live;
+  if (server) reporter.also(&live.emplace(live_run(settings, plan, session, beginning, peak), session, pipeline));
   std::promise<std::pair<ExitCode, std::string>> outcome;
   Pipeline::Start start;
   start.batches = &batches;
@@ -183,8 +211,11 @@ void train(Session& session, const RunSettings& settings) {
   hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);
   if (session.leads()) introduce(reporter, settings, plan, session, beginning, batches, evaluation_microbatches);
+  if (server) reporter.say(fmt::format("status    {}", server->url()));
 
   pipeline.start(start);
+  const auto serving = std::move(server);  // here, so that it ends before what it shows
+  if (serving) serving->start(live->pages());
   if (session.leads()) {
     auto ended = outcome.get_future();
     // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.

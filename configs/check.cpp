@@ -133,6 +133,11 @@ class Checker {
     if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan says what runs when");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has one for each stage");
+    if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");
+    if (config_.status.port < 0) {
+      warn("status.address", "status.port is -1");
+      warn("status.token_file", "status.port is -1");
+    }
     if (config_.sample.tokens == 0 && !config_.sample.prompt.empty()) warn("sample.prompt", "sample.tokens is 0");
     if (!config_.data.text.empty()) warn("data.separator", "data.text ends its documents by itself");
     if (config_.model.layers > 0 && train.sequence > config_.model.max_position_embeddings) {

@@ -83,6 +83,8 @@ void run_keys(std::vector<Key>& keys) {
   keys.push_back(among(
       bind("run.record", layout, "hashes: of every tensor of every step, in the directory, for millrace compare. Slow.", MEMBER(record)),
       {"none", "hashes"}));
+  keys.push_back(
+      bind("run.tensorboard", layout, "Write TensorBoard event files to the folder tensorboard of run.directory.", MEMBER(tensorboard)));
 }
 
 void model_keys(std::vector<Key>& keys) {
@@ -246,6 +248,16 @@ void other_keys(std::vector<Key>& keys) {
       many, "ms"));
   keys.push_back(bind("cluster.interface", layout, "Where process 0 listens: an interface or an address. Empty: found by itself.",
                       MEMBER(cluster.interface)));
+
+  keys.push_back(between(
+      bind("status.port", layout, "Where process 0 shows what the run does (docs/live.md). 0: a free port, which is printed. -1: nowhere.",
+           MEMBER(status.port)),
+      -1, 65535));
+  keys.push_back(bind("status.address", layout, "An IP address of process 0's host; any but loopback wants status.token_file.",
+                      MEMBER(status.address)));
+  keys.push_back(bind("status.token_file", layout,
+                      "A file with the token that clients must know. Empty: whoever reaches the port may look.",
+                      MEMBER(status.token_file)));
 
   keys.push_back(bind("sample.prompt", layout, "What the sample goes on from.", MEMBER(sample.prompt)));
   keys.push_back(between(bind("sample.tokens", layout, "Tokens the trained model writes at the end. 0: no sample.", MEMBER(sample.tokens)),

@@ -61,7 +61,7 @@ TEST(Pages, NameKeysThatExist) {
   int names = 0;
   for (const auto& page : pages())
     names +=
-        each(read_source(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|sample)\\.[a-z_]+)[`=]",
+        each(read_source(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|status|sample)\\.[a-z_]+)[`=]",
              [&](const std::string& key) {
                if (key == "model.safetensors" || key == "run.toml") return;  // files
                EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/run_listener.hpp"
+#include "runtime/io/event_file.hpp"
+
+namespace millrace::actors {
+
+/// A run's numbers as TensorBoard event files, in the folder `tensorboard` of its directory. Errors as those of metrics.jsonl:
+/// Error(storage) ends the run.
+class TensorboardLog : public RunListener {
+ public:
+  /// `step`: finished before this start of the run.
+  TensorboardLog(const std::string& run_directory, std::int64_t step);
+
+  void step(const StepRecord& record) override;
+  void evaluation(std::int64_t step, double loss, bool recorded) override;
+
+ private:
+  runtime::EventFile file_;
+};
+
+}  // namespace millrace::actors

@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "actors/live_history.hpp"
+#include "actors/live_view.hpp"
+#include "actors/progress_slot.hpp"
+
+namespace millrace::actors {
+namespace {
+
+StepRecord record(std::int64_t step, double loss, int ranks = 2) {
+  StepRecord record;
+  record.step = step;
+  record.steps = 10'000;
+  record.loss = loss;
+  record.tokens = 100;
+  record.seconds = 0.5;
+  for (int rank = 0; rank < ranks; ++rank) record.ranks.push_back({500, 300, 100, 50, 20});
+  return record;
+}
+
+/// What /metrics and /status are made from, of so many ranks.
+LiveView made_up(int ranks) {
+  LiveHistory history;
+  for (int step = 11; step <= 20; ++step) history.add(record(step, 3.0 / step, ranks));
+  LiveView view;
+  view.run = {"runs/\"a\\b\"\n", "llama", "fp32", "1f1b", "E t | H", 2, ranks, 10, 10'000, 8, 1e9};
+  view.totals = history.read();
+  for (int rank = 0; rank < ranks; ++rank) {
+    LiveRank live;
+    live.process = rank / 2;
+    live.known = rank != 1;
+    if (live.known) {
+      live.progress = {rank, rank, 3, 0, 21, {}, {1, 4}, {2, 3}};
+      live.progress.set_action("forward");
+      live.seconds = 0.25;
+    }
+    view.ranks.push_back(live);
+  }
+  return view;
+}
+
+// -- history ------------------------------------------------------------------------------------------------------------------------------
+
+TEST(LiveHistory, AddsUp) {
+  const auto totals = made_up(2).totals;
+  EXPECT_EQ(totals.steps, 10);
+  EXPECT_EQ(totals.tokens, 1000);
+  EXPECT_EQ(totals.seconds, 5.0);
+  EXPECT_EQ(totals.smooth_seconds, 0.5);
+  EXPECT_EQ(totals.last->step, 20);
+  ASSERT_EQ(totals.ranks.size(), 2U);
+  EXPECT_EQ(totals.ranks[1].wall, 5000);
+  EXPECT_EQ(totals.ranks[1].data, 200);
+  ASSERT_EQ(totals.losses.size(), 10U);
+  EXPECT_EQ(totals.losses[0].step, 11);
+}
+
+TEST(LiveHistory, KeepsTheWholeCurveInFewPoints) {
+  LiveHistory history;
+  constexpr int steps = 100'000;
+  for (int step = 1; step <= steps; ++step) history.add(record(step, step));
+  const auto losses = history.read().losses;
+  EXPECT_LT(losses.size(), LiveHistory::most_points);
+  EXPECT_GE(losses.size(), LiveHistory::most_points / 2 - 1);
+  const auto size = losses[0].step;  // steps of a point
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_EQ(losses[i].step, static_cast<std::int64_t>(i + 1) * size);
+    EXPECT_EQ(losses[i].loss, static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
+  }
+  EXPECT_LT(steps - losses.back().step, size);
+}
+
+TEST(LiveHistory, NobodyWhoReadsSeesHalfAStep) {
+  LiveHistory history;
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) {
+      const auto totals = history.read();
+      EXPECT_EQ(totals.tokens, 100 * totals.steps);
+      EXPECT_EQ(totals.last ? totals.last->step : 0, totals.steps);
+    }
+  });
+  for (int step = 1; step <= 3000; ++step) history.add(record(step, 1));
+  done = true;
+  reader.join();
+  history.add_evaluation(3000, 1.5);
+  EXPECT_EQ(history.read().held_out.back().loss, 1.5);
+}
+
+TEST(ProgressSlot, IsReadWhole) {
+  ProgressSlot slot;
+  EXPECT_EQ(slot.read().since, 0);
+  EXPECT_EQ(slot.read().progress.rank, -1);
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) {
+      const auto reading = slot.read();
+      if (reading.since == 0) continue;
+      EXPECT_EQ(reading.told, reading.since);
+      EXPECT_EQ(reading.progress.step, reading.since);
+      EXPECT_EQ(reading.progress.microbatch, static_cast<std::int32_t>(reading.since));
+    }
+  });
+  for (int number = 1; number <= 50'000; ++number) {
+    cluster::Progress progress;
+    progress.step = number;
+    progress.microbatch = number;
+    slot.write({progress, number, number});
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(slot.read().since, 50'000);
+}
+
+// -- texts --------------------------------------------------------------------------------------------------------------------------------
+
+TEST(StatusJson, SaysWhatEachRankDoes) {
+  const auto json = nlohmann::json::parse(status_json(made_up(64)));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["run"]["schedule"], "1f1b");
+  EXPECT_EQ(json["last_step"]["step"], 20);
+  EXPECT_EQ(json["last_step"]["tokens_per_second"], 200.0);
+  EXPECT_EQ(json["last_step"]["seconds_left"], 4990.0);
+  ASSERT_EQ(json["ranks"].size(), 64U);
+  const auto& rank = json["ranks"][5];
+  EXPECT_EQ(rank["rank"], 5);
+  EXPECT_EQ(rank["process"], 2);
+  EXPECT_EQ(rank["action"], "forward");
+  EXPECT_EQ(rank["stage"], 5);
+  EXPECT_EQ(rank["microbatch"], 3);
+  EXPECT_EQ(rank["seconds"], 0.25);
+  EXPECT_EQ(rank["gradients"]["tokens"], 2);
+  EXPECT_DOUBLE_EQ(rank["last_step"]["other"].get<double>(), 30e-9);
+  EXPECT_TRUE(json["ranks"][1]["action"].is_null());
+  EXPECT_TRUE(json["ranks"][1]["stage"].is_null());
+  EXPECT_EQ(json["losses"].size(), 10U);
+  EXPECT_EQ(json["losses"][0][0], 11);
+}
+
+TEST(StatusJson, HasNullsBeforeTheFirstStepAndForWhatIsNotFinite) {
+  auto view = made_up(2);
+  view.totals.last->loss = std::nan("");
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["last_step"]["loss"].is_null());
+  view.totals = {};
+  const auto json = nlohmann::json::parse(status_json(view));
+  EXPECT_TRUE(json["last_step"].is_null());
+  EXPECT_TRUE(json["ranks"][0]["last_step"].is_null());
+  EXPECT_EQ(json["losses"].size(), 0U);
+}
+
+/// Holds a text to the rules of Prometheus' format 0.0.4: HELP and TYPE before a family's samples, each family once, names, labels, units.
+void check_exposition(const std::string& text) {
+  const std::regex comment(R"(# (HELP|TYPE) (millrace_[a-z_]+) (.+))");
+  const std::regex sample(R"re((millrace_[a-z_]+)(\{[a-z]+="([^"\\\n]|\\["\\n])*"(,[a-z]+="([^"\\\n]|\\["\\n])*")*\})? (\S+))re");
+  std::istringstream lines(text);
+  std::string line, family, type;
+  std::set<std::string> families, samples;
+  for (std::smatch match; std::getline(lines, line);) {
+    if (std::regex_match(line, match, comment)) {
+      if (match[1] == "HELP") {
+        family = match[2];
+        EXPECT_TRUE(families.insert(family).second) << family << " comes twice";
+        type.clear();
+      } else {
+        EXPECT_EQ(match[2], family);
+        type = match[3];
+        EXPECT_EQ(type == "counter", family.ends_with("_total")) << family;
+        EXPECT_TRUE(type == "counter" || type == "gauge") << line;
+      }
+      continue;
+    }
+    ASSERT_TRUE(std::regex_match(line, match, sample)) << line;
+    EXPECT_EQ(match[1], family);
+    EXPECT_FALSE(type.empty()) << line;
+    EXPECT_TRUE(samples.insert(std::string(match[1]) + std::string(match[2])).second) << line;
+    const std::string value = match[6];
+    std::size_t used = 0;
+    if (value != "NaN" && value != "+Inf" && value != "-Inf") {
+      EXPECT_NO_THROW(static_cast<void>(std::stod(value, &used))) << line;
+      EXPECT_EQ(used, value.size()) << line;
+    }
+    EXPECT_FALSE(std::regex_search(family, std::regex("_(ms|milliseconds|us|ns|nanoseconds|mib|kib|percent)(_|$)")))
+        << "base units: " << family;
+  }
+  EXPECT_GT(families.size(), 8U);
+}
+
+TEST(MetricsText, KeepsTheRulesOfTheFormat) {
+  check_exposition(metrics_text(made_up(2)));
+  check_exposition(metrics_text(made_up(64)));
+  auto view = made_up(3);
+  view.totals.last->loss = -std::numeric_limits<double>::infinity();
+  view.totals.held_out.push_back({20, std::nan("")});
+  const auto text = metrics_text(view);
+  check_exposition(text);
+  EXPECT_NE(text.find("\nmillrace_loss -Inf\n"), std::string::npos);
+  EXPECT_NE(text.find("\nmillrace_evaluation_loss NaN\n"), std::string::npos);
+  EXPECT_NE(text.find(R"(directory="runs/\"a\\b\"\n")"), std::string::npos) << text.substr(0, 300);
+  view.totals = {};
+  check_exposition(metrics_text(view));
+}
+
+TEST(MetricsText, HasEveryRank) {
+  const auto text = metrics_text(made_up(64));
+  for (const char* line : {"millrace_rank_seconds_total{rank=\"63\",kind=\"compute\"} 3e-06\n", "millrace_rank_up{rank=\"1\"} 0\n",
+                           "millrace_rank_up{rank=\"0\"} 1\n", "millrace_rank_queue_tokens{rank=\"9\",kind=\"gradient\"} 2\n",
+                           "millrace_rank_action_seconds{rank=\"63\"} 0.25\n", "millrace_step 20\n", "millrace_steps_total 10\n",
+                           "millrace_step_seconds_total 5\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+}  // namespace
+}  // namespace millrace::actors
