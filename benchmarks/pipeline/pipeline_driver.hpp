@@ -60,6 +60,8 @@ class PipelineDriver {
   [[nodiscard]] const actors::PipelinePlan& plan() const noexcept { return plan_; }
   [[nodiscard]] const RandomTokens& batches() const noexcept { return batches_; }
   [[nodiscard]] std::vector<actors::Rank*> ranks() const { return pipeline_->ranks(); }
+  [[nodiscard]] actors::Session& session() noexcept { return session_; }
+  [[nodiscard]] const actors::Pipeline& pipeline() const noexcept { return *pipeline_; }
   /// The cores that rank 0's team is pinned to.
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
 
