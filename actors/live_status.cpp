@@ -36,10 +36,10 @@ LiveStatus::LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline)
       pipeline_(pipeline),
       begin_(runtime::steady_now()),
       others_(static_cast<std::size_t>(run_.ranks)) {
-  session_.on_heard([this](std::span<const cluster::Progress> told) { heard(told); });
+  session_.on_heard(this, [this](std::span<const cluster::Progress> told) { heard(told); });
 }
 
-LiveStatus::~LiveStatus() { session_.on_heard(nullptr); }
+LiveStatus::~LiveStatus() { session_.on_heard(this, nullptr); }
 
 /// On the control thread.
 void LiveStatus::heard(std::span<const cluster::Progress> told) {

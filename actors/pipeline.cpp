@@ -14,7 +14,8 @@
 
 namespace millrace::actors {
 
-Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs) : session_(session), plan_(plan) {
+Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs)
+    : session_(session), plan_(plan), watch_(plan.schedule, session.topology(), session.stall_limit()) {
   const auto& topology = session.topology();
   const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), needs.threads);
   auto* transport = session.transport();
@@ -40,6 +41,8 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
 Pipeline::~Pipeline() {
   session_.on_message(nullptr);
   session_.on_progress(nullptr);
+  session_.on_heard(this, nullptr);
+  session_.on_waits(nullptr);
   links_.reset();  // first: it tells the inboxes
   inboxes_.clear();
   rank_actors_.clear();
@@ -89,8 +92,11 @@ void Pipeline::start(const Start& start) {
   session_.on_progress([this](std::span<cluster::Progress> progress) {
     const std::size_t count = std::min(progress.size(), ranks_.size());
     for (std::size_t index = 0; index < count; ++index) progress[index] = this->progress(index).progress;
+    watch(progress.first(count));
     return count;
   });
+  session_.on_heard(this, [this](std::span<const cluster::Progress> progress) { watch_.heard(progress, StallWatch::Clock::now()); });
+  session_.on_waits([this] { return watch_.waits(StallWatch::Clock::now()); });
 
   // Actors before links, which tell the ranks' inboxes of what arrives.
   for (auto& rank : ranks_) {
@@ -120,6 +126,14 @@ void Pipeline::start(const Start& start) {
     session_.fail(error.code(), error.what());  // not thrown: the actors are alive
   }
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
+}
+
+/// On the control thread, at each heartbeat.
+void Pipeline::watch(std::span<const cluster::Progress> ranks) {
+  const auto now = StallWatch::Clock::now();
+  watch_.heard(ranks, now);
+  if (!session_.leads()) return;
+  if (const auto message = watch_.look(now)) fmt::print(stderr, "warning: {}\n", *message);
 }
 
 void Pipeline::find_rings() {

@@ -14,6 +14,7 @@
 #include "actors/pipeline_plan.hpp"
 #include "actors/rank.hpp"
 #include "actors/session.hpp"
+#include "actors/stall_watch.hpp"
 
 namespace millrace::actors {
 
@@ -55,6 +56,7 @@ class Pipeline {
 
  private:
   void deliver(const ToRank& message);
+  void watch(std::span<const cluster::Progress> ranks);
   void find_rings();
   Session& session_;
   const PipelinePlan& plan_;
@@ -68,6 +70,7 @@ class Pipeline {
   std::atomic<bool> rings_known_{false};
   std::vector<caf::actor> rank_actors_;
   caf::actor checkpoint_, coordinator_;
+  StallWatch watch_;
 };
 
 /// Types of messages on the control link.

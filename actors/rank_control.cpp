@@ -268,15 +268,18 @@ void RankControl::note_wait() {
   wait_.blocked(wait, since);
   std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack: this runs between actions
   const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", to_string(wait.reason));
-  show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch);
+  show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch, wait);
 }
 
-void RankControl::show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch) {
+void RankControl::show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait) {
   cluster::Progress progress;
   progress.rank = rank_.id().value;
   progress.stage = stage.value;
   progress.microbatch = microbatch.value;
   progress.step = step_ + 1;
+  progress.peer = wait.peer.value;
+  progress.peer_stage = wait.stage.value;
+  if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
   progress.set_action(what);
   rank_.set_progress(progress);
 }

@@ -95,7 +95,7 @@ class RankControl {
   [[nodiscard]] std::byte* address(const runtime::RingSlot& slot, bool incoming) const;
   void list_finished();
   void note_wait();
-  void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch);
+  void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait = {});
   // -- after a training list
   void send_sums();
   void add_sums();

@@ -41,6 +41,7 @@ void Session::prepare_together(const std::function<void()>& prepare) {
 
 void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   prepare_together([&] { topology_ = std::make_unique<cluster::Topology>(ranks, launch_.processes, launch_.process); });
+  stall_limit_ = std::chrono::milliseconds(config.stall_ms);
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
@@ -52,7 +53,11 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   };
   handlers.heard = [this](int, std::span<const cluster::Progress> progress) {
     const std::lock_guard lock(mutex_);
-    if (heard_) heard_(progress);
+    for (const auto& [listener, handler] : heard_) handler(progress);
+  };
+  handlers.waits = [this] {
+    const std::lock_guard lock(mutex_);
+    return waits_ ? waits_() : std::string();
   };
   if (!transport_) {
     control_ = std::make_unique<cluster::ControlLink>(config, *topology_, cluster::Rendezvous{}, nullptr, std::move(handlers));
@@ -93,9 +98,18 @@ void Session::on_progress(std::function<std::size_t(std::span<cluster::Progress>
   progress_ = std::move(handler);
 }
 
-void Session::on_heard(ProgressHandler handler) {
+void Session::on_heard(const void* listener, ProgressHandler handler) {
   const std::lock_guard lock(mutex_);
-  heard_ = std::move(handler);
+  if (handler) {
+    heard_[listener] = std::move(handler);
+  } else {
+    heard_.erase(listener);
+  }
+}
+
+void Session::on_waits(std::function<std::string()> handler) {
+  const std::lock_guard lock(mutex_);
+  waits_ = std::move(handler);
 }
 
 void Session::fail(ExitCode code, const std::string& message) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,6 +38,8 @@ class Session {
   [[nodiscard]] const cluster::Topology& topology() const { return *topology_; }
   [[nodiscard]] cluster::Transport* transport() const noexcept { return transport_.get(); }
   [[nodiscard]] cluster::ControlLink& control() const { return *control_; }
+  /// cluster.stall_ms.
+  [[nodiscard]] std::chrono::milliseconds stall_limit() const noexcept { return stall_limit_; }
   /// Collective: every process gets process 0's text, at most 4096 bytes.
   [[nodiscard]] std::string broadcast(const std::string& text);
 
@@ -44,9 +48,12 @@ class Session {
   void on_message(MessageHandler handler);
   /// What the hosted ranks are doing, for heartbeats; empty until ranks exist and after they are gone.
   void on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler);
-  /// What other processes tell of their ranks, at each heartbeat; in process 0 all do. Called on the control thread.
+  /// What other processes tell of their ranks, at each heartbeat; in process 0 all do. Called on the control thread. One handler a
+  /// listener; an empty one takes it away.
   using ProgressHandler = std::function<void(std::span<const cluster::Progress>)>;
-  void on_heard(ProgressHandler handler);
+  void on_heard(const void* listener, ProgressHandler handler);
+  /// Who waits for whom, for the message about a lost process. Called on the control thread.
+  void on_waits(std::function<std::string()> handler);
 
   /// This process cannot go on: the others are told, one message is printed, all leave. Never returns.
   [[noreturn]] void fail(ExitCode code, const std::string& message);
@@ -59,10 +66,12 @@ class Session {
   std::unique_ptr<cluster::Transport> transport_;
   std::unique_ptr<cluster::Topology> topology_;
   std::unique_ptr<cluster::ControlLink> control_;
+  std::chrono::milliseconds stall_limit_{0};
   std::mutex mutex_;
   MessageHandler message_;
   std::function<std::size_t(std::span<cluster::Progress>)> progress_;
-  ProgressHandler heard_;
+  std::map<const void*, ProgressHandler> heard_;
+  std::function<std::string()> waits_;
 };
 
 }  // namespace millrace::actors

@@ -9,6 +9,7 @@ namespace millrace::cluster {
 struct ClusterConfig {
   int heartbeat_ms = 100;            ///< between two heartbeats of the control link, both directions
   int timeout_ms = 1000;             ///< a process silent for longer is lost; 0 never (off by itself while a debugger traces a process)
+  int stall_ms = 1500;               ///< nothing moves for so long: a warning tells who waits for whom; 0 none
   int start_timeout_ms = 60000;      ///< for all processes to join the control link and to agree
   std::string interface;             ///< where process 0 listens: an interface ("eth0") or an address ("10.0.0.1"); empty: found by itself
   int spin_microseconds = -1;        ///< how long the transport thread polls without pause after activity; -1: by the cores there are

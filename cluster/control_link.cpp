@@ -69,7 +69,7 @@ class ControlLink::State {
       handlers.on_job_lost = [this](const std::vector<Loss>& all, bool speak) {
         const bool other_hosts = launch_from_environment().local_processes < topology.processes();
         if (other_hosts) end_launcher_after(launcher_grace);
-        abort_job(ExitCode::peer_lost, describe(topology, all), speak);
+        abort_job(ExitCode::peer_lost, describe(topology, all, handlers.waits ? handlers.waits() : ""), speak);
       };
     }
     if (!handlers.on_failure) {

@@ -31,6 +31,9 @@ struct Progress {
     std::int32_t tokens = 0, slots = 0;
   };
   Ring activations, gradients;
+  std::int32_t peer = -1, peer_stage = -1;  ///< of a wait inside of a step: whose token or slot is missing
+  std::int32_t finished = -1;               ///< actions of the training step's list that are done; -1 outside of one
+  std::int32_t reserved = 0;
   void set_action(std::string_view text);
 };
 /// "rank 2: forward, stage 3, microbatch 5, step 17".
@@ -45,7 +48,8 @@ struct Loss {
   std::vector<Progress> doing;   ///< the last it told, one per rank that it hosts
 };
 /// One message that names processes, hosts, ranks and what they were doing.
-std::string describe(const Topology& topology, std::span<const Loss> losses);
+/// `waits`: who waited for whom then; may be empty.
+std::string describe(const Topology& topology, std::span<const Loss> losses, const std::string& waits = "");
 
 /// All are called on the control thread, which also sends the heartbeats: be brief. on_message excepted, each has a default.
 struct ControlHandlers {
@@ -55,6 +59,8 @@ struct ControlHandlers {
   std::function<std::size_t(std::span<Progress>)> progress;
   /// What another process told of its ranks in a heartbeat. Process 0 hears of all, the others of process 0.
   std::function<void(int process, std::span<const Progress>)> heard;
+  /// Who waits for whom, for the message about a loss.
+  std::function<std::string()> waits;
   /// At once, exactly once per lost process. Stop posting work; do not leave yet.
   std::function<void(const Loss&)> on_lost;
   /// Once, 150 ms after the first loss (a cut network takes several processes), with all of them. `speak`: this process tells the user.

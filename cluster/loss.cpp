@@ -32,7 +32,7 @@ std::string to_text(const Progress& progress) {
   return text;
 }
 
-std::string describe(const Topology& topology, std::span<const Loss> losses) {
+std::string describe(const Topology& topology, std::span<const Loss> losses, const std::string& waits) {
   std::string text = "[cluster] ";
   for (std::size_t index = 0; index < losses.size(); ++index) {
     const Loss& loss = losses[index];
@@ -43,6 +43,7 @@ std::string describe(const Topology& topology, std::span<const Loss> losses) {
     }
     if (!loss.doing.empty()) text += fmt::format(" ({:.2f} s before)", loss.heard_seconds_ago);
   }
+  if (!waits.empty()) text += ". " + waits;
   return text + ". The job ends; the same command resumes it from its last checkpoint";
 }
 

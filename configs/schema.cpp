@@ -243,6 +243,12 @@ void other_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("cluster.timeout_ms", layout, "A process silent for so long is lost. 0: never, for a debugger.", MEMBER(cluster.timeout_ms)), 0,
       many, "ms"));
+  keys.push_back(between(bind("cluster.stall_ms", layout,
+                              "Nothing moves in a step for so long, and for half as long again as the longest pause so far: a warning "
+                              "tells which rank waits for "
+                              "which microbatch from whom. 0: never.",
+                              MEMBER(cluster.stall_ms)),
+                         0, many, "ms"));
   keys.push_back(between(
       bind("cluster.start_timeout_ms", layout, "For all processes to join and agree at the start.", MEMBER(cluster.start_timeout_ms)), 1,
       many, "ms"));

@@ -132,5 +132,15 @@ TEST(Rehearse, RefusesWhatItCannotDo) {
   }
 }
 
+TEST(Rehearse, ASlowTransferIsToldWhileItLasts) {
+  const auto result = run_millrace(
+      {"rehearse", "1f1b", "--ranks", "2", "--microbatches", "1", "--costs", "20,20,20", "--link-latency", "1900", "--steps", "1"},
+      on_processes(2));
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_parts(result.err,
+               {"warning: [actors.stall_watch] ", "rank 1 waits for the activation of microbatch 0 from stage 0 on rank 0 (",
+                "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was made on stage 0 and has not come"});
+}
+
 }  // namespace
 }  // namespace millrace::tests
