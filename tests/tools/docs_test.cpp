@@ -60,12 +60,12 @@ TEST(Pages, NameKeysThatExist) {
   const auto keys = read_source("docs/keys.md");
   int names = 0;
   for (const auto& page : pages())
-    names +=
-        each(read_source(page), "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|status|sample)\\.[a-z_]+)[`=]",
-             [&](const std::string& key) {
-               if (key == "model.safetensors" || key == "run.toml") return;  // files
-               EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
-             });
+    names += each(read_source(page),
+                  "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|status|sample)\\.[a-z_]+)[`=]",
+                  [&](const std::string& key) {
+                    if (key == "model.safetensors" || key == "run.toml") return;  // files
+                    EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
+                  });
   EXPECT_GT(names, 50);
 }
 
