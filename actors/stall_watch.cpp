@@ -142,9 +142,8 @@ std::optional<std::string> StallWatch::look(Clock::time_point now) {
   }
   if (longest == nullptr) return std::nullopt;
   told_ = true;
-  return fmt::format("[actors.stall_watch] {} for {}. {}. The cause: {}",
-                     now - moved_ >= patience ? "nothing has moved" : "a token has been under way", span_text(now - longest->since),
-                     waits_text(now), cause_of(*longest, now));
+  return fmt::format("[actors.stall_watch] nothing comes for {}: {}. The cause: {}", span_text(now - longest->since), waits_text(now),
+                     cause_of(*longest, now));
 }
 
 }  // namespace millrace::actors

@@ -59,7 +59,7 @@ TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
     EXPECT_TRUE(has(end->err, "process 2 on ") && has(end->err, "(rank 2) was lost: it was silent for")) << end->err;
     EXPECT_TRUE(has(end->err, "step ")) << end->err;
     // A warning comes before that, and both tell who waits for what.
-    EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] nothing has moved for ")) << end->err;
+    EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] nothing comes for ")) << end->err;
     EXPECT_TRUE(has(end->err, "The cause: rank 2 in process 2 is silent for ")) << end->err;
     EXPECT_TRUE(has(end->err, "from stage 2 on rank 2 (")) << end->err;
     EXPECT_TRUE(job.all_gone(Job::Seconds(10)));
