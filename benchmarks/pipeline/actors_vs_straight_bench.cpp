@@ -5,17 +5,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <exception>
 #include <vector>
 
+#include "benchmarks/pipeline/paired_times.hpp"
 #include "benchmarks/pipeline/pipeline_driver.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/initial_values.hpp"
 #include "runtime/engine/straight_loop.hpp"
-#include "tools/planning/median.hpp"
 
 namespace millrace::benchmarks {
 namespace {
@@ -88,7 +85,7 @@ int run(int count, char** words) {
   fmt::print("{}\n", arguments.text());
   PipelineDriver driver(arguments);
   Straight straight(driver, static_cast<int>(arguments.threads));
-  std::vector<double> actors, loop, ratios;
+  PairedTimes times;
   for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
     // Whoever goes second finds the caches and the clock as the first left them: they take turns at that too.
     PipelineDriver::Step through, plain;
@@ -103,29 +100,13 @@ int run(int count, char** words) {
                    "step {}: loss {:a} and norm {:a} through actors, {:a} and {:a} in the loop, wanted the same bits", step + 1,
                    through.loss, through.norm, plain.loss, plain.norm);
     if (step < 2) continue;  // warm-up
-    actors.push_back(through.seconds);
-    loop.push_back(plain.seconds);
-    ratios.push_back(through.seconds / plain.seconds);
+    times.add(through.seconds, plain.seconds);
   }
-  const auto least = [](const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); };
-  double load[3] = {};
-  (void)getloadavg(load, 3);
-  fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
-  fmt::print("{:>10} {:>10.2f} {:>10.2f}\n", "actors", least(actors) * 1e3, median(actors) * 1e3);
-  fmt::print("{:>10} {:>10.2f} {:>10.2f}\n", "loop", least(loop) * 1e3, median(loop) * 1e3);
-  fmt::print("ratio of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}; load {:.2f}\n", least(actors) / least(loop),
-             median(actors) / median(loop), median(ratios), load[0]);
+  times.print("actors", "loop", "wanted 1.01 at most");
   return 0;
 }
 
 }  // namespace
 }  // namespace millrace::benchmarks
 
-int main(int count, char** words) {
-  try {
-    return millrace::benchmarks::run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** words) { return millrace::benchmarks::run_benchmark(millrace::benchmarks::run, count, words); }

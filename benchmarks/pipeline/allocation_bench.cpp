@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <map>
 #include <string_view>
 
@@ -103,11 +102,4 @@ int run(int count, char** words) {
 }  // namespace
 }  // namespace millrace::benchmarks
 
-int main(int count, char** words) {
-  try {
-    return millrace::benchmarks::run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** words) { return millrace::benchmarks::run_benchmark(millrace::benchmarks::run, count, words); }

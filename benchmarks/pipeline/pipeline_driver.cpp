@@ -63,6 +63,15 @@ std::string PipelineArguments::text() const {
                      vocabulary, dtype, microbatches, rows, sequence, ranks, threads, schedule);
 }
 
+int run_benchmark(int (*run)(int count, char** words), int count, char** words) {
+  try {
+    return run(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
+
 void RandomTokens::fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const {
   const auto token = [&](std::size_t position) {  // splitmix64
     std::uint64_t x = (static_cast<std::uint64_t>(step) << 40) + (static_cast<std::uint64_t>(microbatch) << 28) + position + 1;

@@ -25,6 +25,9 @@ struct PipelineArguments {
   [[nodiscard]] std::string text() const;
 };
 
+/// main() of a program of this folder: an error ends it with its message.
+int run_benchmark(int (*run)(int count, char** words), int count, char** words);
+
 /// Tokens that are a function of (step, microbatch) alone; the target of each is the next.
 class RandomTokens : public actors::BatchProvider {
  public:

@@ -130,11 +130,4 @@ int run(int count, char** words) {
 }  // namespace
 }  // namespace millrace::benchmarks
 
-int main(int count, char** words) {
-  try {
-    return millrace::benchmarks::run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** words) { return millrace::benchmarks::run_benchmark(millrace::benchmarks::run, count, words); }

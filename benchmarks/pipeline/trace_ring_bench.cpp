@@ -6,13 +6,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <exception>
-#include <vector>
-
+#include "benchmarks/pipeline/paired_times.hpp"
 #include "benchmarks/pipeline/pipeline_driver.hpp"
-#include "tools/planning/median.hpp"
 
 namespace millrace::benchmarks {
 namespace {
@@ -44,35 +39,19 @@ int run(int count, char** words) {
     for (auto* rank : driver.ranks()) rank->trace().keep(keep);
     return driver.step(3e-4, 1.0).seconds;
   };
-  std::vector<double> on, off, ratios;
+  PairedTimes times;
   for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
     // They take turns at who goes first, too.
     const bool first = step % 2 == 0;
     const double one = timed(first), other = timed(!first);
     if (step < 2) continue;  // warm-up
-    on.push_back(first ? one : other);
-    off.push_back(first ? other : one);
-    ratios.push_back(on.back() / off.back());
+    times.add(first ? one : other, first ? other : one);
   }
-  const auto least = [](const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); };
-  double load[3] = {};
-  (void)getloadavg(load, 3);
-  fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
-  fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", "ring on", least(on) * 1e3, median(on) * 1e3);
-  fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", "ring off", least(off) * 1e3, median(off) * 1e3);
-  fmt::print("on / off: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, wanted 1.01 at most; load {:.2f}\n",
-             least(on) / least(off), median(on) / median(off), median(ratios), load[0]);
+  times.print("ring on", "ring off", "wanted 1.01 at most");
   return 0;
 }
 
 }  // namespace
 }  // namespace millrace::benchmarks
 
-int main(int count, char** words) {
-  try {
-    return millrace::benchmarks::run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** words) { return millrace::benchmarks::run_benchmark(millrace::benchmarks::run, count, words); }

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tools/planning/median.hpp"
+
+namespace millrace::benchmarks {
+
+/// Seconds of two things that took turns in one run.
+class PairedTimes {
+ public:
+  void add(double one, double other) {
+    ones_.push_back(one);
+    others_.push_back(other);
+    ratios_.push_back(one / other);
+  }
+  /// A line each in milliseconds, and the ratios of the first to the second; `wanted` ends the last line.
+  void print(const std::string& one, const std::string& other, const std::string& wanted) const {
+    double load[3] = {};
+    static_cast<void>(getloadavg(load, 3));
+    fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
+    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, tools::median(ones_) * 1e3);
+    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, tools::median(others_) * 1e3);
+    fmt::print("{} / {}: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, {}; load {:.2f}\n", one, other,
+               least(ones_) / least(others_), tools::median(ones_) / tools::median(others_), tools::median(ratios_), wanted, load[0]);
+  }
+
+ private:
+  static double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
+  std::vector<double> ones_, others_, ratios_;
+};
+
+}  // namespace millrace::benchmarks
