@@ -12,8 +12,6 @@
 namespace millrace::benchmarks {
 namespace {
 
-using tools::median;
-
 PipelineArguments small_model() {
   PipelineArguments arguments;
   arguments.layers = 4;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "runtime/engine/trace.hpp"
 #include "runtime/schedule/causality.hpp"
 
 namespace millrace::tests {
@@ -14,20 +15,6 @@ using namespace runtime;
 constexpr double lead = 1.6, order = 0.4, gather = 0.5, update = 4.2, copy = 2.8;  // ms, see SyntheticStep
 
 std::string kind_of(const Action& action) { return std::string(1, letter(action.kind)); }
-
-const char* cause_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward:
-      return "forward";
-    case ActionKind::input_gradient:
-      return "input_gradient";
-    case ActionKind::weight_gradient:
-      return "weight_gradient";
-    case ActionKind::backward:
-      return "backward";
-  }
-  return "other";
-}
 
 class StepWriter {
  public:
@@ -88,7 +75,7 @@ class StepWriter {
     if (index > 0 && list[index - 1].overlaps_next) begin = middle;
     measured.push_back(
         {kind_of(list[index]), list[index].stage.value, list[index].microbatch.value, rounded(begin + shift_), rounded(end + shift_)});
-    spent_[cause_of(list[index].kind)] += end - begin;
+    spent_[to_string(span_of(list[index].kind))] += end - begin;
   }
 
   void write_wait(Json& waits, std::size_t at, double since) {

@@ -8,6 +8,7 @@
 #include "kernels/base/nearest.hpp"
 #include "kernels/statistics.hpp"
 #include "runtime/engine/nan_search.hpp"
+#include "runtime/engine/trace.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -50,19 +51,6 @@ Condition parse_condition(const std::string& text) {
   condition.bound = std::strtod(bound.c_str(), &end);
   MILLRACE_CHECK(!bound.empty() && *end == 0, ExitCode::usage, who, "when … {} \"{}\", wanted a number", condition.compare, bound);
   return condition;
-}
-
-std::string_view word_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward:
-      return "forward";
-    case ActionKind::input_gradient:
-      return "input_gradient";
-    case ActionKind::weight_gradient:
-      return "weight_gradient";
-    default:
-      return "backward";
-  }
 }
 
 bool is_name(const std::string& full, const std::string& asked) { return full == asked || full.ends_with("." + asked); }
@@ -123,7 +111,7 @@ std::string Breakpoint::text() const {
   std::vector<std::string> parts;
   if (step) parts.push_back(fmt::format("step {}", *step));
   if (stage) parts.push_back(fmt::format("stage {}", *stage));
-  if (kind) parts.emplace_back(word_of(*kind));
+  if (kind) parts.emplace_back(to_string(span_of(*kind)));
   if (microbatch) parts.push_back(fmt::format("microbatch {}", *microbatch));
   if (layer) parts.push_back(fmt::format("layer {}", *layer));
   if (!operation.empty()) parts.push_back("op " + operation);
