@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/live_page.hpp"
+#include "actors/pipeline.hpp"
 #include "runtime/engine/trace.hpp"
 #include "runtime/io/file_system.hpp"
 

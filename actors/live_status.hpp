@@ -8,12 +8,14 @@
 
 #include "actors/live_history.hpp"
 #include "actors/live_view.hpp"
-#include "actors/pipeline.hpp"
 #include "actors/progress_slot.hpp"
 #include "actors/run_listener.hpp"
+#include "actors/session.hpp"
 #include "cluster/status_server.hpp"
 
 namespace millrace::actors {
+
+class Pipeline;
 
 /// What process 0 knows of a running job: its own ranks by looking, the others' by their heartbeats, the steps from the reporter. The run's
 /// threads leave word here and go on; the status server's thread puts it together when somebody asks.

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "actors/pipeline.hpp"
 #include "actors/wire.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"

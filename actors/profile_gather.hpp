@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "actors/operation_clock.hpp"
-#include "actors/pipeline.hpp"
 #include "actors/session.hpp"
 #include "runtime/profile/profile.hpp"
 
 namespace millrace::actors {
+
+class Pipeline;
+class Rank;
 
 /// What the processes' ranks have recorded, in process 0. By rank, unless it says otherwise.
 struct GatheredRecords {

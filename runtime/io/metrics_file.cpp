@@ -50,25 +50,31 @@ std::optional<std::uint64_t> step_of_line(std::string_view line) {
   }
 }
 
+/// Takes the next whole line, its end included, off `text`; nothing where what is left is torn or empty.
+std::optional<std::string_view> take_line(std::string_view& text) {
+  const auto end = text.find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  const auto line = text.substr(0, end + 1);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
 /// The part of a file that stays: whole lines of steps up to `step`.
 std::string kept_lines(std::string_view text, std::uint64_t step, const std::string& path) {
   std::string kept;
   bool first = true;
-  while (true) {
-    const auto end = text.find('\n');
-    if (end == std::string_view::npos) return kept;  // what follows is torn
-    const auto line = text.substr(0, end + 1);
-    text.remove_prefix(end + 1);
+  while (const auto line = take_line(text)) {
     if (first) {
-      MILLRACE_CHECK(line == first_line, ExitCode::data, who, "{}: the first line is not {}", path,
+      MILLRACE_CHECK(*line == first_line, ExitCode::data, who, "{}: the first line is not {}", path,
                      first_line.substr(0, first_line.size() - 1));
-      kept += line;
+      kept += *line;
       first = false;
       continue;
     }
-    const auto at = step == every_step ? std::optional<std::uint64_t>(0) : step_of_line(line);
-    if (at && *at <= step) kept += line;
+    const auto at = step == every_step ? std::optional<std::uint64_t>(0) : step_of_line(*line);
+    if (at && *at <= step) kept += *line;
   }
+  return kept;
 }
 
 File open_metrics(const std::string& path, std::uint64_t last_step) {
@@ -102,6 +108,21 @@ void MetricsFile::append(const MetricsRecord& record) {
     file_.truncate(before);  // half a line must not become the beginning of the next
     throw;
   }
+}
+
+std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path) {
+  std::map<std::uint64_t, ExactStep> steps;
+  if (kind_of(path) == PathKind::missing) return steps;
+  const auto file = read_text_file(path, largest_file, ExitCode::storage);
+  std::string_view text = file;
+  while (const auto line = take_line(text)) try {
+      const auto record = parse_strict_json(*line, 8, ExitCode::data, "metrics");
+      ExactStep step{json_text(record, "loss_hex", ExitCode::data, "metrics"),
+                     json_text(record, "gradient_norm_hex", ExitCode::data, "metrics")};
+      steps[json_count(record, "step", ExitCode::data, "metrics")] = std::move(step);
+    } catch (const Error&) {  // the first line, an evaluation, a torn line
+    }
+  return steps;
 }
 
 void cut_metrics_back_to(const std::string& path, std::uint64_t step) {

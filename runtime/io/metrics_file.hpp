@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -48,6 +49,14 @@ class MetricsFile {
  private:
   File file_;
 };
+
+/// Loss and gradient norm of a step, as hexadecimal floats.
+struct ExactStep {
+  std::string loss, gradient_norm;
+  bool operator==(const ExactStep&) const = default;
+};
+/// Of all steps that the file has them for; lines that are none of ours are passed over. Nothing there: none.
+[[nodiscard]] std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path);
 
 /// Removes the lines of steps after `step`, and a torn last line. Atomic. Nothing there is no error.
 void cut_metrics_back_to(const std::string& path, std::uint64_t step);

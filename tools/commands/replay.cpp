@@ -1,10 +1,8 @@
 // millrace replay: one step of a run again, from its nearest checkpoint, bit for bit; or one stage of it alone.
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "actors/stage_replay.hpp"
 #include "cluster/affinity.hpp"
@@ -27,32 +25,15 @@ namespace {
 
 constexpr const char* who = "millrace replay";
 
-/// Loss and norm of each step as the run recorded them.
-struct Recorded {
-  std::string loss, norm;
-};
-
-std::map<std::int64_t, Recorded> read_metrics(const std::string& directory) {
-  std::map<std::int64_t, Recorded> steps;
-  std::ifstream file(runtime::join_path(directory, "metrics.jsonl"));
-  for (std::string line; std::getline(file, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_discarded() || !record.contains("loss_hex")) continue;
-    steps[record.at("step").get<std::int64_t>()] = {record.at("loss_hex").get<std::string>(),
-                                                    record.at("gradient_norm_hex").get<std::string>()};
-  }
-  return steps;
-}
-
-bool tell(const std::map<std::int64_t, Recorded>& recorded, const actors::StepRecord& record) {
-  const Recorded found{runtime::hexadecimal(record.loss), runtime::hexadecimal(record.gradient_norm)};
-  const auto there = recorded.find(record.step);
-  const bool equal = there != recorded.end() && there->second.loss == found.loss && there->second.norm == found.norm;
+bool tell(const std::map<std::uint64_t, runtime::ExactStep>& recorded, const actors::StepRecord& record) {
+  const runtime::ExactStep found{runtime::hexadecimal(record.loss), runtime::hexadecimal(record.gradient_norm)};
+  const auto there = recorded.find(static_cast<std::uint64_t>(record.step));
+  const bool equal = there != recorded.end() && there->second == found;
   fmt::print("step {} | loss {:.6f} ({}) | gnorm {:.4f} ({}) | {}\n", record.step, record.loss, found.loss, record.gradient_norm,
-             found.norm,
+             found.gradient_norm,
              there == recorded.end() ? "not in metrics.jsonl"
              : equal                 ? "as recorded"
-                                     : fmt::format("DIFFERS from the recorded loss {}, gnorm {}", there->second.loss, there->second.norm));
+                     : fmt::format("DIFFERS from the recorded loss {}, gnorm {}", there->second.loss, there->second.gradient_norm));
   return there == recorded.end() || equal;
 }
 
@@ -91,7 +72,7 @@ int replay(const std::vector<std::string>& arguments) {
   cluster::widen_affinity();
   const auto settings = settings_of_run(parsed.positional(), who);
   const long step = parsed.integer("step", 1, 1, settings.train.steps);
-  const auto recorded = read_metrics(directory);
+  const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
   const auto run = run_before(settings, directory, step);
   const auto& plan = run->plan();
   const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);

@@ -32,6 +32,17 @@ TEST(MetricsFile, NumbersKeepAllTheirBits) {
   for (const double value : {1.0 / 3, 5e-324, 1.7976931348623157e308}) EXPECT_EQ(std::strtod(hexadecimal(value).c_str(), nullptr), value);
 }
 
+TEST(MetricsFile, GivesTheExactNumbersOfEachStep) {
+  const Scratch scratch;
+  const auto path = scratch / "metrics.jsonl";
+  EXPECT_TRUE(read_exact_steps(path).empty());
+  spill(path, header + to_json_line({1, {{"loss", ExactNumber{1.25}}, {"gradient_norm", ExactNumber{0.5}}}}) +
+                  to_json_line({1, {{"held_out_loss", ExactNumber{1.5}}}}) + "nonsense\n[1]\n{\"step\":\"x\",\"loss_hex\":1}\n" +
+                  to_json_line({2, {{"loss", ExactNumber{1.0}}, {"gradient_norm", ExactNumber{0.25}}}}) + "{\"step\":3,\"loss_hex\":\"0x");
+  const std::map<std::uint64_t, ExactStep> wanted{{1, {"0x1.4p+0", "0x1p-1"}}, {2, {"0x1p+0", "0x1p-2"}}};
+  EXPECT_EQ(read_exact_steps(path), wanted);
+}
+
 TEST(MetricsFile, GoesOnWhereItStopped) {
   const Scratch scratch;
   {
