@@ -2,10 +2,12 @@
 """Rehearses every schedule and prints the table of docs/schedules.md.
 
     tools/rehearse_schedules.py build/release/millrace [--ranks 4,8] [--microbatches 16] [--costs 20,20,20] [--steps 9]
-                                [--schedules 1f1b,zb-v]
+                                [--schedules 1f1b,zb-v] [--tries 4]
 
 Each line is the fastest of the steps. "as timed" is the ratio to the prediction with actions as long as the machine let them be: what is
-beyond 1 is the runtime's own. Ends with 1 where a ratio is beyond 1.03 or a bubble more than 1.5 points beyond the prediction.
+beyond 1 is the runtime's own. A schedule is late where its ratio is beyond 1.03 or its bubble more than 1.5 points beyond the prediction: on
+a machine that others share its timers may be what was late, so it is rehearsed again, as often as --tries says; the last column counts.
+Ends with 1 where one was late each time.
 """
 import argparse
 import json
@@ -24,6 +26,10 @@ def rehearse(options, schedule, ranks):
     return json.loads(result.stdout)
 
 
+def late(found):
+    return found["ratio"] > 1.03 or found["measured_bubble"] - found["predicted_bubble"] > 0.015
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("millrace")
@@ -32,16 +38,20 @@ def main():
     parser.add_argument("--costs", default="20,20,20")
     parser.add_argument("--steps", default="9")
     parser.add_argument("--schedules", default=",".join(SCHEDULES))
+    parser.add_argument("--tries", type=int, default=4)
     options = parser.parse_args()
     good = True
-    print("| schedule | ranks | predicted, ms | measured, ms | ratio | bubble predicted | measured | as timed |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| schedule | ranks | predicted, ms | measured, ms | ratio | bubble predicted | measured | as timed | tries |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for ranks in options.ranks.split(","):
         for schedule in options.schedules.split(","):
-            found = rehearse(options, schedule, ranks)
-            good = good and found["ratio"] <= 1.03 and found["measured_bubble"] - found["predicted_bubble"] <= 0.015
+            for tries in range(1, options.tries + 1):
+                found = rehearse(options, schedule, ranks)
+                if not late(found):
+                    break
+            good = good and not late(found)
             print(f"| {schedule} | {ranks} | {found['predicted']:.1f} | {found['measured']:.1f} | {found['ratio']:.3f} "
-                  f"| {100 * found['predicted_bubble']:.1f} % | {100 * found['measured_bubble']:.1f} % | {found['ratio_as_timed']:.3f} |",
+                  f"| {100 * found['predicted_bubble']:.1f} % | {100 * found['measured_bubble']:.1f} % | {found['ratio_as_timed']:.3f} | {tries} |",
                   flush=True)
     return 0 if good else 1
 
