@@ -75,12 +75,13 @@ std::vector<cluster::StatusPage> LiveStatus::pages() const {
 }
 
 std::string read_token(const cluster::StatusConfig& config) {
-  if (config.token_file.empty()) return {};
-  auto token = runtime::read_text_file(config.token_file, 4096, ExitCode::config);
+  std::string token;
+  if (config.token_file.empty()) return token;
+  token = runtime::read_text_file(config.token_file, 4096, ExitCode::config);
   struct stat status {};
   MILLRACE_CHECK(stat(config.token_file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) == 0, ExitCode::config, who,
                  "status.token_file = {}: every user of this machine may read it, wanted: chmod 600", config.token_file);
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
+  token.erase(token.find_last_not_of("\r\n ") + 1);
   const bool legible = std::all_of(token.begin(), token.end(), [](char letter) { return letter > ' ' && letter < 127; });
   MILLRACE_CHECK(legible && token.size() >= shortest_token, ExitCode::config, who,
                  "status.token_file = {} has {} characters, wanted one line of {} or more without blanks (openssl rand -hex 16)",

@@ -39,7 +39,7 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
 }
 
 Pipeline::~Pipeline() {
-  session_.on_message(nullptr);
+  for (const auto type : {kToRanks, kToCoordinator}) session_.on_message(type, nullptr);
   session_.on_progress(nullptr);
   session_.on_heard(this, nullptr);
   session_.on_waits(nullptr);
@@ -84,11 +84,13 @@ void Pipeline::start(const Start& start) {
       session_.control().send(0, kToCoordinator, encode(message));
     }
   };
-  session_.on_message([this, to_ranks = Decoder<ToRank>(), to_coordinator = Decoder<ToCoordinator>()](
-                          int, std::uint16_t type, std::span<const std::byte> bytes) mutable {
-    if (type == kToRanks) deliver(to_ranks(bytes));
-    if (type == kToCoordinator) caf::anon_send(coordinator_, to_coordinator(bytes));
+  session_.on_message(kToRanks, [this, decode = Decoder<ToRank>()](int, std::uint16_t, std::span<const std::byte> bytes) mutable {
+    deliver(decode(bytes));
   });
+  session_.on_message(kToCoordinator,
+                      [this, decode = Decoder<ToCoordinator>()](int, std::uint16_t, std::span<const std::byte> bytes) mutable {
+                        caf::anon_send(coordinator_, decode(bytes));
+                      });
   session_.on_progress([this](std::span<cluster::Progress> progress) {
     const std::size_t count = std::min(progress.size(), ranks_.size());
     for (std::size_t index = 0; index < count; ++index) progress[index] = this->progress(index).progress;

@@ -3,11 +3,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
-#include <condition_variable>
 #include <fstream>
-#include <mutex>
 #include <utility>
 
 #include "actors/pipeline.hpp"
@@ -26,26 +25,17 @@ constexpr std::uint16_t kPing = 16, kPong = 17, kAsk = 18, kRank = 19, kProcess 
 
 using RecordWords = std::array<std::uint64_t, sizeof(runtime::TraceRecord) / sizeof(std::uint64_t)>;
 
+constexpr std::array message_types = {kPing, kPong, kAsk, kRank, kProcess};
+
 struct Ping {
   std::int32_t number = 0;
   std::int64_t there = 0;
   auto tie() { return std::tie(number, there); }
 };
 
-/// A rank's records as they travel.
-struct RankRecords {
-  std::int32_t rank = 0;
-  std::vector<std::uint64_t> compute, checkpoint;
-  std::vector<OperationSum> operations;
-  auto tie() { return std::tie(rank, compute, checkpoint, operations); }
-};
-
-/// The last message of a process.
-struct ProcessRecords {
-  std::string host;
-  std::string kernel;
-  std::uint64_t resident = 0;
-  auto tie() { return std::tie(host, kernel, resident); }
+struct Ask {
+  std::int64_t first_step = 0;
+  auto tie() { return std::tie(first_step); }
 };
 
 /// Names the running kernel: processes with the same one have the same steady clock, whatever their hosts are called.
@@ -56,7 +46,7 @@ std::string kernel_id() {
   return id;
 }
 
-ProcessRecords this_process() {
+RecordGather::ProcessRecords this_process() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return {cluster::host_name(), kernel_id(), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
@@ -89,150 +79,6 @@ std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& w
   return records;
 }
 
-/// One process's part in the exchange. The handler is the control thread's, the rest the caller's.
-class Exchange {
- public:
-  Exchange(Session& session, Pipeline& pipeline, std::int64_t first_step,
-           const std::function<std::vector<OperationSum>(const Rank&)>& operations)
-      : session_(session), pipeline_(pipeline), first_step_(first_step), operations_(operations) {
-    const auto processes = static_cast<std::size_t>(session.topology().processes());
-    trips_.resize(processes);
-    processes_.resize(processes);
-    ranks_.resize(static_cast<std::size_t>(session.topology().ranks()));
-    session_.on_message([this](int process, std::uint16_t type, std::span<const std::byte> bytes) { receive(process, type, bytes); });
-    session_.control().agree({{"profile", "ready"}});  // everybody listens before anybody speaks
-  }
-  ~Exchange() { session_.on_message(nullptr); }
-
-  std::optional<GatheredRecords> run() {
-    std::optional<GatheredRecords> gathered;
-    if (session_.leads()) {
-      for (int process = 1; process < session_.topology().processes(); ++process) ping(process);
-      take_own();
-      for (int process = 1; process < session_.topology().processes(); ++process) session_.control().send(process, kAsk, {});
-      wait_for([this] { return told_ == processes_.size(); }, "its records");
-      gathered = merge();
-    } else {
-      wait_for([this] { return asked_; }, "to be asked for its records");
-      tell();
-    }
-    session_.control().agree({{"profile", "done"}});
-    return gathered;
-  }
-
- private:
-  void receive(int process, std::uint16_t type, std::span<const std::byte> bytes) {
-    if (type == kPing) {
-      Ping ping;
-      decode(bytes, ping);
-      ping.there = runtime::steady_now();
-      return session_.control().send(process, kPong, encode(ping));
-    }
-    const std::lock_guard lock(mutex_);
-    const auto from = static_cast<std::size_t>(process);
-    if (type == kPong) {
-      Ping ping;
-      decode(bytes, ping);
-      trips_[from].push_back({sent_, ping.there, runtime::steady_now()});
-    } else if (type == kAsk) {
-      asked_ = true;
-    } else if (type == kRank) {
-      RankRecords rank;
-      decode(bytes, rank);
-      const auto place = static_cast<std::size_t>(rank.rank);
-      ranks_.at(place) = std::move(rank);
-    } else if (type == kProcess) {
-      decode(bytes, processes_[from]);
-      ++told_;
-    }
-    changed_.notify_all();
-  }
-
-  template <class Done>
-  void wait_for(Done done, const char* what) {
-    std::unique_lock lock(mutex_);
-    MILLRACE_CHECK(changed_.wait_for(lock, patience, done), ExitCode::peer_lost, who, "process {} waited {} s for {}",
-                   session_.topology().process(), patience.count(), what);
-  }
-
-  void ping(int process) {
-    for (int number = 0; number < kClockPings; ++number) {
-      {
-        const std::lock_guard lock(mutex_);
-        sent_ = runtime::steady_now();
-      }
-      Ping ping{number, 0};
-      session_.control().send(process, kPing, encode(ping));
-      wait_for([&] { return trips_[static_cast<std::size_t>(process)].size() > static_cast<std::size_t>(number); }, "an answer to a ping");
-    }
-  }
-
-  std::vector<RankRecords> own_ranks() {
-    std::vector<RankRecords> records;
-    for (Rank* rank : pipeline_.ranks()) {
-      RankRecords own;
-      own.rank = rank->id().value;
-      own.compute = words_of(rank->trace(), first_step_);
-      if (records.empty()) own.checkpoint = words_of(pipeline_.checkpoint_trace(), first_step_);
-      if (operations_) own.operations = operations_(*rank);
-      records.push_back(std::move(own));
-    }
-    return records;
-  }
-
-  void take_own() {
-    auto own = own_ranks();
-    const std::lock_guard lock(mutex_);
-    for (auto& rank : own) {
-      const auto place = static_cast<std::size_t>(rank.rank);
-      ranks_[place] = std::move(rank);
-    }
-    processes_[0] = this_process();
-    ++told_;
-  }
-
-  void tell() {
-    for (auto& rank : own_ranks()) session_.control().send(0, kRank, encode(rank));
-    auto process = this_process();
-    session_.control().send(0, kProcess, encode(process));
-  }
-
-  GatheredRecords merge() {
-    GatheredRecords gathered;
-    for (std::size_t process = 0; process < processes_.size(); ++process) {
-      runtime::ProcessClock clock;
-      clock.process = static_cast<int>(process);
-      clock.host = processes_[process].host;
-      clock.shared = processes_[process].kernel == processes_[0].kernel && !processes_[0].kernel.empty();
-      if (process == 0) clock.shared = true;
-      if (!trips_[process].empty()) set_clock(clock, trips_[process]);
-      gathered.clocks.push_back(clock);
-    }
-    for (const auto& rank : ranks_) {
-      const int process = session_.topology().process_of(rank.rank);
-      const std::int64_t offset = gathered.clocks[static_cast<std::size_t>(process)].offset;
-      gathered.traces.push_back({runtime::RankId(rank.rank), records_of(rank.compute, offset), records_of(rank.checkpoint, offset)});
-      gathered.processes.push_back(process);
-      gathered.operations.push_back(rank.operations);
-      gathered.resident_bytes.push_back(processes_[static_cast<std::size_t>(process)].resident);
-    }
-    return gathered;
-  }
-
-  Session& session_;
-  Pipeline& pipeline_;
-  const std::int64_t first_step_;
-  const std::function<std::vector<OperationSum>(const Rank&)>& operations_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::int64_t sent_ = 0;  // when the newest ping left
-  bool asked_ = false;
-  std::size_t told_ = 0;
-  std::vector<std::vector<RoundTrip>> trips_;  // by process
-  std::vector<ProcessRecords> processes_;
-  std::vector<RankRecords> ranks_;
-};
-
 }  // namespace
 
 void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips) {
@@ -246,9 +92,148 @@ void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips
   clock.bound = clock.shared ? 0 : (clock.round_trip + 1) / 2;
 }
 
+RecordGather::RecordGather(Session& session, Pipeline& pipeline, Operations operations)
+    : session_(session), pipeline_(pipeline), operations_(std::move(operations)) {
+  const auto processes = static_cast<std::size_t>(session.topology().processes());
+  trips_.resize(processes);
+  processes_.resize(processes);
+  ranks_.resize(static_cast<std::size_t>(session.topology().ranks()));
+  for (const auto type : message_types)
+    session_.on_message(type, [this](int from, std::uint16_t kind, std::span<const std::byte> bytes) { receive(from, kind, bytes); });
+}
+
+RecordGather::~RecordGather() {
+  for (const auto type : message_types) session_.on_message(type, nullptr);
+}
+
+GatheredRecords RecordGather::gather(std::int64_t first_step) {
+  const int processes = session_.topology().processes();
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& trips : trips_) trips.clear();
+    told_ = 0;
+  }
+  for (int process = 1; process < processes; ++process) ping(process);
+  take_own(first_step);
+  Ask ask{first_step};
+  for (int process = 1; process < processes; ++process) session_.control().send(process, kAsk, encode(ask));
+  wait_for([this, processes] { return told_ == processes; }, "its records");
+  return merge();
+}
+
+void RecordGather::close() { session_.control().agree({{"records", "done"}}); }
+
+/// On the control thread.
+void RecordGather::receive(int process, std::uint16_t type, std::span<const std::byte> bytes) {
+  if (type == kPing) {
+    Ping ping;
+    decode(bytes, ping);
+    ping.there = runtime::steady_now();
+    return session_.control().send(process, kPong, encode(ping));
+  }
+  if (type == kAsk) {
+    Ask ask;
+    decode(bytes, ask);
+    return tell(ask.first_step);
+  }
+  const std::lock_guard lock(mutex_);
+  const auto from = static_cast<std::size_t>(process);
+  if (type == kPong) {
+    Ping ping;
+    decode(bytes, ping);
+    trips_[from].push_back({sent_, ping.there, runtime::steady_now()});
+  } else if (type == kRank) {
+    RankRecords rank;
+    decode(bytes, rank);
+    const auto place = static_cast<std::size_t>(rank.rank);
+    ranks_.at(place) = std::move(rank);
+  } else if (type == kProcess) {
+    decode(bytes, processes_[from]);
+    ++told_;
+  }
+  changed_.notify_all();
+}
+
+template <class Done>
+void RecordGather::wait_for(Done done, const char* what) {
+  std::unique_lock lock(mutex_);
+  MILLRACE_CHECK(changed_.wait_for(lock, patience, done), ExitCode::peer_lost, who, "process {} waited {} s for {}",
+                 session_.topology().process(), patience.count(), what);
+}
+
+void RecordGather::ping(int process) {
+  for (int number = 0; number < kClockPings; ++number) {
+    {
+      const std::lock_guard lock(mutex_);
+      sent_ = runtime::steady_now();
+    }
+    Ping ping{number, 0};
+    session_.control().send(process, kPing, encode(ping));
+    wait_for([&] { return trips_[static_cast<std::size_t>(process)].size() > static_cast<std::size_t>(number); }, "an answer to a ping");
+  }
+}
+
+std::vector<RecordGather::RankRecords> RecordGather::own_ranks(std::int64_t first_step) {
+  std::vector<RankRecords> records;
+  for (Rank* rank : pipeline_.ranks()) {
+    RankRecords own;
+    own.rank = rank->id().value;
+    own.compute = words_of(rank->trace(), first_step);
+    if (records.empty()) own.checkpoint = words_of(pipeline_.checkpoint_trace(), first_step);
+    if (operations_) own.operations = operations_(*rank);
+    records.push_back(std::move(own));
+  }
+  return records;
+}
+
+void RecordGather::take_own(std::int64_t first_step) {
+  auto own = own_ranks(first_step);
+  const std::lock_guard lock(mutex_);
+  for (auto& rank : own) {
+    const auto place = static_cast<std::size_t>(rank.rank);
+    ranks_[place] = std::move(rank);
+  }
+  processes_[0] = this_process();
+  ++told_;
+}
+
+void RecordGather::tell(std::int64_t first_step) {
+  for (auto& rank : own_ranks(first_step)) session_.control().send(0, kRank, encode(rank));
+  auto process = this_process();
+  session_.control().send(0, kProcess, encode(process));
+}
+
+GatheredRecords RecordGather::merge() {
+  const std::lock_guard lock(mutex_);
+  GatheredRecords gathered;
+  for (std::size_t process = 0; process < processes_.size(); ++process) {
+    runtime::ProcessClock clock;
+    clock.process = static_cast<int>(process);
+    clock.host = processes_[process].host;
+    clock.shared = processes_[process].kernel == processes_[0].kernel && !processes_[0].kernel.empty();
+    if (process == 0) clock.shared = true;
+    if (!trips_[process].empty()) set_clock(clock, trips_[process]);
+    gathered.clocks.push_back(clock);
+  }
+  for (const auto& rank : ranks_) {
+    const int process = session_.topology().process_of(rank.rank);
+    const std::int64_t offset = gathered.clocks[static_cast<std::size_t>(process)].offset;
+    gathered.traces.push_back({runtime::RankId(rank.rank), records_of(rank.compute, offset), records_of(rank.checkpoint, offset)});
+    gathered.processes.push_back(process);
+    gathered.operations.push_back(rank.operations);
+    gathered.resident_bytes.push_back(processes_[static_cast<std::size_t>(process)].resident);
+  }
+  return gathered;
+}
+
 std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step,
-                                              const std::function<std::vector<OperationSum>(const Rank&)>& operations) {
-  return Exchange(session, pipeline, first_step, operations).run();
+                                              RecordGather::Operations operations) {
+  RecordGather gather(session, pipeline, std::move(operations));
+  session.control().agree({{"records", "wanted"}});  // everybody listens before anybody speaks
+  std::optional<GatheredRecords> gathered;
+  if (session.leads()) gathered = gather.gather(first_step);
+  gather.close();
+  return gathered;
 }
 
 }  // namespace millrace::actors

@@ -11,19 +11,21 @@ void RunReporter::finish_line() {
 }
 
 void RunReporter::say(std::string_view text) {
+  const std::lock_guard lock(mutex_);
   finish_line();
   fmt::print("{}\n", text);
   std::fflush(stdout);
 }
 
 void RunReporter::warn(std::string_view text) {
+  const std::lock_guard lock(mutex_);
   finish_line();
   std::fflush(stdout);
   fmt::print(stderr, "warning: {}\n", text);
 }
 
-void RunReporter::step(const StepRecord& record) {
-  const auto text = line_.format(record);
+void RunReporter::show(std::string_view text) {
+  const std::lock_guard lock(mutex_);
   if (terminal_) {
     fmt::print("\r\033[K{}", text);  // back to the first column, and clear what was there
     line_open_ = true;
@@ -31,6 +33,10 @@ void RunReporter::step(const StepRecord& record) {
     fmt::print("{}\n", text);
   }
   std::fflush(stdout);
+}
+
+void RunReporter::step(const StepRecord& record) {
+  show(line_.format(record));
   for (auto* listener : listeners_) listener->step(record);
   if (metrics_ == nullptr) return;
   runtime::MetricsRecord line;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@
 namespace millrace::actors {
 
 /// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0
-/// only.
+/// only. say() and warn() from any thread; the rest from one at a time.
 class RunReporter {
  public:
   /// `metrics` may be null (nothing is written) and is not owned.
@@ -31,7 +32,9 @@ class RunReporter {
   void sample(std::string_view text);
 
  private:
+  void show(std::string_view text);
   void finish_line();
+  std::mutex mutex_;  // of what is printed
   bool terminal_;
   bool line_open_ = false;
   LogLine line_;

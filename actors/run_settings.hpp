@@ -7,6 +7,7 @@
 
 #include "actors/job_config.hpp"
 #include "actors/pipeline_plan.hpp"
+#include "runtime/profile/profile.hpp"
 
 namespace millrace::actors {
 
@@ -26,6 +27,10 @@ struct RunSettings : JobConfig {
 
   /// Called in every process when its ranks have stopped and before they go: what was traced, counted and planned. May be empty.
   std::function<void(Pipeline& pipeline)> examine;
+
+  /// Called in process 0, on its main thread while the job runs, with a profile that was asked for and the folder for it. Returns what
+  /// people are told; what it throws they are told too, and the run goes on. Empty: none can be asked for.
+  std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
 
   [[nodiscard]] PlanRequest plan_request() const { return {model, train, pipeline, rematerialize}; }
 };

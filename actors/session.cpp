@@ -11,6 +11,18 @@
 #include "cluster/affinity.hpp"
 
 namespace millrace::actors {
+namespace {
+
+template <class Key, class Handler>
+void set_handler(std::map<Key, Handler>& handlers, Key key, Handler handler) {
+  if (handler) {
+    handlers[key] = std::move(handler);
+  } else {
+    handlers.erase(key);
+  }
+}
+
+}  // namespace
 
 Session::Session() : launch_(cluster::launch_from_environment()), cores_(cluster::widen_affinity()) {
   if (launch_.processes > 1) transport_ = std::make_unique<cluster::Transport>();
@@ -45,7 +57,7 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
-    if (message_) message_(process, type, bytes);
+    if (const auto found = messages_.find(type); found != messages_.end()) found->second(process, type, bytes);
   };
   handlers.progress = [this](std::span<cluster::Progress> progress) {
     const std::lock_guard lock(mutex_);
@@ -88,9 +100,9 @@ std::string Session::broadcast(const std::string& text) {
   return std::string(buffer.data());
 }
 
-void Session::on_message(MessageHandler handler) {
+void Session::on_message(std::uint16_t type, MessageHandler handler) {
   const std::lock_guard lock(mutex_);
-  message_ = std::move(handler);
+  set_handler(messages_, type, std::move(handler));
 }
 
 void Session::on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler) {
@@ -100,11 +112,7 @@ void Session::on_progress(std::function<std::size_t(std::span<cluster::Progress>
 
 void Session::on_heard(const void* listener, ProgressHandler handler) {
   const std::lock_guard lock(mutex_);
-  if (handler) {
-    heard_[listener] = std::move(handler);
-  } else {
-    heard_.erase(listener);
-  }
+  set_handler(heard_, listener, std::move(handler));
 }
 
 void Session::on_waits(std::function<std::string()> handler) {

@@ -43,9 +43,10 @@ class Session {
   /// Collective: every process gets process 0's text, at most 4096 bytes.
   [[nodiscard]] std::string broadcast(const std::string& text);
 
-  /// Phases between processes. Set before the first agree(). Called on the control thread.
+  /// Who gets the messages of a type. Set before an agree() that comes before any process sends one. Called on the control thread; an empty
+  /// one takes it away, and is not running any more when this returns.
   using MessageHandler = std::function<void(int process, std::uint16_t type, std::span<const std::byte> bytes)>;
-  void on_message(MessageHandler handler);
+  void on_message(std::uint16_t type, MessageHandler handler);
   /// What the hosted ranks are doing, for heartbeats; empty until ranks exist and after they are gone.
   void on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler);
   /// What other processes tell of their ranks, at each heartbeat; in process 0 all do. Called on the control thread. One handler a
@@ -68,7 +69,7 @@ class Session {
   std::unique_ptr<cluster::ControlLink> control_;
   std::chrono::milliseconds stall_limit_{0};
   std::mutex mutex_;
-  MessageHandler message_;
+  std::map<std::uint16_t, MessageHandler> messages_;
   std::function<std::size_t(std::span<cluster::Progress>)> progress_;
   std::map<const void*, ProgressHandler> heard_;
   std::function<std::string()> waits_;

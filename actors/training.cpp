@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
+#include "actors/live_profile.hpp"
 #include "actors/live_status.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
@@ -29,15 +30,16 @@
 namespace millrace::actors {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
-void note_stop(int) { stop_signal = 1; }
+volatile std::sig_atomic_t stop_signal = 0, profile_signal = 0;
+void note_signal(int signal) { (signal == SIGUSR2 ? profile_signal : stop_signal) = 1; }
 
-/// SIGUSR1 and SIGTERM ask for a save and an orderly end at the next step boundary; mpirun hands SIGUSR1 to every process.
+/// SIGUSR1 and SIGTERM ask for a save and an orderly end at the next step boundary, SIGUSR2 for a profile; mpirun hands them to every
+/// process.
 void install_signals() {
   struct sigaction action {};
-  action.sa_handler = note_stop;
+  action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGUSR1, SIGTERM}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
 /// How a run begins: what process 0 found, told to all.
@@ -56,6 +58,9 @@ struct Beginning {
     return beginning;
   }
 };
+
+/// ok, and what there is to tell, or why not.
+using Ending = std::pair<ExitCode, std::string>;
 
 std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const runtime::CheckpointReader* checkpoint) {
   if (wanted > 0) return wanted;
@@ -117,6 +122,40 @@ LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Se
   return run;
 }
 
+/// What goes wrong with a profile does not end the run.
+void write_profile(LiveProfile& profile, const RunSettings& settings, RunReporter& reporter) try {
+  auto measured = profile.take();
+  MILLRACE_CHECK(measured, ExitCode::data, "actors.training", "a step has more records than a rank's ring keeps");
+  const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
+  reporter.say(settings.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings.directory, "profiles"), name)));
+} catch (const std::exception& error) {
+  reporter.warn(fmt::format("no profile: {}", error.what()));
+}
+
+/// Returns how the run ended. `profile` may be null: then none can be taken.
+Ending oversee(std::future<Ending> ending, LiveProfile* profile, const RunSettings& settings, RunReporter& reporter) {
+  // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
+  while (ending.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
+    if (profile_signal != 0) {
+      profile_signal = 0;
+      if (profile == nullptr) reporter.warn("no profile: run.directory is empty, wanted a folder for profiles");
+      if (profile != nullptr) profile->request();
+    }
+    if (profile != nullptr && profile->due()) write_profile(*profile, settings, reporter);
+  }
+  return ending.get();
+}
+
+/// POST /profile.
+cluster::StatusPage profile_page(LiveProfile& profile, const std::string& directory) {
+  cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [&profile, directory] {
+                             profile.request();
+                             return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
+                           }};
+  page.order = true;
+  return page;
+}
+
 }  // namespace
 
 void train(Session& session, const RunSettings& settings) {
@@ -171,7 +210,14 @@ void train(Session& session, const RunSettings& settings) {
   if (directory && settings.tensorboard) reporter.also(&tensorboard.emplace(settings.directory, beginning.step));
   std::optional<LiveStatus> live;
   if (server) reporter.also(&live.emplace(live_run(settings, plan, session, beginning, peak), session, pipeline));
-  std::promise<std::pair<ExitCode, std::string>> outcome;
+  RecordGather gather(session, pipeline);
+  std::optional<LiveProfile> profile;
+  if (session.leads() && settings.profiled && !settings.directory.empty()) {
+    runtime::Machine machine;
+    machine.job_peak_flops = peak;
+    reporter.also(&profile.emplace(settings, plan, needs, session.topology(), gather, machine));
+  }
+  std::promise<Ending> outcome;
   Pipeline::Start start;
   start.batches = &batches;
   start.first_step = beginning.step;
@@ -215,18 +261,19 @@ void train(Session& session, const RunSettings& settings) {
 
   pipeline.start(start);
   const auto serving = std::move(server);  // here, so that it ends before what it shows
-  if (serving) serving->start(live->pages());
+  if (serving) {
+    auto pages = live->pages();
+    if (profile) pages.push_back(profile_page(*profile, settings.directory));
+    serving->start(std::move(pages));
+  }
   if (session.leads()) {
-    auto ended = outcome.get_future();
-    // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
-    while (ended.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
-    }
-    auto [code, message] = ended.get();
+    const auto [code, message] = oversee(outcome.get_future(), profile ? &*profile : nullptr, settings, reporter);
     // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
     if (code != ExitCode::ok) session.fail(code, message);
     if (!message.empty()) reporter.say(message);
   }
   pipeline.wait();
+  gather.close();
   if (settings.examine) settings.examine(pipeline);
   pipeline.close();
 }

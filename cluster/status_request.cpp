@@ -57,6 +57,11 @@ bool is_own_host(std::string_view host) {
   return inet_pton(AF_INET, text.c_str(), address.data()) == 1 || inet_pton(AF_INET6, text.c_str(), address.data()) == 1;
 }
 
+bool is_own_origin(std::string_view origin, std::string_view host) {
+  constexpr std::string_view scheme = "http://";
+  return origin.empty() || (origin.starts_with(scheme) && equal_in_any_case(origin.substr(scheme.size()), host));
+}
+
 StatusToken::StatusToken(std::string_view token) : wanted_(!token.empty()), mac_(random_bytes32()), right_(mac_(bytes_of(token))) {}
 
 bool StatusToken::matches(std::string_view given) const { return !wanted_ || equal(mac_(bytes_of(given)), right_); }

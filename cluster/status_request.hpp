@@ -18,6 +18,9 @@ struct StatusTarget {
 /// gave to our address is not one (DNS rebinding).
 [[nodiscard]] bool is_own_host(std::string_view host);
 
+/// Whether a request comes from a page of this server, by its Origin and Host headers, or from no page: then it has no Origin.
+[[nodiscard]] bool is_own_origin(std::string_view origin, std::string_view host);
+
 /// The secret that clients must know.
 class StatusToken {
  public:

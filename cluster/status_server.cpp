@@ -143,10 +143,14 @@ class StatusServer::State {
       return status_error(421, "wanted a Host that is localhost or an IP address");
     }
     if (request.version() / 10 != 1) return status_error(505, "wanted HTTP/1.1");
-    if (request.method() != http::verb::get && request.method() != http::verb::head)
-      return status_error(405, "wanted GET or HEAD", "Allow: GET, HEAD\r\n");
     const auto page = std::find_if(pages.begin(), pages.end(), [&](const ServedPage& each) { return each.path == target.path; });
     if (page == pages.end()) return status_error(404, "there is no such page");
+    const bool posts = request.method() == http::verb::post;
+    if (page->order && !posts) return status_error(405, "wanted POST", "Allow: POST\r\n");
+    if (!page->order && (posts || (request.method() != http::verb::get && request.method() != http::verb::head)))
+      return status_error(405, "wanted GET or HEAD", "Allow: GET, HEAD\r\n");
+    if (page->order && !is_own_origin(text(request[http::field::origin]), text(request[http::field::host])))
+      return status_error(403, "another site's page may not ask for this");
     try {
       return answer_with(*page);
     } catch (const std::exception& error) {
@@ -156,11 +160,12 @@ class StatusServer::State {
 
   static StatusAnswer answer_with(ServedPage& page) {
     const auto now = Clock::now();
-    if (!page.made || now - page.made_at > page.max_age) {
+    if (!page.made || page.order || now - page.made_at > page.max_age) {
       page.made = std::make_shared<const std::string>(page.text());
       page.made_at = now;
     }
     StatusAnswer answer;
+    if (page.order) answer.code = 202;
     answer.content_type = page.content_type;
     answer.text = page.made;
     return answer;

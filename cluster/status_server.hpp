@@ -19,6 +19,8 @@ struct StatusPage {
   std::function<std::string()> text;
   /// A text is shown again for so long: how often it is made does not depend on how often it is asked for.
   std::chrono::milliseconds max_age{100};
+  /// Something is done: POST, each time, and the answer is 202. Not for what other sites' pages ask.
+  bool order = false;
 };
 
 /// What one server spends on its clients, whatever they do.
@@ -30,8 +32,9 @@ struct StatusLimits {
   double connections_a_second = 50;         ///< beyond a burst of as many; the rest wait
 };
 
-/// A small HTTP/1.1 server: GET and HEAD of a few pages, one request a connection. It knows nothing of what it shows. It has one thread of
-/// its own, of the lowest priority: not the control link's, since what a client asks for must not delay a heartbeat.
+/// A small HTTP/1.1 server: GET and HEAD of a few pages and POST of a few orders, one request a connection. It knows nothing of what it
+/// shows. It has one thread of its own, of the lowest priority: not the control link's, since what a client asks for must not delay a
+/// heartbeat.
 ///
 /// Without a token it answers only requests whose Host is "localhost" or an IP address, so that no web site's script can read it under a
 /// name of its own. With one, each request needs "Authorization: Bearer TOKEN" or "?token=TOKEN".

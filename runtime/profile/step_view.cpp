@@ -14,6 +14,18 @@ void sort_by_begin(std::vector<TraceRecord>& records) {
   std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
 }
 
+bool is_action(SpanKind kind) {
+  return kind == SpanKind::forward || kind == SpanKind::input_gradient || kind == SpanKind::weight_gradient || kind == SpanKind::backward;
+}
+
+/// When the rank was told to run the training step: what has the number of the step and began before is an evaluation's, or of a first try.
+std::int64_t beginning_of(const RankTrace& trace, StepId step) {
+  std::int64_t begin = std::numeric_limits<std::int64_t>::min();
+  for (const TraceRecord& record : trace.compute)
+    if (record.step == step && record.kind == SpanKind::step) begin = std::max(begin, record.begin);
+  return begin;
+}
+
 void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
   MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, who,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
@@ -38,8 +50,9 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
   view.end = view.lists_end = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& trace : traces) {
     StepView::Rank rank;
+    const std::int64_t beginning = beginning_of(trace, step);
     for (const TraceRecord& record : trace.compute) {
-      if (record.step != step) continue;
+      if (record.step != step || record.begin < beginning) continue;
       view.begin = std::min(view.begin, record.begin);
       view.end = std::max(view.end, record.end);
       switch (record.kind) {
@@ -63,6 +76,16 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
     view.ranks.push_back(std::move(rank));
   }
   return view;
+}
+
+bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
+  return std::all_of(traces.begin(), traces.end(), [&](const RankTrace& trace) {
+    const std::int64_t beginning = beginning_of(trace, step);
+    const auto actions = std::count_if(trace.compute.begin(), trace.compute.end(), [&](const TraceRecord& record) {
+      return record.step == step && record.begin >= beginning && is_action(record.kind);
+    });
+    return static_cast<std::size_t>(actions) == schedule.ranks[trace.rank.index()].size();
+  });
 }
 
 std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view, const Action& action) {

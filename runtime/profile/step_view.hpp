@@ -33,9 +33,12 @@ struct StepView {
   [[nodiscard]] std::int64_t duration() const { return end - begin; }
 };
 
-/// The step as the ranks' records tell it; `traces` by rank. Error(config) where a rank's records are not exactly its list of the schedule:
-/// its ring has overwritten some.
+/// The training step as the ranks' records tell it, and not the evaluation before it, which has its number; `traces` by rank. Error(config)
+/// where a rank's records are not exactly its list of the schedule: its ring has overwritten some.
 [[nodiscard]] StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
+
+/// Whether the records have all actions of the step: view_of() will find its list.
+[[nodiscard]] bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
 
 /// A token that an action waited for: which action made it, and when that ended.
 struct MadeToken {

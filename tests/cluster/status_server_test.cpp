@@ -114,6 +114,24 @@ TEST(StatusServer, APageThatThrowsIsAnAnswer) {
   EXPECT_EQ(get(served.port(), "/").code, 200);
 }
 
+TEST(StatusServer, CarriesOutAnOrderEachTime) {
+  std::atomic<int> done = 0;
+  StatusPage order{"/order", "text/plain", [&] { return std::to_string(++done); }, 1h};
+  order.order = true;
+  const Served served(hurried(), "", {order});
+  const auto post = [&](const std::string& more) { return ask(served.port(), request_text("/order", more, "POST")); };
+  EXPECT_EQ(post("").code, 202);
+  EXPECT_EQ(post("Content-Length: 0\r\nOrigin: http://127.0.0.1\r\n").body, "2");
+  for (const char* site : {"http://example.org", "null", "https://127.0.0.1", "http://127.0.0.1:1", "http://127.0.0.1.example"})
+    EXPECT_EQ(post("Origin: " + std::string(site) + "\r\n").code, 403) << site;
+  for (const char* method : {"GET", "HEAD", "PUT"}) {
+    const auto answer = ask(served.port(), request_text("/order", "", method));
+    EXPECT_EQ(answer.code, 405) << method;
+    EXPECT_TRUE(answer.has("Allow: POST"));
+  }
+  EXPECT_EQ(done, 2);
+}
+
 TEST(StatusServer, MakesATextOnceForAllWhoAskInItsAge) {
   std::atomic<int> made = 0;
   const Served served(hurried(), "", {{"/status", "text/plain", [&] { return std::to_string(++made); }, 1h}});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto patience = Job::Seconds(240);
+using Clock = std::chrono::steady_clock;
 
 class Status : public ::testing::Test {
  protected:
@@ -138,6 +140,54 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
   const auto watched = losses("watched");
   EXPECT_EQ(watched.size(), 120U);
   EXPECT_EQ(watched, losses("alone"));
+}
+
+TEST_F(Status, ProfilesARunThatGoesOn) {
+  Job job(mpirun(2), words("profiled", {"status.port=0", "train.steps=100000", "evaluate.every=7"}));
+  const int port = port_of(job);
+  ASSERT_GT(port, 0) << job.out() << job.err();
+  ASSERT_TRUE(job.wait_for("\nstep 16/", patience)) << job.err();
+  const auto answer = ask(port, request_text("/profile", "", "POST"));
+  EXPECT_EQ(answer.code, 202);
+  EXPECT_EQ(answer.body, "a profile of the last steps goes to " + folder_ / "profiled/profiles" + "\n");
+  ASSERT_TRUE(job.wait_for("\nprofile   of 5 steps in ", patience)) << job.err();
+  kill(job.launcher(), SIGUSR2);
+  const auto folders_by = [&](Clock::time_point deadline) {
+    std::vector<std::string> folders;
+    while (folders.size() < 2 && Clock::now() < deadline) {
+      std::this_thread::sleep_for(20ms);
+      folders.clear();
+      for (const auto& entry : std::filesystem::directory_iterator(folder_ / "profiled/profiles"))
+        if (std::filesystem::exists(entry.path() / "report.html")) folders.push_back(entry.path().string());
+    }
+    return folders;
+  };
+  const auto folders = folders_by(Clock::now() + 60s);
+  kill(job.launcher(), SIGUSR1);
+  const auto end = job.wait(patience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 0) << end->err;
+  EXPECT_EQ(end->err.find("warning"), std::string::npos) << end->err;
+
+  EXPECT_EQ(folders.size(), 2U) << end->out;
+  for (const auto& folder : folders) {
+    const auto checked = run_millrace({"profile", "--check", folder});
+    EXPECT_EQ(checked.code, 0) << checked.out;
+    const auto profile = nlohmann::json::parse(read_file(folder + "/profile.json"));
+    EXPECT_EQ(profile["steps"].size(), 5U);
+    EXPECT_EQ(profile["ranks"].size(), 4U);
+  }
+}
+
+TEST_F(Status, AProfileWithoutAFolderIsWarnedOf) {
+  Job job({}, words("", {"run.directory=", "status.port=0", "train.steps=100000"}));
+  const int port = port_of(job);
+  ASSERT_GT(port, 0) << job.err();
+  EXPECT_EQ(ask(port, request_text("/profile", "", "POST")).code, 404);
+  kill(job.launcher(), SIGUSR2);
+  for (int turn = 0; turn < 500 && job.err().find("no profile: run.directory is empty") == std::string::npos; ++turn)
+    std::this_thread::sleep_for(20ms);
+  EXPECT_NE(job.err().find("warning: no profile: run.directory is empty"), std::string::npos) << job.err();
 }
 
 TEST_F(Status, PromtoolTakesTheMetrics) {

@@ -143,7 +143,7 @@ int rehearse(const std::vector<std::string>& arguments) {
   session.prepare_together([&] { request = request_of(parsed); });
   std::optional<actors::GatheredRecords> records;
   if (parsed.flag("profile"))
-    request.settings.examine = [&](actors::Pipeline& pipeline) { records = actors::gather_records(session, pipeline, 1, {}); };
+    request.settings.examine = [&](actors::Pipeline& pipeline) { records = actors::gather_records(session, pipeline, 1); };
   const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
   session.connect(schedule.placement.ranks(), {});

@@ -6,7 +6,9 @@
 #include "actors/training.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
+#include "runtime/profile/analyze.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/profile_report.hpp"
 #include "tools/run_settings.hpp"
 
 namespace millrace::tools {
@@ -19,6 +21,12 @@ bool watched(const cluster::Launch& launch) {
   std::error_code error;
   const auto output = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), error).string();
   return !error && (output.starts_with("/dev/pts/") || output.starts_with("/dev/tty"));
+}
+
+std::string write_live_profile(runtime::Measured measured, const std::string& folder) {
+  const auto profile = runtime::analyze(std::move(measured));
+  const auto problems = write_profile(profile, folder);
+  return fmt::format("profile   of {} steps in {}{}", profile.steps.size(), folder, problems.empty() ? "" : "\n" + problems);
 }
 
 }  // namespace
@@ -40,6 +48,7 @@ int train(const std::vector<std::string>& arguments) {
       for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
     auto settings = settings_of(run->config, build_id());
     settings.terminal = watched(session.launch());
+    settings.profiled = write_live_profile;
     actors::train(session, settings);
   } catch (const Error& error) {
     session.fail(error.code(), error.what());

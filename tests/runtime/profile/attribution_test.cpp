@@ -83,7 +83,7 @@ TEST(Attribution, EveryReasonToWaitHasItsPlace) {
   const Schedule schedule = one_f_one_b(1, 2);
   auto measured = made_up(schedule, even(schedule));
   for (auto& record : measured.traces[0].compute) {
-    record.begin += nanoseconds(6);  // room for three waits before everything
+    if (record.kind != SpanKind::step) record.begin += nanoseconds(6);  // room for three waits before everything
     record.end += nanoseconds(6);
   }
   const std::int64_t begin = measured.traces[0].compute.front().begin;
@@ -171,6 +171,33 @@ TEST(View, RefusesATraceThatIsNotTheWholeList) {
   other.microbatch = MicrobatchId(3);
   records.push_back(other);
   EXPECT_THROW(static_cast<void>(view_of(schedule, measured.traces, step)), Error);
+}
+
+TEST(View, LeavesOutTheEvaluationBeforeTheStep) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  const auto alone = view_of(schedule, measured.traces, StepId(2));
+  for (auto& trace : measured.traces) {
+    TraceRecord forward = trace.compute.front();  // of step 1
+    forward.step = StepId(2);
+    forward.kind = SpanKind::forward;
+    trace.compute.insert(trace.compute.begin() + 3, forward);
+  }
+  EXPECT_TRUE(is_whole(schedule, measured.traces, StepId(2)));
+  const auto view = view_of(schedule, measured.traces, StepId(2));
+  EXPECT_EQ(view.begin, alone.begin);
+  for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) EXPECT_EQ(view.ranks[rank].actions, alone.ranks[rank].actions);
+}
+
+TEST(View, KnowsAStepThatTheRingHasLostTheBeginningOf) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  EXPECT_TRUE(is_whole(schedule, measured.traces, StepId(1)));
+  EXPECT_FALSE(is_whole(schedule, measured.traces, StepId(3)));
+  auto& records = measured.traces[1].compute;
+  records.erase(std::find_if(records.begin(), records.end(), [](const TraceRecord& record) { return record.kind == SpanKind::forward; }));
+  EXPECT_FALSE(is_whole(schedule, measured.traces, StepId(1)));
+  EXPECT_TRUE(is_whole(schedule, measured.traces, StepId(2)));
 }
 
 TEST(MeanCosts, AreWhatTheActionsTook) {
