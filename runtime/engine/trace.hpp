@@ -29,6 +29,9 @@ enum class SpanKind : std::uint8_t {
 /// Nanoseconds of the host's steady clock: the time of all records.
 [[nodiscard]] std::int64_t steady_now();
 
+/// As people read it.
+[[nodiscard]] constexpr double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+
 /// One stretch of time of one rank. Times are nanoseconds of the host's steady clock.
 struct TraceRecord {
   std::int64_t begin = 0;

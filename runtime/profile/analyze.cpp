@@ -13,8 +13,6 @@ namespace {
 
 constexpr const char* who = "runtime.profile";
 
-double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
-
 ProfiledStep step_of(const Measured& measured, std::size_t index) {
   ProfiledStep step;
   step.view = view_of(measured.schedule, measured.traces, measured.steps[index]);
@@ -50,7 +48,7 @@ void predict(Profile& profile) {
   prediction.source = rehearsal ? "what the actions were said to last" : "the mean of each stage's measured actions";
   prediction.costs = rehearsal ? *measured.planned : mean_costs(measured.schedule, views);
   prediction.simulation = simulate(measured.schedule, prediction.costs);
-  prediction.bubble = mean_idle(prediction.simulation);
+  prediction.bubble = prediction.simulation.bubble() * prediction.simulation.makespan;
   double tails = 0;
   const auto count = static_cast<double>(profile.steps.size());
   for (ProfiledStep& step : profile.steps) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "runtime/profile/prediction.hpp"
+#include "runtime/schedule/simulate.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -116,11 +117,11 @@ std::int64_t Attribution::idle() const {
 
 std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view) {
   const ActionTable table(schedule);
-  const auto even = idle_times(simulate(schedule, alike(mean_costs(schedule, {&view, 1})), false));
+  const Simulation even = simulate(schedule, alike(mean_costs(schedule, {&view, 1})), false);
   std::vector<Attribution> ranks;
   for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
     Attribution attribution = Sweep(schedule, table, view, view.ranks[rank]).result();
-    const auto structural = static_cast<std::int64_t>(std::llround(even[rank] * 1e6));
+    const auto structural = static_cast<std::int64_t>(std::llround((even.makespan - even.ranks[rank].busy) * 1e6));
     const std::int64_t idle = attribution[Cause::bubble];
     attribution[Cause::bubble] = std::min(idle, structural);
     attribution[Cause::imbalance] = idle - attribution[Cause::bubble];
@@ -136,9 +137,8 @@ std::string problem_of(const Attribution& attribution) {
   const std::int64_t sum = std::accumulate(attribution.parts.begin(), attribution.parts.end(), attribution.beyond);
   const std::int64_t off = sum > attribution.wall ? sum - attribution.wall : attribution.wall - sum;
   if (static_cast<double>(off) <= 0.005 * static_cast<double>(attribution.wall)) return "";
-  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, wanted within 0.5 %; {:.3f} ms of records overlap",
-                     static_cast<double>(sum) * 1e-6, static_cast<double>(attribution.wall) * 1e-6,
-                     static_cast<double>(attribution.beyond) * 1e-6);
+  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, wanted within 0.5 %; {:.3f} ms of records overlap", milliseconds(sum),
+                     milliseconds(attribution.wall), milliseconds(attribution.beyond));
 }
 
 }  // namespace millrace::runtime

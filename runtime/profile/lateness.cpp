@@ -3,19 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "runtime/profile/prediction.hpp"
+#include "runtime/schedule/simulate.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr std::array kinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient, ActionKind::backward};
 constexpr std::size_t most_single_actions = 50;  // simulated; those that lasted longest beyond their median
 
 const char* word(ActionKind kind) { return to_string(span_of(kind)); }
-double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
 double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -69,7 +67,7 @@ class Search {
 
   void slow_stages() {
     for (std::size_t stage = 0; stage < costs_.stages.size(); ++stage) {
-      for (const ActionKind kind : kinds) {
+      for (const ActionKind kind : kActionKinds) {
         const double own = costs_.stages[stage].of(kind), others = mean_of_others(stage, kind);
         if (own <= others) continue;
         Costs without = costs_;

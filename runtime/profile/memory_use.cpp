@@ -47,7 +47,7 @@ StageMemory memory_of(const StageRunner& stage) {
   memory.stash_input = by_label(stage, Region::stash_input);
   memory.stash_weight = by_label(stage, Region::stash_weight);
   memory.handoff = by_label(stage, Region::handoff);
-  for (const auto kind : {ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient, ActionKind::backward})
+  for (const ActionKind kind : kActionKinds)
     memory.workspace[static_cast<std::size_t>(kind)] =
         static_cast<std::int64_t>(stage.plan().workspace_bytes[static_cast<std::size_t>(program_of(pass_of(kind)))]);
   return memory;

@@ -11,8 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// To the nanosecond: what is behind it says nothing and doubles the file.
-double rounded(double milliseconds) { return std::round(milliseconds * 1e6) / 1e6; }
-double length(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
@@ -58,7 +57,7 @@ class Writer {
 
  private:
   /// Of a moment.
-  [[nodiscard]] double at(std::int64_t time) const { return rounded(length(time - profile_.origin())); }
+  [[nodiscard]] double at(std::int64_t time) const { return rounded(milliseconds(time - profile_.origin())); }
 
   Json run() const {
     const auto& run = measured_.run;
@@ -84,11 +83,11 @@ class Writer {
     for (const auto& clock : measured_.clocks)
       json.push_back({{"process", clock.process},
                       {"host", clock.host},
-                      {"offset_ms", length(clock.offset)},
-                      {"bound_ms", length(clock.bound)},
+                      {"offset_ms", milliseconds(clock.offset)},
+                      {"bound_ms", milliseconds(clock.bound)},
                       {"shared", clock.shared},
-                      {"measured_ms", length(clock.measured)},
-                      {"round_trip_ms", length(clock.round_trip)},
+                      {"measured_ms", milliseconds(clock.measured)},
+                      {"round_trip_ms", milliseconds(clock.round_trip)},
                       {"pings", clock.pings}});
     return json;
   }
@@ -109,13 +108,13 @@ class Writer {
       Json ranks = Json::array(), walls = Json::array();
       for (const Attribution& rank : step.ranks) {
         Json parts = Json::array();
-        for (const std::int64_t part : rank.parts) parts.push_back(length(part));
+        for (const std::int64_t part : rank.parts) parts.push_back(milliseconds(part));
         ranks.push_back(parts);
-        walls.push_back(length(rank.wall));
+        walls.push_back(milliseconds(rank.wall));
       }
       json.push_back({{"step", step.view.step.value + 1},
                       {"begin", at(step.view.begin)},
-                      {"duration", length(step.view.duration())},
+                      {"duration", milliseconds(step.view.duration())},
                       {"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
                       {"mfu", number_or_null(step.mfu)},
                       {"predicted", rounded(step.predicted)},
@@ -142,7 +141,7 @@ class Writer {
     }
     return {{"step", step.view.step.value + 1},
             {"begin", at(step.view.begin)},
-            {"duration", length(step.view.duration())},
+            {"duration", milliseconds(step.view.duration())},
             {"predicted", rounded(step.predicted)},
             {"measured", measured},
             {"planned", planned(at(step.view.begin))},
@@ -225,7 +224,7 @@ class Writer {
                       {"kind", operation.kind},
                       {"pass", std::string(1, operation.pass)},
                       {"count", operation.count},
-                      {"ms", length(operation.nanoseconds)},
+                      {"ms", milliseconds(operation.nanoseconds)},
                       {"flops", operation.flops},
                       {"bytes", operation.bytes}});
     return json;

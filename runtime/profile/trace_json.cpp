@@ -92,8 +92,7 @@ class Tracer {
       Json json = slice(rank, whole_step, begin, end, fmt::format("step {}", step.view.step.value + 1));
       json["args"]["step"] = step.view.step.value + 1;
       for (std::size_t cause = 0; cause < kCauses; ++cause)
-        json["args"][fmt::format("{} ms", to_string(static_cast<Cause>(cause)))] =
-            static_cast<double>(step.ranks[rank].parts[cause]) * 1e-6;
+        json["args"][fmt::format("{} ms", to_string(static_cast<Cause>(cause)))] = milliseconds(step.ranks[rank].parts[cause]);
       add(json);
     }
     for (std::size_t index = 0; index < records.actions.size(); ++index) write_action(rank, step.view, index);

@@ -25,7 +25,7 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
 
 ActionKind read_kind(std::string_view text, std::size_t& position) {
   const char found = position < text.size() ? text[position] : ' ';
-  for (ActionKind kind : {ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient, ActionKind::backward}) {
+  for (const ActionKind kind : kActionKinds) {
     if (letter(kind) == found) {
       ++position;
       return kind;

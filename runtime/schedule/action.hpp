@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -16,6 +17,8 @@ enum class ActionKind : std::uint8_t {
   weight_gradient,  // W: gradient with respect to the stage's weights, some time after I
   backward,         // B: I and W in one call
 };
+inline constexpr std::array kActionKinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient,
+                                         ActionKind::backward};
 
 /// One entry of a rank's list.
 struct Action {

@@ -63,6 +63,20 @@ double Noise::factor(RankId rank, const Action& action) const {
   return factor;
 }
 
+Costs alike(const Costs& costs) {
+  Costs result;
+  StageCost mean{0, 0, 0, 0};
+  for (const StageCost& stage : costs.stages) {
+    for (const ActionKind kind : kActionKinds) mean.of(kind) += stage.of(kind) / static_cast<double>(costs.stages.size());
+  }
+  result.stages.assign(costs.stages.size(), mean);
+  result.pairs = costs.pairs;
+  double sum = 0;
+  for (const PairCost& pair : costs.pairs) sum += pair.duration;
+  for (PairCost& pair : result.pairs) pair.duration = sum / static_cast<double>(costs.pairs.size());
+  return result;
+}
+
 void check_costs(const Costs& costs, const Placement& placement) {
   constexpr const char* who = "runtime.schedule";
   const auto sized = [](std::size_t found, std::size_t wanted, const char* what) {

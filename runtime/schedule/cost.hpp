@@ -72,6 +72,9 @@ struct Costs {
   Noise noise;
 };
 
+/// Stages, and pairs, that are all alike: each kind takes the mean over the stages. Nothing else is taken over.
+[[nodiscard]] Costs alike(const Costs& costs);
+
 /// Throws Error(internal) unless there is a cost for every stage and, where any are given, for every edge and rank.
 void check_costs(const Costs& costs, const Placement& placement);
 

@@ -9,23 +9,6 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::array kinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient, ActionKind::backward};
-
-// Every stage with the mean cost of all.
-Costs alike(const Costs& costs) {
-  Costs result;
-  StageCost mean{0, 0, 0, 0};
-  for (const StageCost& stage : costs.stages) {
-    for (const ActionKind kind : kinds) mean.of(kind) += stage.of(kind) / static_cast<double>(costs.stages.size());
-  }
-  result.stages.assign(costs.stages.size(), mean);
-  result.pairs = costs.pairs;
-  double sum = 0;
-  for (const PairCost& pair : costs.pairs) sum += pair.duration;
-  for (PairCost& pair : result.pairs) pair.duration = sum / static_cast<double>(costs.pairs.size());
-  return result;
-}
-
 struct Part {
   const char* name;
   double LostTime::*value;

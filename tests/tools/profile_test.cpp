@@ -11,6 +11,7 @@
 #include "runtime/profile/prediction.hpp"
 #include "runtime/profile/profile_check.hpp"
 #include "runtime/profile/trace_check.hpp"
+#include "runtime/schedule/simulate.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 
@@ -175,7 +176,8 @@ TEST(Profile, ARehearsalHasTheSameFolder) {
   runtime::Costs costs;
   costs.stages.assign(4, {5, 5, 5, 10});
   costs.noise.slowdown = {1, 1, 4, 1};
-  const double wanted = runtime::mean_idle(runtime::simulate(schedule, costs));
+  const auto simulation = runtime::simulate(schedule, costs);
+  const double wanted = simulation.bubble() * simulation.makespan;
   for (const int processes : {1, 2}) {
     const auto result = run_millrace(
         {"rehearse", "1f1b", "--ranks", "4", "--microbatches", "4", "--costs", "5,5,5", "--steps", "3", "--slow", "2:4", "--profile", out},

@@ -20,13 +20,12 @@ namespace {
 
 using runtime::Cause;
 using runtime::kCauses;
+using runtime::milliseconds;
 
 constexpr std::size_t most_operations = 10;
 constexpr std::uint64_t most_bytes = std::uint64_t{2} << 30;  // of a file that is checked
 constexpr std::array<const char*, kCauses> columns = {"F",         "I",        "W",    "B",          "optimizer", "bubble",
                                                       "imbalance", "transfer", "data", "checkpoint", "transport", "other"};
-
-double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
 
 std::string print_head(const runtime::Profile& profile) {
   const auto& measured = profile.measured;
