@@ -29,13 +29,13 @@ constexpr const char* who = "cluster.status";
 constexpr int backlog = 64;
 constexpr auto accept_again = std::chrono::seconds(1);  // after the system had no descriptor left
 
-/// So many a second, and as many at once after a pause.
+/// So many a second, and a burst at once after a pause.
 class Allowance {
  public:
-  explicit Allowance(double a_second) : a_second_(a_second), left_(std::max(a_second, 1.0)) {}
+  Allowance(double a_second, double burst) : a_second_(a_second), burst_(std::max(burst, 1.0)), left_(burst_) {}
   /// Takes one; when there is none, how long until there is.
   std::optional<Clock::duration> take(Clock::time_point now) {
-    left_ = std::min(std::max(a_second_, 1.0), left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
+    left_ = std::min(burst_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
     last_ = now;
     if (left_ < 1) return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>((1 - left_) / a_second_));
     left_ -= 1;
@@ -43,7 +43,7 @@ class Allowance {
   }
 
  private:
-  double a_second_, left_;
+  double a_second_, burst_, left_;
   Clock::time_point last_ = Clock::now();
 };
 
@@ -68,7 +68,7 @@ asio::ip::tcp::endpoint endpoint_of(const StatusConfig& config, bool has_token) 
 class StatusServer::State {
  public:
   State(const StatusConfig& config, const std::string& token_text, const StatusLimits& to_keep)
-      : limits(to_keep), token(token_text), allowance(to_keep.connections_a_second), acceptor(io), pause(io) {
+      : limits(to_keep), token(token_text), allowance(to_keep.connections_a_second, to_keep.burst), acceptor(io), pause(io) {
     const auto endpoint = endpoint_of(config, token.wanted());
     error_code error;
     acceptor.open(endpoint.protocol(), error);

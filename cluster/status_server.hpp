@@ -29,7 +29,8 @@ struct StatusLimits {
   std::size_t header_bytes = 8192;          ///< of a request, its first line included
   std::chrono::milliseconds request{5000};  ///< from the connection to the end of the request's header
   std::chrono::milliseconds answer{5000};   ///< from there until the client has read all
-  double connections_a_second = 50;         ///< beyond a burst of as many; the rest wait
+  double connections_a_second = 10;         ///< beyond a burst; the rest wait
+  double burst = 50;                        ///< connections at once after a pause
 };
 
 /// A small HTTP/1.1 server: GET and HEAD of a few pages and POST of a few orders, one request a connection. It knows nothing of what it

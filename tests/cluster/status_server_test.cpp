@@ -229,6 +229,7 @@ TEST(StatusServer, AnswersFiftyAtOnce) {
 TEST(StatusServer, AHammeringClientWaits) {
   StatusLimits limits;
   limits.connections_a_second = 20;
+  limits.burst = 20;
   const Served served(limits);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 30; ++i) EXPECT_EQ(get(served.port(), "/").code, 200);  // 20 at once, and 10 in half a second
