@@ -141,8 +141,11 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   EXPECT_TRUE(std::regex_search(less, std::regex("a rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
   const auto tight = within(0.4 * free);
   EXPECT_EQ(tight.find("1 chunk a rank, rematerialize none"), std::string::npos) << tight;
-  expect_failure(plan({"--memory", "1000", "--schedules", "1f1b"}), ExitCode::config,
-                 {"no schedule fits: a rank may have 1000 bytes, uniform 1f1b takes "});
+  for (const char* limit : {"1000", "1KiB"})
+    expect_failure(plan({"--memory", limit, "--schedules", "1f1b"}), ExitCode::config,
+                   {fmt::format("no schedule fits: a rank may have {} bytes, uniform 1f1b takes ", limit[1] == 'K' ? 1024 : 1000)});
+  for (const char* limit : {"", "GiB", "1GB", "0", "-1", "1.5GiB", "9000000TiB"})
+    expect_failure(plan({"--memory", limit}), ExitCode::usage, {"--memory", "wanted bytes", "15GiB"});
 }
 
 TEST(Plan, SaysWhatIsWrong) {

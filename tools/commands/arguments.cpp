@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 
@@ -63,6 +64,21 @@ long Arguments::integer(const std::string& name, long otherwise, long least, lon
   MILLRACE_CHECK(!value.empty() && *end == 0 && errno == 0 && number >= least && number <= most, ExitCode::usage, "millrace",
                  "--{} {}, wanted a whole number from {} to {}", name, value, least, most);
   return number;
+}
+
+std::uint64_t Arguments::bytes(const std::string& name) const {
+  const auto value = text(name, "");
+  char* end = nullptr;
+  errno = 0;
+  const long long number = std::strtoll(value.c_str(), &end, 10);
+  const std::string unit(end);
+  constexpr std::array<std::string_view, 5> units{"", "KiB", "MiB", "GiB", "TiB"};
+  const auto found = std::find(units.begin(), units.end(), unit);
+  const auto shift = 10 * (found - units.begin());
+  MILLRACE_CHECK(end != value.c_str() && found != units.end() && errno == 0 && number > 0 && number <= (1LL << (60 - shift)),
+                 ExitCode::usage, "millrace", "--{} {}, wanted bytes as 16000000000 or with a unit, KiB, MiB, GiB or TiB, as 15GiB", name,
+                 value);
+  return static_cast<std::uint64_t>(number) << shift;
 }
 
 double Arguments::real(const std::string& name, double otherwise) const {

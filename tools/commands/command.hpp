@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ class Arguments {
   [[nodiscard]] std::vector<std::string> texts(const std::string& name) const;
   /// Throws Error(usage) for what is no number, or out of [least, most].
   [[nodiscard]] long integer(const std::string& name, long otherwise, long least, long most) const;
+  /// Of an option that is there: "16000000000" or "15GiB". Throws Error(usage) for anything else.
+  [[nodiscard]] std::uint64_t bytes(const std::string& name) const;
   [[nodiscard]] double real(const std::string& name, double otherwise) const;
 
  private:

@@ -22,7 +22,7 @@ const char* const plan_help =
     "  --repeats N          runs of each that the median is taken of (7)\n"
     "  --costs FILE         times from a file: part,F,I,W[,B] in ms a line; parts are embedding, layer, layer 3, layer 4-7, head\n"
     "  --schedules A,B,C    the ones to choose from (1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min)\n"
-    "  --memory BYTES       of a rank: layouts within it, and where there is none, less kept from forward to backward\n"
+    "  --memory BYTES       of a rank (15GiB): layouts within it, and where there is none, less kept from forward to backward\n"
     "  --link-latency MS, --link-rate BYTES_PER_SECOND   of the links between ranks (free)\n"
     "  --out FILE           writes a plan that train takes: train RUN.toml FILE, or pipeline.plan=FILE\n"
     "  --replicas 1,16,256  predicts the step of so many data-parallel copies of the plan; the rest is for them\n"
@@ -109,7 +109,7 @@ Planning planning_of(const Arguments& arguments) {
   search.request = {config.model, config.train, config.pipeline, {config.rematerialize.policy, {}}};
   search.needs = needs_of(config);
   search.schedules = names_of(arguments.text("schedules", "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min"));
-  if (arguments.flag("memory")) search.memory = static_cast<std::uint64_t>(arguments.integer("memory", 0, 1, 1L << 60));
+  if (arguments.flag("memory")) search.memory = arguments.bytes("memory");
   choose_costs(planning, arguments);
   search.latency = positive(arguments, "link-latency");
   search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
