@@ -8,18 +8,15 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
-#include "actors/live_profile.hpp"
-#include "actors/live_status.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "actors/run_setup.hpp"
-#include "actors/tensorboard_log.hpp"
+#include "actors/telemetry.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/cpu/onednn_version.hpp"
-#include "kernels/peak.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/mapped_file.hpp"
 #include "runtime/io/fault.hpp"
@@ -42,6 +39,13 @@ void install_signals() {
   for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
+/// Once for each signal.
+bool profile_asked() {
+  const bool asked = profile_signal != 0;
+  if (asked) profile_signal = 0;
+  return asked;
+}
+
 /// How a run begins: what process 0 found, told to all.
 struct Beginning {
   std::int64_t step = 0;     // finished
@@ -58,9 +62,6 @@ struct Beginning {
     return beginning;
   }
 };
-
-/// ok, and what there is to tell, or why not.
-using Ending = std::pair<ExitCode, std::string>;
 
 std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const runtime::CheckpointReader* checkpoint) {
   if (wanted > 0) return wanted;
@@ -85,8 +86,9 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-void introduce(RunReporter& reporter, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
+void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
                const Beginning& beginning, const DatasetBatches& batches, std::int64_t evaluation_microbatches) {
+  auto& reporter = telemetry.reporter();
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
   reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
@@ -102,58 +104,7 @@ void introduce(RunReporter& reporter, const RunSettings& settings, const Pipelin
   if (!settings.directory.empty())
     reporter.say(fmt::format("run       {}{}", settings.directory,
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
-}
-
-LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Session& session, const Beginning& beginning,
-                 double peak_flops) {
-  LiveRun run;
-  run.directory = settings.directory;
-  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", plan.model.family, plan.model.layers, plan.model.hidden_size,
-                          plan.model.vocab_size);
-  run.dtype = settings.train.dtype;
-  run.schedule = plan.schedule.name;
-  run.layout = plan.layout_text();
-  run.processes = session.topology().processes();
-  run.ranks = plan.ranks();
-  run.first_step = beginning.step;
-  run.steps = settings.train.steps;
-  run.microbatches = settings.train.microbatches;
-  run.peak_flops = peak_flops;
-  return run;
-}
-
-/// What goes wrong with a profile does not end the run.
-void write_profile(LiveProfile& profile, const RunSettings& settings, RunReporter& reporter) try {
-  auto measured = profile.take();
-  MILLRACE_CHECK(measured, ExitCode::data, "actors.training", "a step has more records than a rank's ring keeps");
-  const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
-  reporter.say(settings.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings.directory, "profiles"), name)));
-} catch (const std::exception& error) {
-  reporter.warn(fmt::format("no profile: {}", error.what()));
-}
-
-/// Returns how the run ended. `profile` may be null: then none can be taken.
-Ending oversee(std::future<Ending> ending, LiveProfile* profile, const RunSettings& settings, RunReporter& reporter) {
-  // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
-  while (ending.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
-    if (profile_signal != 0) {
-      profile_signal = 0;
-      if (profile == nullptr) reporter.warn("no profile: run.directory is empty, wanted a folder for profiles");
-      if (profile != nullptr) profile->request();
-    }
-    if (profile != nullptr && profile->due()) write_profile(*profile, settings, reporter);
-  }
-  return ending.get();
-}
-
-/// POST /profile.
-cluster::StatusPage profile_page(LiveProfile& profile, const std::string& directory) {
-  cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [&profile, directory] {
-                             profile.request();
-                             return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
-                           }};
-  page.order = true;
-  return page;
+  if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
 }
 
 }  // namespace
@@ -161,10 +112,7 @@ cluster::StatusPage profile_page(LiveProfile& profile, const std::string& direct
 void train(Session& session, const RunSettings& settings) {
   install_signals();
   runtime::report_lost_data();
-  // A port that is taken ends the run before it begins.
-  std::unique_ptr<cluster::StatusServer> server;
-  if (session.leads() && settings.status.port >= 0)
-    server = std::make_unique<cluster::StatusServer>(settings.status, read_token(settings.status));
+  auto server = status_server(session, settings);  // a port that is taken ends the run before it begins
   const auto plan = make_plan(settings.plan_request());
   learning_rate(settings.train).validate();
   const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), batch_shape(settings));
@@ -203,20 +151,9 @@ void train(Session& session, const RunSettings& settings) {
     for (auto* rank : pipeline.ranks()) initialize(*rank, settings, checkpoint ? &*checkpoint : nullptr);
   }
 
-  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));
-  const double peak = session.leads() ? kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing) : 0;
-  RunReporter reporter(settings.terminal, peak, directory ? directory->metrics(beginning.step) : nullptr);
-  std::optional<TensorboardLog> tensorboard;
-  if (directory && settings.tensorboard) reporter.also(&tensorboard.emplace(settings.directory, beginning.step));
-  std::optional<LiveStatus> live;
-  if (server) reporter.also(&live.emplace(live_run(settings, plan, session, beginning, peak), session, pipeline));
-  RecordGather gather(session, pipeline);
-  std::optional<LiveProfile> profile;
-  if (session.leads() && settings.profiled && !settings.directory.empty()) {
-    runtime::Machine machine;
-    machine.job_peak_flops = peak;
-    reporter.also(&profile.emplace(settings, plan, needs, session.topology(), gather, machine));
-  }
+  Telemetry telemetry(session, settings, plan, needs, pipeline, beginning.step, directory ? directory->metrics(beginning.step) : nullptr,
+                      std::move(server));
+  auto& reporter = telemetry.reporter();
   std::promise<Ending> outcome;
   Pipeline::Start start;
   start.batches = &batches;
@@ -256,24 +193,18 @@ void train(Session& session, const RunSettings& settings) {
                                             {"instruction set", instruction_set()}};
   hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);
-  if (session.leads()) introduce(reporter, settings, plan, session, beginning, batches, evaluation_microbatches);
-  if (server) reporter.say(fmt::format("status    {}", server->url()));
+  if (session.leads()) introduce(telemetry, settings, plan, session, beginning, batches, evaluation_microbatches);
 
   pipeline.start(start);
-  const auto serving = std::move(server);  // here, so that it ends before what it shows
-  if (serving) {
-    auto pages = live->pages();
-    if (profile) pages.push_back(profile_page(*profile, settings.directory));
-    serving->start(std::move(pages));
-  }
   if (session.leads()) {
-    const auto [code, message] = oversee(outcome.get_future(), profile ? &*profile : nullptr, settings, reporter);
+    telemetry.serve();
+    const auto [code, message] = telemetry.oversee(outcome.get_future(), profile_asked);
     // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
     if (code != ExitCode::ok) session.fail(code, message);
     if (!message.empty()) reporter.say(message);
   }
   pipeline.wait();
-  gather.close();
+  telemetry.close();
   if (settings.examine) settings.examine(pipeline);
   pipeline.close();
 }

@@ -1,0 +1,99 @@
+#include "actors/telemetry.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/base/check.hpp"
+#include "kernels/peak.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::actors {
+namespace {
+
+double peak_flops(const Session& session, const PipelinePlan& plan, const RankNeeds& needs) {
+  if (!session.leads()) return 0;
+  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));
+  return kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing);
+}
+
+LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Session& session, std::int64_t first_step, double peak) {
+  LiveRun run;
+  run.directory = settings.directory;
+  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", plan.model.family, plan.model.layers, plan.model.hidden_size,
+                          plan.model.vocab_size);
+  run.dtype = settings.train.dtype;
+  run.schedule = plan.schedule.name;
+  run.layout = plan.layout_text();
+  run.processes = session.topology().processes();
+  run.ranks = plan.ranks();
+  run.first_step = first_step;
+  run.steps = settings.train.steps;
+  run.microbatches = settings.train.microbatches;
+  run.peak_flops = peak;
+  return run;
+}
+
+/// POST /profile.
+cluster::StatusPage profile_page(LiveProfile& profile, const std::string& directory) {
+  cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [&profile, directory] {
+                             profile.request();
+                             return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
+                           }};
+  page.order = true;
+  return page;
+}
+
+}  // namespace
+
+std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const RunSettings& settings) {
+  if (!session.leads() || settings.status.port < 0) return nullptr;
+  return std::make_unique<cluster::StatusServer>(settings.status, read_token(settings.status));
+}
+
+Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
+                     std::int64_t first_step, runtime::MetricsFile* metrics, std::unique_ptr<cluster::StatusServer> server)
+    : settings_(settings),
+      peak_(peak_flops(session, plan, needs)),
+      reporter_(settings.terminal, peak_, metrics),
+      gather_(session, pipeline),
+      server_(std::move(server)) {
+  if (!session.leads()) return;
+  if (server_) reporter_.also(&live_.emplace(live_run(settings, plan, session, first_step, peak_), session, pipeline));
+  if (settings.directory.empty()) return;
+  if (settings.tensorboard) reporter_.also(&tensorboard_.emplace(settings.directory, first_step));
+  if (!settings.profiled) return;
+  runtime::Machine machine;
+  machine.job_peak_flops = peak_;
+  reporter_.also(&profile_.emplace(settings, plan, needs, session.topology(), gather_, machine));
+}
+
+void Telemetry::serve() {
+  if (!server_) return;
+  auto pages = live_->pages();
+  if (profile_) pages.push_back(profile_page(*profile_, settings_.directory));
+  server_->start(std::move(pages));
+}
+
+Ending Telemetry::oversee(std::future<Ending> ending, const std::function<bool()>& profile_asked) {
+  // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
+  while (ending.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
+    if (profile_asked()) {
+      if (profile_) profile_->request();
+      if (!profile_) reporter_.warn("no profile: run.directory is empty, wanted a folder for profiles");
+    }
+    if (profile_ && profile_->due()) write_profile();
+  }
+  return ending.get();
+}
+
+/// What goes wrong with a profile does not end the run.
+void Telemetry::write_profile() try {
+  auto measured = profile_->take();
+  MILLRACE_CHECK(measured, ExitCode::data, "actors.telemetry", "a step has more records than a rank's ring keeps");
+  const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
+  reporter_.say(settings_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings_.directory, "profiles"), name)));
+} catch (const std::exception& error) {
+  reporter_.warn(fmt::format("no profile: {}", error.what()));
+}
+
+}  // namespace millrace::actors
