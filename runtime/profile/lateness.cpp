@@ -131,13 +131,11 @@ class Search {
     for (const ProfiledStep& step : steps_) {
       for (const auto& rank : step.view.ranks) {
         for (const TraceRecord& wait : rank.waits) {
-          if (wait.reason != WaitReason::activation && wait.reason != WaitReason::gradient) continue;
-          const auto action = waiting_action(schedule_, table, wait);
+          const auto token = waited_token(schedule_, table, step.view, wait);
+          if (!token) continue;
           const auto kind = wait.reason == WaitReason::gradient ? TokenKind::gradient : TokenKind::activation;
           const auto edge = edge_into(schedule_.placement, wait.stage, kind);
-          if (!action || !edge) continue;
-          const auto token = token_of(table, step.view, *action);
-          if (token && wait.end > token->produced) ways[edge->index()].push_back(milliseconds(wait.end - token->produced));
+          if (edge && wait.end > token->produced) ways[edge->index()].push_back(milliseconds(wait.end - token->produced));
         }
       }
     }

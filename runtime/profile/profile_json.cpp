@@ -166,9 +166,7 @@ class Writer {
   }
 
   Json wait(const StepView& view, const TraceRecord& record) const {
-    const auto action = waiting_action(measured_.schedule, table_, record);
-    const bool token = record.reason == WaitReason::activation || record.reason == WaitReason::gradient;
-    const auto made = token && action ? token_of(table_, view, *action) : std::nullopt;
+    const auto made = waited_token(measured_.schedule, table_, view, record);
     return {to_string(record.reason),
             record.stage.value,
             record.microbatch.value,

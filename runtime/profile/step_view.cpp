@@ -26,6 +26,22 @@ std::int64_t beginning_of(const RankTrace& trace, StepId step) {
   return begin;
 }
 
+/// Of the training step with this number; `beginning` is beginning_of().
+bool is_of(const TraceRecord& record, StepId step, std::int64_t beginning) { return record.step == step && record.begin >= beginning; }
+
+/// A snapshot is of the step before it by its number, but takes time from the step in which it is made: mostly the next one. While a rank
+/// copies it waits for nobody.
+void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank& rank) {
+  for (TraceRecord record : trace.compute) {
+    if (record.kind != SpanKind::snapshot || record.end <= view.begin || record.begin >= view.end) continue;
+    record.begin = std::max(record.begin, view.begin);
+    record.end = std::min(record.end, view.end);
+    rank.others.push_back(record);
+    for (TraceRecord& wait : rank.waits)
+      if (wait.begin < record.end && wait.end > record.begin) wait.begin = std::min(record.end, wait.end);
+  }
+}
+
 void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
   MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, who,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
@@ -52,7 +68,7 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
     StepView::Rank rank;
     const std::int64_t beginning = beginning_of(trace, step);
     for (const TraceRecord& record : trace.compute) {
-      if (record.step != step || record.begin < beginning) continue;
+      if (!is_of(record, step, beginning) || record.kind == SpanKind::snapshot) continue;
       view.begin = std::min(view.begin, record.begin);
       view.end = std::max(view.end, record.end);
       switch (record.kind) {
@@ -60,20 +76,24 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
           rank.waits.push_back(record);
           break;
         case SpanKind::optimizer:
-        case SpanKind::snapshot:
           rank.others.push_back(record);
           break;
         case SpanKind::step:
+        case SpanKind::snapshot:  // below
         case SpanKind::checkpoint_write:
           break;
         default:
           rank.actions.push_back(record);
       }
     }
-    for (auto* records : {&rank.actions, &rank.waits, &rank.others}) sort_by_begin(*records);
+    for (auto* records : {&rank.actions, &rank.waits}) sort_by_begin(*records);
     check_list(schedule.ranks[trace.rank.index()], rank, trace.rank, step);
     if (!rank.actions.empty()) view.lists_end = std::max(view.lists_end, rank.actions.back().end);
     view.ranks.push_back(std::move(rank));
+  }
+  for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+    add_snapshots(traces[rank], view, view.ranks[rank]);
+    sort_by_begin(view.ranks[rank].others);
   }
   return view;
 }
@@ -81,9 +101,8 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
 bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
   return std::all_of(traces.begin(), traces.end(), [&](const RankTrace& trace) {
     const std::int64_t beginning = beginning_of(trace, step);
-    const auto actions = std::count_if(trace.compute.begin(), trace.compute.end(), [&](const TraceRecord& record) {
-      return record.step == step && record.begin >= beginning && is_action(record.kind);
-    });
+    const auto actions = std::count_if(trace.compute.begin(), trace.compute.end(),
+                                       [&](const TraceRecord& record) { return is_of(record, step, beginning) && is_action(record.kind); });
     return static_cast<std::size_t>(actions) == schedule.ranks[trace.rank.index()].size();
   });
 }
@@ -94,17 +113,18 @@ std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view
   return MadeToken{*source, view.ranks[source->rank.index()].actions[static_cast<std::size_t>(source->index)].end};
 }
 
-std::optional<Action> waiting_action(const Schedule& schedule, const ActionTable& table, const TraceRecord& wait) {
+std::optional<MadeToken> waited_token(const Schedule& schedule, const ActionTable& table, const StepView& view, const TraceRecord& wait) {
+  if (wait.reason != WaitReason::activation && wait.reason != WaitReason::gradient) return std::nullopt;
   if (wait.stage == no_stage || wait.microbatch == no_microbatch) return std::nullopt;
   const bool gradient = wait.reason == WaitReason::gradient;
   const int index = gradient ? table.gradient(wait.stage, wait.microbatch) : table.forward(wait.stage, wait.microbatch);
   if (index < 0) return std::nullopt;
-  return schedule.ranks[schedule.placement.rank_of(wait.stage).index()][static_cast<std::size_t>(index)];
+  const auto& list = schedule.ranks[schedule.placement.rank_of(wait.stage).index()];
+  return token_of(table, view, list[static_cast<std::size_t>(index)]);
 }
 
 std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view, const TraceRecord& wait) {
-  const auto action = waiting_action(schedule, table, wait);
-  const auto token = action ? token_of(table, view, *action) : std::nullopt;
+  const auto token = waited_token(schedule, table, view, wait);
   return token ? std::clamp(token->produced, wait.begin, std::max(wait.begin, wait.end)) : wait.end;
 }
 

@@ -23,7 +23,7 @@ struct StepView {
   struct Rank {
     std::vector<TraceRecord> actions;  // actions[i] is entry i of the rank's list
     std::vector<TraceRecord> waits;    // in order
-    std::vector<TraceRecord> others;   // optimizer, with gradient sums and their squares, and snapshot; in order
+    std::vector<TraceRecord> others;   // optimizer, with gradient sums and their squares, and snapshots made meanwhile; in order
   };
   StepId step;
   std::int64_t begin = 0;      // the first rank is told to run the step
@@ -49,8 +49,9 @@ struct MadeToken {
 /// Who made the token that this action takes; nothing for one that takes none.
 [[nodiscard]] std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view, const Action& action);
 
-/// The action that a wait stood before: of a batch or credit as of a token. Nothing for a wait of no action.
-[[nodiscard]] std::optional<Action> waiting_action(const Schedule& schedule, const ActionTable& table, const TraceRecord& wait);
+/// The token that this wait was for; nothing for a wait for something else.
+[[nodiscard]] std::optional<MadeToken> waited_token(const Schedule& schedule, const ActionTable& table, const StepView& view,
+                                                    const TraceRecord& wait);
 
 /// When the token of this wait was made, between its begin and its end: all before it is the maker's, all after it the way's.
 [[nodiscard]] std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view,

@@ -139,10 +139,8 @@ class Tracer {
   }
 
   void write_wait(std::size_t rank, const StepView& view, const TraceRecord& wait) {
-    const auto action = waiting_action(schedule_, table_, wait);
-    const bool token = wait.reason == WaitReason::activation || wait.reason == WaitReason::gradient;
     std::string name = to_string(wait.reason);
-    const auto made = token && action ? token_of(table_, view, *action) : std::nullopt;
+    const auto made = waited_token(schedule_, table_, view, wait);
     if (made) {
       name = fmt::format("{} of {}", name, schedule_.ranks[made->maker.rank.index()][static_cast<std::size_t>(made->maker.index)]);
     }
