@@ -29,6 +29,13 @@ constexpr const char* who = "millrace debug";
 int debug(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"script", "checkpoint"}, {});
   MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
+  DebugSession* session = nullptr;
+  std::unique_ptr<LineReader> reader;
+  if (parsed.flag("script") || isatty(STDIN_FILENO) == 0) {
+    reader = std::make_unique<ScriptReader>(parsed.text("script", "-"));
+  } else {
+    reader = std::make_unique<TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
+  }
   cluster::widen_affinity();
   auto run = load_run(parsed.positional());
   for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
@@ -42,13 +49,6 @@ int debug(const std::vector<std::string>& arguments) {
   fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches a step, {} threads a rank\n", plan.model.family, plan.ranks(),
              plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 
-  DebugSession* session = nullptr;
-  std::unique_ptr<LineReader> reader;
-  if (parsed.flag("script") || isatty(STDIN_FILENO) == 0) {
-    reader = std::make_unique<ScriptReader>(parsed.text("script", "-"));
-  } else {
-    reader = std::make_unique<TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
-  }
   DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;
   debugging.run();

@@ -68,6 +68,7 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
 int replay(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"step", "stage", "repeat"}, {});
   MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "wanted RUN_DIRECTORY --step N");
+  MILLRACE_CHECK(!parsed.flag("repeat") || parsed.flag("stage"), ExitCode::usage, who, "--repeat without --stage, wanted both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
   const auto settings = settings_of_run(parsed.positional(), who);

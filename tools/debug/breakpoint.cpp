@@ -53,8 +53,6 @@ Condition parse_condition(const std::string& text) {
   return condition;
 }
 
-bool is_name(const std::string& full, const std::string& asked) { return full == asked || full.ends_with("." + asked); }
-
 double value_of(const std::string& function, const kernels::Statistics& found) {
   if (function == "min") return found.minimum;
   if (function == "max") return found.maximum;
@@ -64,6 +62,8 @@ double value_of(const std::string& function, const kernels::Statistics& found) {
 }
 
 }  // namespace
+
+bool is_name(const std::string& full, const std::string& asked) { return full == asked || full.ends_with("." + asked); }
 
 Breakpoint Breakpoint::parse(const std::vector<std::string>& words) {
   const std::vector<std::string> known{"stage",   "microbatch",     "layer",           "op",       "step", "nan",

@@ -11,6 +11,9 @@
 
 namespace millrace::tools {
 
+/// Whether a person who says `asked` may mean what is called `full`: that, or its end behind a dot.
+[[nodiscard]] bool is_name(const std::string& full, const std::string& asked);
+
 /// norm(layer 5) > 1e3: stops after an operation whose result fulfils it.
 struct Condition {
   std::string function;  // norm, min, max, mean, nonfinite

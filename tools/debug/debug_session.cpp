@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -54,28 +55,28 @@ std::string hash_of(const kernels::Tensor& tensor) {
 
 const std::vector<DebugSession::Command>& DebugSession::commands() {
   static const std::vector<Command> all{
-      {"step", "[N]", "run N actions, in the recorded order over all ranks", &DebugSession::step},
-      {"next", "[N]", "run until this rank has run N more actions", &DebugSession::next},
-      {"op", "[N]", "run N operations, into the next action where none is at hand", &DebugSession::operation},
-      {"run", "", "until a break point, or the end", &DebugSession::go},
-      {"until", "2F3 | step N", "until that action comes next, or the first one of that step", &DebugSession::until},
-      {"back", "[N]", "to where the run stood N actions ago, by running to it again", &DebugSession::back},
+      {"step", "[N]", "run N actions, in the recorded order over all ranks", 1, &DebugSession::step},
+      {"next", "[N]", "run until this rank has run N more actions", 1, &DebugSession::next},
+      {"op", "[N]", "run N operations, into the next action where none is at hand", 1, &DebugSession::operation},
+      {"run", "", "until a break point, or the end", 0, &DebugSession::go},
+      {"until", "2F3 | step N", "until that action comes next, or the first one of that step", 2, &DebugSession::until},
+      {"back", "[N]", "to where the run stood N actions ago, by running to it again", 1, &DebugSession::back},
       {"break", "[step N] [stage N] [forward|backward|…] [microbatch N] [op NAME | layer N] | nan | when norm(layer 5) > 1e3",
-       "stop there; alone: list them", &DebugSession::break_at},
-      {"delete", "N | all", "remove a break point", &DebugSession::remove},
-      {"watch", "[TENSOR]", "stop after an action that changed it; alone: list them", &DebugSession::watch},
-      {"rank", "N", "look at another rank", &DebugSession::turn_to},
-      {"where", "", "all ranks: what they did, run, and wait for", &DebugSession::where},
-      {"queue", "", "messages and free slots of every edge", &DebugSession::queue},
-      {"ops", "", "the program of the action at hand", &DebugSession::operations},
-      {"print", "TENSOR", "shape, type, statistics, corner", &DebugSession::print},
-      {"stats", "[PART]", "statistics of all weights and gradients with PART in their names", &DebugSession::statistics},
-      {"hist", "TENSOR", "how often which size occurs", &DebugSession::histogram},
-      {"dump", "TENSOR FILE.safetensors", "write it", &DebugSession::dump},
-      {"diff", "TENSOR FILE.safetensors", "compare it with a written one", &DebugSession::difference},
-      {"set", "TENSOR ELEMENT VALUE", "change one element, counted in memory; `back` forgets it", &DebugSession::set},
-      {"help", "", "this list", &DebugSession::help},
-      {"quit", "", "end the session", &DebugSession::quit},
+       "stop there; alone: list them", std::numeric_limits<std::size_t>::max() - 1, &DebugSession::break_at},
+      {"delete", "N | all", "remove a break point", 1, &DebugSession::remove},
+      {"watch", "[TENSOR]", "stop after an action that changed it; alone: list them", 1, &DebugSession::watch},
+      {"rank", "N", "look at another rank", 1, &DebugSession::turn_to},
+      {"where", "", "all ranks: what they did, run, and wait for", 0, &DebugSession::where},
+      {"queue", "", "messages and free slots of every edge", 0, &DebugSession::queue},
+      {"ops", "", "the program of the action at hand", 0, &DebugSession::operations},
+      {"print", "TENSOR", "shape, type, statistics, corner", 1, &DebugSession::print},
+      {"stats", "[PART]", "statistics of all weights and gradients with PART in their names", 1, &DebugSession::statistics},
+      {"hist", "TENSOR", "how often which size occurs", 1, &DebugSession::histogram},
+      {"dump", "TENSOR FILE.safetensors", "write it", 2, &DebugSession::dump},
+      {"diff", "TENSOR FILE.safetensors", "compare it with a written one", 2, &DebugSession::difference},
+      {"set", "TENSOR ELEMENT VALUE", "change one element, counted in memory; `back` forgets it", 3, &DebugSession::set},
+      {"help", "", "this list", 0, &DebugSession::help},
+      {"quit", "", "end the session", 0, &DebugSession::quit},
   };
   return all;
 }
@@ -143,6 +144,8 @@ bool DebugSession::carry_out(const std::string& line) {
     if (words[0] == command.name) chosen = &command;
   }
   MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, who, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
+  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, who, "{}, wanted {}{}{}", line, chosen->name,
+                 *chosen->usage != 0 ? " " : " alone", chosen->usage);
   return (this->*chosen->run)(words);
 }
 
@@ -186,7 +189,10 @@ bool DebugSession::go(const std::vector<std::string>&) {
 bool DebugSession::until(const std::vector<std::string>& words) {
   MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, who, "until what? wanted an action (2F3) or step N");
   if (words[1] == "step") {
-    goal_ = {Goal::before_step, count_of({words.begin() + 1, words.end()}, 1), standing_.rank, {}};
+    const auto step = count_of({words.begin() + 1, words.end()}, 1);
+    MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, who, "until step {}, the run has {}", step,
+                   setup_.settings->train.steps);
+    goal_ = {Goal::before_step, step, standing_.rank, {}};
     return true;
   }
   goal_ = {Goal::before_action, 0, standing_.rank, runtime::parse_action(words[1])};
@@ -221,8 +227,9 @@ void DebugSession::advance() {
       return stop("no rank can go on");
     }
     if (!first && stops_before(*stepper_->next(rank), rank)) return;
+    const auto finished = stepper_->step();
     run_one(rank);
-    if (watched_changes()) return;
+    if (watched_changes(stepper_->step() != finished)) return;
     const bool counts = goal_.kind == Goal::actions || (goal_.kind == Goal::actions_of_rank && goal_.rank == rank);
     if (counts && --goal_.count <= 0) {
       stand_before_next();
@@ -293,13 +300,13 @@ void DebugSession::stop(const std::string& why) {
   fmt::print("{}\n", standing_text(*stepper_, standing_));
 }
 
-bool DebugSession::watched_changes() {
+bool DebugSession::watched_changes(bool updated) {
   bool changed = false;
   for (auto& watch : watches_) {
     const auto named = finder().find(watch.name);
     if (auto now = hash_of(named.tensor); now != watch.hash) {
       watch.hash = std::move(now);
-      fmt::print("{} changed it:\n{}", standing_.action->action, describe(named));
+      fmt::print("{}{} changed it:\n{}", updated ? "the update behind " : "", standing_.action->action, describe(named));
       changed = true;
     }
   }
@@ -362,6 +369,21 @@ void DebugSession::stop_inside(const Call& call, bool after, const std::string& 
 
 // -- showing ------------------------------------------------------------------------------------------------------------------------------
 
+/// Of an operation or value of any stage, or its end; empty: none was given.
+void DebugSession::check_name(const std::string& name) const {
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < stepper_->plan().ranks(); ++rank) {
+    for (const auto& stage : stepper_->rank(runtime::RankId(rank)).compute().stages()) {
+      for (const auto& value : stage->programs().values) names.push_back(value.name);
+      for (std::size_t kind = 0; kind < runtime::kProgramKinds; ++kind)
+        for (const auto& operation : stage->programs().program(static_cast<runtime::ProgramKind>(kind))) names.push_back(operation.name);
+    }
+  }
+  const bool known = std::any_of(names.begin(), names.end(), [&](const auto& full) { return is_name(full, name); });
+  MILLRACE_CHECK(known, ExitCode::usage, who, "no operation or value {} on any stage{}", name, did_you_mean(name, names));
+}
+
 bool DebugSession::break_at(const std::vector<std::string>& words) {
   if (words.size() > 1) {
     const auto point = Breakpoint::parse({words.begin() + 1, words.end()});
@@ -369,8 +391,11 @@ bool DebugSession::break_at(const std::vector<std::string>& words) {
                    stepper_->plan().stages() - 1);
     MILLRACE_CHECK(!point.microbatch || *point.microbatch < stepper_->plan().schedule.microbatches, ExitCode::usage, who,
                    "microbatch {}, wanted 0 to {}", *point.microbatch, stepper_->plan().schedule.microbatches - 1);
-    MILLRACE_CHECK(!point.layer || *point.layer < stepper_->plan().model.layers, ExitCode::usage, who, "layer {}, wanted 0 to {}",
-                   *point.layer, stepper_->plan().model.layers - 1);
+    const auto layer = point.condition && point.condition->layer >= 0 ? point.condition->layer : point.layer.value_or(0);
+    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, who, "layer {}, wanted 0 to {}", layer,
+                   stepper_->plan().model.layers - 1);
+    check_name(point.operation);
+    if (point.condition) check_name(point.condition->subject);
     breakpoints_.emplace_back(point);
     fmt::print("break point {}: {}\n", breakpoints_.size(), point.text());
     return false;

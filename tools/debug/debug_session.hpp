@@ -33,6 +33,7 @@ class DebugSession : private runtime::OperationHook {
     const char* name;
     const char* usage;
     const char* summary;
+    std::size_t most;  // words behind the name
     /// True when the pipeline goes on.
     bool (DebugSession::*run)(const std::vector<std::string>& words);
   };
@@ -80,7 +81,8 @@ class DebugSession : private runtime::OperationHook {
   void advance();
   void run_one(runtime::RankId rank);
   [[nodiscard]] bool stops_before(const actors::Execute& execute, runtime::RankId rank);
-  [[nodiscard]] bool watched_changes();
+  [[nodiscard]] bool watched_changes(bool updated);
+  void check_name(const std::string& name) const;
   void stop(const std::string& why);
   void rebuild(std::size_t actions);
   void begin_stepper(const actors::StateCopy* state, std::int64_t first_step);

@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
+#include "tools/debug/breakpoint.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -112,6 +113,17 @@ std::vector<NamedTensor> TensorFinder::weights() const {
   return found;
 }
 
+/// Where a value that no action at hand has is made, or the nearest name.
+std::string TensorFinder::elsewhere(const std::string& name) const {
+  for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
+    for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {
+      for (const auto& value : stage->programs().values)
+        if (is_name(value.name, name)) return fmt::format(": it is of stage {}, wanted a stop at one of its actions", stage->stage());
+    }
+  }
+  return did_you_mean(name, names());
+}
+
 NamedTensor TensorFinder::find(const std::string& name) const {
   const Entry* found = nullptr;
   int ends = 0;
@@ -131,10 +143,13 @@ NamedTensor TensorFinder::find(const std::string& name) const {
     std::vector<std::string> all;
     for (const auto& entry : entries_)
       if (entry.named.name.ends_with("." + name)) all.push_back(entry.named.name);
-    all.resize(std::min<std::size_t>(all.size(), 6));
+    if (all.size() > 6) {
+      all.resize(6);
+      all.emplace_back("…");
+    }
     fail(ExitCode::usage, who, "{} is the end of {} names, wanted one of them: {}", name, ends, fmt::join(all, ", "));
   }
-  MILLRACE_CHECK(found != nullptr, ExitCode::usage, who, "no tensor {} here{}", name, did_you_mean(name, names()));
+  MILLRACE_CHECK(found != nullptr, ExitCode::usage, who, "no tensor {} here{}", name, elsewhere(name));
   MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, who, "{} {}", found->named.name, found->missing);
   return found->named;
 }

@@ -35,6 +35,7 @@ class TensorFinder {
  private:
   void add_weights();
   void add_values();
+  [[nodiscard]] std::string elsewhere(const std::string& name) const;
   struct Entry {
     NamedTensor named;
     std::string missing;  // why it cannot be looked at; empty: it can
