@@ -11,13 +11,13 @@ LiveProfile::LiveProfile(const RunSettings& settings, const PipelinePlan& plan, 
 void LiveProfile::step(const StepRecord& record) {
   const std::lock_guard lock(mutex_);
   done_.push_back({record.step - 1, record.loss});
-  if (done_.size() > most_steps) done_.pop_front();
+  if (done_.size() > steps) done_.pop_front();
 }
 
 bool LiveProfile::due() const {
   if (!wanted_) return false;
   const std::lock_guard lock(mutex_);
-  return !done_.empty();
+  return done_.size() == steps;
 }
 
 std::optional<runtime::Measured> LiveProfile::take() {

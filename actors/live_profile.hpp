@@ -16,8 +16,8 @@ namespace millrace::actors {
 /// by a signal or a request, taken by process 0's main thread while the ranks go on.
 class LiveProfile : public RunListener {
  public:
-  /// Steps of a profile, if the rings have so many.
-  static constexpr std::size_t most_steps = 5;
+  /// Of a profile; fewer where a ring does not keep so many.
+  static constexpr std::size_t steps = 5;
 
   /// All outlive it. `gather` is process 0's.
   LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, const cluster::Topology& topology,
@@ -28,7 +28,8 @@ class LiveProfile : public RunListener {
 
   /// Any thread, a signal's handler excepted.
   void request() { wanted_ = true; }
-  /// Whether one was asked for and a step is done that can be told of.
+  [[nodiscard]] bool wanted() const { return wanted_; }
+  /// Whether one was asked for, and as many steps are done since this start of the run.
   [[nodiscard]] bool due() const;
 
   /// The last steps that every ring still has whole; nothing where that is none. Errors as RecordGather::gather.

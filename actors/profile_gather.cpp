@@ -27,15 +27,17 @@ using RecordWords = std::array<std::uint64_t, sizeof(runtime::TraceRecord) / siz
 
 constexpr std::array message_types = {kPing, kPong, kAsk, kRank, kProcess};
 
+// All bear the number of the gathering that they are of: an answer that was given up may still come.
 struct Ping {
-  std::int32_t number = 0;
+  std::int32_t gathering = 0, number = 0;
   std::int64_t there = 0;
-  auto tie() { return std::tie(number, there); }
+  auto tie() { return std::tie(gathering, number, there); }
 };
 
 struct Ask {
+  std::int32_t gathering = 0;
   std::int64_t first_step = 0;
-  auto tie() { return std::tie(first_step); }
+  auto tie() { return std::tie(gathering, first_step); }
 };
 
 /// Names the running kernel: processes with the same one have the same steady clock, whatever their hosts are called.
@@ -49,7 +51,7 @@ std::string kernel_id() {
 RecordGather::ProcessRecords this_process() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return {cluster::host_name(), kernel_id(), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
+  return {0, cluster::host_name(), kernel_id(), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
 }
 
 std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t first_step) {
@@ -108,16 +110,19 @@ RecordGather::~RecordGather() {
 
 GatheredRecords RecordGather::gather(std::int64_t first_step) {
   const int processes = session_.topology().processes();
+  deadline_ = std::chrono::steady_clock::now() + patience;
   {
     const std::lock_guard lock(mutex_);
+    ++gathering_;
     for (auto& trips : trips_) trips.clear();
-    told_ = 0;
+    told_.assign(trips_.size(), false);
   }
   for (int process = 1; process < processes; ++process) ping(process);
   take_own(first_step);
-  Ask ask{first_step};
+  Ask ask{gathering_, first_step};
   for (int process = 1; process < processes; ++process) session_.control().send(process, kAsk, encode(ask));
-  wait_for([this, processes] { return told_ == processes; }, "its records");
+  for (int process = 1; process < processes; ++process)
+    wait_for(process, "its records", [this, process] { return told_[static_cast<std::size_t>(process)]; });
   return merge();
 }
 
@@ -134,31 +139,36 @@ void RecordGather::receive(int process, std::uint16_t type, std::span<const std:
   if (type == kAsk) {
     Ask ask;
     decode(bytes, ask);
-    return tell(ask.first_step);
+    return tell(ask.gathering, ask.first_step);
   }
   const std::lock_guard lock(mutex_);
   const auto from = static_cast<std::size_t>(process);
   if (type == kPong) {
     Ping ping;
     decode(bytes, ping);
+    if (ping.gathering != gathering_) return;
     trips_[from].push_back({sent_, ping.there, runtime::steady_now()});
   } else if (type == kRank) {
     RankRecords rank;
     decode(bytes, rank);
+    if (rank.gathering != gathering_) return;
     const auto place = static_cast<std::size_t>(rank.rank);
     ranks_.at(place) = std::move(rank);
   } else if (type == kProcess) {
-    decode(bytes, processes_[from]);
-    ++told_;
+    ProcessRecords records;
+    decode(bytes, records);
+    if (records.gathering != gathering_) return;
+    processes_[from] = std::move(records);
+    told_[from] = true;
   }
   changed_.notify_all();
 }
 
 template <class Done>
-void RecordGather::wait_for(Done done, const char* what) {
+void RecordGather::wait_for(int process, const char* what, Done done) {
   std::unique_lock lock(mutex_);
-  MILLRACE_CHECK(changed_.wait_for(lock, patience, done), ExitCode::peer_lost, who, "process {} waited {} s for {}",
-                 session_.topology().process(), patience.count(), what);
+  MILLRACE_CHECK(changed_.wait_until(lock, deadline_, done), ExitCode::peer_lost, who, "process {} has not sent {} within {} s", process,
+                 what, patience.count());
 }
 
 void RecordGather::ping(int process) {
@@ -167,9 +177,10 @@ void RecordGather::ping(int process) {
       const std::lock_guard lock(mutex_);
       sent_ = runtime::steady_now();
     }
-    Ping ping{number, 0};
+    Ping ping{gathering_, number, 0};
     session_.control().send(process, kPing, encode(ping));
-    wait_for([&] { return trips_[static_cast<std::size_t>(process)].size() > static_cast<std::size_t>(number); }, "an answer to a ping");
+    wait_for(process, "an answer to a ping",
+             [&] { return trips_[static_cast<std::size_t>(process)].size() > static_cast<std::size_t>(number); });
   }
 }
 
@@ -194,12 +205,15 @@ void RecordGather::take_own(std::int64_t first_step) {
     ranks_[place] = std::move(rank);
   }
   processes_[0] = this_process();
-  ++told_;
 }
 
-void RecordGather::tell(std::int64_t first_step) {
-  for (auto& rank : own_ranks(first_step)) session_.control().send(0, kRank, encode(rank));
+void RecordGather::tell(std::int32_t gathering, std::int64_t first_step) {
+  for (auto& rank : own_ranks(first_step)) {
+    rank.gathering = gathering;
+    session_.control().send(0, kRank, encode(rank));
+  }
   auto process = this_process();
+  process.gathering = gathering;
   session_.control().send(0, kProcess, encode(process));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -59,27 +60,28 @@ class RecordGather {
 
   // What travels.
   struct RankRecords {
-    std::int32_t rank = 0;
+    std::int32_t gathering = 0, rank = 0;
     std::vector<std::uint64_t> compute, checkpoint;  // records as words
     std::vector<OperationSum> operations;
-    auto tie() { return std::tie(rank, compute, checkpoint, operations); }
+    auto tie() { return std::tie(gathering, rank, compute, checkpoint, operations); }
   };
   /// The last message of a process.
   struct ProcessRecords {
+    std::int32_t gathering = 0;
     std::string host;
     std::string kernel;
     std::uint64_t resident = 0;
-    auto tie() { return std::tie(host, kernel, resident); }
+    auto tie() { return std::tie(gathering, host, kernel, resident); }
   };
 
  private:
   void receive(int process, std::uint16_t type, std::span<const std::byte> bytes);
   template <class Done>
-  void wait_for(Done done, const char* what);
+  void wait_for(int process, const char* what, Done done);
   void ping(int process);
   std::vector<RankRecords> own_ranks(std::int64_t first_step);
   void take_own(std::int64_t first_step);
-  void tell(std::int64_t first_step);
+  void tell(std::int32_t gathering, std::int64_t first_step);
   GatheredRecords merge();
 
   Session& session_;
@@ -87,8 +89,10 @@ class RecordGather {
   const Operations operations_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::int32_t gathering_ = 0;  // the number of the newest, from 1
+  std::chrono::steady_clock::time_point deadline_;
   std::int64_t sent_ = 0;                      // when the newest ping left
-  int told_ = 0;                               // processes
+  std::vector<bool> told_;                     // by process
   std::vector<std::vector<RoundTrip>> trips_;  // by process
   std::vector<ProcessRecords> processes_;
   std::vector<RankRecords> ranks_;

@@ -33,10 +33,14 @@ LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Se
   return run;
 }
 
-/// POST /profile.
-cluster::StatusPage profile_page(LiveProfile& profile, const std::string& directory) {
-  cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [&profile, directory] {
-                             profile.request();
+constexpr const char* who = "actors.telemetry";
+constexpr const char* no_place = "run.directory is empty, wanted a folder for profiles";
+
+/// POST /profile. `profile` may be null.
+cluster::StatusPage profile_page(LiveProfile* profile, const std::string& directory) {
+  cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [profile, directory] {
+                             MILLRACE_CHECK(profile != nullptr, ExitCode::config, who, "{}", no_place);
+                             profile->request();
                              return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
                            }};
   page.order = true;
@@ -70,7 +74,7 @@ Telemetry::Telemetry(Session& session, const RunSettings& settings, const Pipeli
 void Telemetry::serve() {
   if (!server_) return;
   auto pages = live_->pages();
-  if (profile_) pages.push_back(profile_page(*profile_, settings_.directory));
+  pages.push_back(profile_page(profile_ ? &*profile_ : nullptr, settings_.directory));
   server_->start(std::move(pages));
 }
 
@@ -79,17 +83,18 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<bool()
   while (ending.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
     if (profile_asked()) {
       if (profile_) profile_->request();
-      if (!profile_) reporter_.warn("no profile: run.directory is empty, wanted a folder for profiles");
+      if (!profile_) reporter_.warn(fmt::format("no profile: {}", no_place));
     }
     if (profile_ && profile_->due()) write_profile();
   }
+  if (profile_ && profile_->wanted()) reporter_.warn(fmt::format("no profile: the run ended before {} steps", LiveProfile::steps));
   return ending.get();
 }
 
 /// What goes wrong with a profile does not end the run.
 void Telemetry::write_profile() try {
   auto measured = profile_->take();
-  MILLRACE_CHECK(measured, ExitCode::data, "actors.telemetry", "a step has more records than a rank's ring keeps");
+  MILLRACE_CHECK(measured, ExitCode::data, who, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
   reporter_.say(settings_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings_.directory, "profiles"), name)));
 } catch (const std::exception& error) {

@@ -30,15 +30,6 @@ namespace {
 volatile std::sig_atomic_t stop_signal = 0, profile_signal = 0;
 void note_signal(int signal) { (signal == SIGUSR2 ? profile_signal : stop_signal) = 1; }
 
-/// SIGUSR1 and SIGTERM ask for a save and an orderly end at the next step boundary, SIGUSR2 for a profile; mpirun hands them to every
-/// process.
-void install_signals() {
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
 /// Once for each signal.
 bool profile_asked() {
   const bool asked = profile_signal != 0;
@@ -109,8 +100,14 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
 
 }  // namespace
 
+void note_signals() {
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
 void train(Session& session, const RunSettings& settings) {
-  install_signals();
   runtime::report_lost_data();
   auto server = status_server(session, settings);  // a port that is taken ends the run before it begins
   const auto plan = make_plan(settings.plan_request());

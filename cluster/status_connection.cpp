@@ -82,7 +82,7 @@ void StatusConnection::answer(StatusAnswer answer, bool head_only) {
   stream_.expires_after(limits_.answer);
   asio::async_write(stream_, parts, [self = shared_from_this()](const error_code& error, std::size_t) {
     if (error) return;
-    if (self->answer_.code == 200) return;  // all it said was read: it can be closed
+    if (self->answer_.code < 300) return;  // all it said was read: it can be closed
     error_code ignored;
     self->stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
     self->stream_.expires_after(linger_limit);

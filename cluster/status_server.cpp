@@ -93,33 +93,40 @@ class StatusServer::State {
         io.run();
       } catch (const std::exception&) {
         // Of one connection, which is gone with it. Who looks on must not end a run.
+        asio::post(io, [this] { accept_next(); });
       }
     }
   }
 
+  /// Unless one is awaited already.
   void accept_next() {
+    if (accepting) return;
     if (open >= limits.connections) {
       full = true;
       return;
     }
+    accepting = true;
     if (const auto wait = allowance.take(Clock::now())) return accept_after(*wait);
     acceptor.async_accept([this](const error_code& error, asio::ip::tcp::socket socket) {
+      accepting = false;
       if (error == asio::error::operation_aborted) return;
       if (error && error != asio::error::connection_aborted) return accept_after(accept_again);
       if (!error) {
         fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+        const auto connection = std::make_shared<StatusConnection>(
+            std::move(socket), limits, [this](const auto& request) { return answer(request); }, [this] { ended(); });
         ++open;
-        std::make_shared<StatusConnection>(
-            std::move(socket), limits, [this](const auto& request) { return answer(request); }, [this] { ended(); })
-            ->read();
+        connection->read();
       }
       accept_next();
     });
   }
 
   void accept_after(Clock::duration wait) {
+    accepting = true;
     pause.expires_after(wait);
     pause.async_wait([this](const error_code& error) {
+      accepting = false;
       if (!error) accept_next();
     });
   }
@@ -154,7 +161,7 @@ class StatusServer::State {
     try {
       return answer_with(*page);
     } catch (const std::exception& error) {
-      return status_error(500, error.what());
+      return status_error(page->order ? 409 : 500, error.what());
     }
   }
 
@@ -178,6 +185,7 @@ class StatusServer::State {
   asio::ip::tcp::endpoint local;
   std::size_t open = 0;  // connections
   bool full = false;     // accept_next() waits until one ends
+  bool accepting = false;
   bool stopping = false;
   asio::io_context io{1};  // behind what the connections that it keeps still use when they go
   asio::ip::tcp::acceptor acceptor;

@@ -19,7 +19,7 @@ struct StatusPage {
   std::function<std::string()> text;
   /// A text is shown again for so long: how often it is made does not depend on how often it is asked for.
   std::chrono::milliseconds max_age{100};
-  /// Something is done: POST, each time, and the answer is 202. Not for what other sites' pages ask.
+  /// Something is done: POST, each time, and the answer is 202, or 409 for what `text` throws. Not for what other sites' pages ask.
   bool order = false;
 };
 

@@ -143,7 +143,7 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
 }
 
 TEST_F(Status, ProfilesARunThatGoesOn) {
-  Job job(mpirun(2), words("profiled", {"status.port=0", "train.steps=100000", "evaluate.every=7"}));
+  Job job(mpirun(2), words("profiled", {"status.port=0", "train.steps=100000", "evaluate.every=7", "checkpoint.every=3"}));
   const int port = port_of(job);
   ASSERT_GT(port, 0) << job.out() << job.err();
   ASSERT_TRUE(job.wait_for("\nstep 16/", patience)) << job.err();
@@ -183,7 +183,9 @@ TEST_F(Status, AProfileWithoutAFolderIsWarnedOf) {
   Job job({}, words("", {"run.directory=", "status.port=0", "train.steps=100000"}));
   const int port = port_of(job);
   ASSERT_GT(port, 0) << job.err();
-  EXPECT_EQ(ask(port, request_text("/profile", "", "POST")).code, 404);
+  const auto answer = ask(port, request_text("/profile", "", "POST"));
+  EXPECT_EQ(answer.code, 409);
+  EXPECT_NE(answer.body.find("run.directory is empty"), std::string::npos) << answer.body;
   kill(job.launcher(), SIGUSR2);
   for (int turn = 0; turn < 500 && job.err().find("no profile: run.directory is empty") == std::string::npos; ++turn)
     std::this_thread::sleep_for(20ms);

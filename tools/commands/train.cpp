@@ -33,6 +33,7 @@ std::string write_live_profile(runtime::Measured measured, const std::string& fo
 
 int train(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"record"}, {});
+  actors::note_signals();
   actors::Session session;
   std::optional<configs::LoadedRun> run;
   session.prepare_together([&] {
