@@ -18,7 +18,7 @@ from webdriver import Browser, missing
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RANKS = 4
 RUN = ["train", "configs/runs/tiny.toml", f"pipeline.ranks={RANKS}", "train.threads=1", "train.steps=100000", "data.text=docs", "data.held_out=0",
-       "sample.tokens=0", "checkpoint.every=0", "run.directory=", "status.port=0"]
+       "sample.tokens=0", "checkpoint.every=0", "status.port=0"]
 
 
 def check(condition, what):
@@ -28,7 +28,7 @@ def check(condition, what):
 
 def start(millrace, mpiexec, output):
     """The job, and where its page is."""
-    words = [mpiexec, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", millrace, *RUN]
+    words = [mpiexec, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", millrace, *RUN, f"run.directory={output.parent / 'run'}"]
     with open(output, "wb") as file:
         job = subprocess.Popen(words, cwd=SOURCE, stdout=file, stderr=subprocess.STDOUT)
     for _ in range(600):
@@ -60,6 +60,8 @@ def look(browser, address, shots, name):
     box = browser.run("const box = document.getElementById('loss').getBoundingClientRect(); return [box.left + box.width / 2, box.top + box.height / 2]")
     browser.hover(*box)
     browser.wait("return /^step \\d+: /.test(document.getElementById('reading').textContent)", what="a reading of the curve")
+    browser.run("document.getElementById('profile').click()")
+    browser.wait("return document.getElementById('asked').textContent.startsWith('a profile of the last steps goes to ')", what="the answer to the button")
     places = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     check(places and all(place.startswith(address) for place in places), f"the page asked for {set(places)}")
     check(browser.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window")
