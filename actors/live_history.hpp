@@ -23,7 +23,7 @@ struct LiveTotals {
   std::optional<StepRecord> last;  // none before the first
   std::vector<StepTimes> ranks;    // sums over steps, by rank
   std::vector<Point> losses;       // at most LiveHistory::most_points, over all steps
-  std::vector<Point> held_out;     // evaluations, likewise
+  std::vector<Point> held_out;     // evaluations, the last so many
 };
 
 /// Keeps the totals up to date, and lets others read them. One thread adds, and never waits: while somebody reads, what is new is shown

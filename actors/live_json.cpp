@@ -1,5 +1,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "actors/live_view.hpp"
 
@@ -14,6 +15,9 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 /// −1 stands for "none".
 Json index(std::int64_t value) { return value >= 0 ? Json(value) : Json(nullptr); }
 
+/// Of a rank that has told nothing nothing is known.
+Json if_known(const LiveRank& rank, Json value) { return rank.known ? std::move(value) : Json(nullptr); }
+
 Json ring_json(const cluster::Progress::Ring& ring) { return {{"tokens", ring.tokens}, {"slots", ring.slots}}; }
 
 Json times_json(const StepTimes& times) {
@@ -27,14 +31,14 @@ Json rank_json(const LiveView& view, std::size_t place) {
   const auto& rank = view.ranks[place];
   const auto& progress = rank.progress;
   Json json{{"rank", place}, {"process", rank.process}};
-  json["action"] = rank.known ? Json(std::string(progress.action.data())) : Json(nullptr);
+  json["action"] = if_known(rank, std::string(progress.action.data()));
   json["stage"] = index(progress.stage);
   json["microbatch"] = index(progress.microbatch);
   json["step"] = index(progress.step);
-  json["seconds"] = number(rank.seconds);
-  json["heard_seconds"] = number(rank.heard_seconds);
-  json["activations"] = ring_json(progress.activations);
-  json["gradients"] = ring_json(progress.gradients);
+  json["seconds"] = if_known(rank, number(rank.seconds));
+  json["heard_seconds"] = if_known(rank, number(rank.heard_seconds));
+  json["activations"] = if_known(rank, ring_json(progress.activations));
+  json["gradients"] = if_known(rank, ring_json(progress.gradients));
   const auto& last = view.totals.last;
   json["last_step"] = last && place < last->ranks.size() ? times_json(last->ranks[place]) : Json(nullptr);
   return json;

@@ -68,10 +68,10 @@ LiveView LiveStatus::view() const {
 }
 
 std::vector<cluster::StatusPage> LiveStatus::pages() const {
-  const auto heartbeat = std::chrono::milliseconds(100);  // what the other processes told is no newer
+  const auto max_age = std::chrono::milliseconds(100);  // what the other processes told is no newer
   return {{"/", "text/html; charset=utf-8", [] { return std::string(embedded_texts().front().text); }, std::chrono::hours(24)},
-          {"/status", "application/json", [this] { return status_json(view()); }, heartbeat},
-          {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [this] { return metrics_text(view()); }, heartbeat}};
+          {"/status", "application/json", [this] { return status_json(view()); }, max_age},
+          {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [this] { return metrics_text(view()); }, max_age}};
 }
 
 std::string read_token(const cluster::StatusConfig& config) {

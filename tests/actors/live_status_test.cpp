@@ -142,6 +142,7 @@ TEST(StatusJson, SaysWhatEachRankDoes) {
   EXPECT_DOUBLE_EQ(rank["last_step"]["other"].get<double>(), 30e-9);
   EXPECT_TRUE(json["ranks"][1]["action"].is_null());
   EXPECT_TRUE(json["ranks"][1]["stage"].is_null());
+  for (const char* name : {"seconds", "heard_seconds", "activations", "gradients"}) EXPECT_TRUE(json["ranks"][1][name].is_null()) << name;
   EXPECT_EQ(json["losses"].size(), 10U);
   EXPECT_EQ(json["losses"][0][0], 11);
 }
