@@ -7,6 +7,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
+#include "runtime/io/file_system.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "runtime/schedule/partition.hpp"
 #include "tools/commands/command.hpp"
@@ -71,6 +72,7 @@ int profile(const std::vector<std::string>& arguments) {
     run = load_run(parsed.positional());
     settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
     static_cast<void>(kernels::parse_device(run->config.device));
+    if (session.leads()) runtime::make_directories(parsed.text("out", "profile"));  // what cannot be made is told before the steps
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
