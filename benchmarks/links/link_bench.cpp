@@ -20,13 +20,13 @@
 #include "cluster/link.hpp"
 #include "cluster/mpi_world.hpp"
 #include "cluster/transport.hpp"
-#include "tools/planning/median.hpp"
+#include "runtime/median.hpp"
 
 namespace millrace::cluster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using tools::median;
+using runtime::median;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -17,7 +17,7 @@
 namespace millrace::benchmarks {
 namespace {
 
-using tools::median;
+using runtime::median;
 
 constexpr double kLearningRate = 3e-4, kClip = 1.0;
 

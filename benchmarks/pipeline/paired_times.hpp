@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/planning/median.hpp"
+#include "runtime/median.hpp"
 
 namespace millrace::benchmarks {
 
@@ -24,10 +24,10 @@ class PairedTimes {
     double load[3] = {};
     static_cast<void>(getloadavg(load, 3));
     fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
-    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, tools::median(ones_) * 1e3);
-    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, tools::median(others_) * 1e3);
+    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, runtime::median(ones_) * 1e3);
+    fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, runtime::median(others_) * 1e3);
     fmt::print("{} / {}: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, {}; load {:.2f}\n", one, other,
-               least(ones_) / least(others_), tools::median(ones_) / tools::median(others_), tools::median(ratios_), wanted, load[0]);
+               least(ones_) / least(others_), runtime::median(ones_) / runtime::median(others_), runtime::median(ratios_), wanted, load[0]);
   }
 
  private:

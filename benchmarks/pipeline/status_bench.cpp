@@ -13,7 +13,7 @@
 #include "benchmarks/pipeline/pipeline_driver.hpp"
 #include "cluster/status_server.hpp"
 #include "kernels/base/check.hpp"
-#include "tools/planning/median.hpp"
+#include "runtime/median.hpp"
 
 namespace millrace::benchmarks {
 namespace {
@@ -103,7 +103,7 @@ int run(int count, char** words) {
       time.answers += hammer.answers() - answers;
       time.client_seconds += hammer.cpu_seconds() - client;
       time.seconds.insert(time.seconds.end(), block.begin(), block.end());
-      time.blocks.push_back(tools::median(block));
+      time.blocks.push_back(runtime::median(block));
     }
   }
 
@@ -111,14 +111,14 @@ int run(int count, char** words) {
   for (std::size_t arm = 0; arm < arms; ++arm) {
     const auto& time = times[arm];
     fmt::print("{:>18} {:>9.3f} {:>9.3f} {:>11.1f} {:>16.2f}\n", names[arm], 1e3 * *std::ranges::min_element(time.seconds),
-               1e3 * tools::median(time.seconds), static_cast<double>(time.answers) / time.wall, 100 * time.client_seconds / time.wall);
+               1e3 * runtime::median(time.seconds), static_cast<double>(time.answers) / time.wall, 100 * time.client_seconds / time.wall);
   }
   const auto ratios = [&](Arm over, Arm under) {
     std::vector<double> each;
     for (std::size_t i = 0; i < times[over].blocks.size(); ++i) each.push_back(times[over].blocks[i] / times[under].blocks[i]);
     const auto least = [&](Arm arm) { return *std::ranges::min_element(times[arm].seconds); };
-    return std::array{least(over) / least(under), tools::median(times[over].seconds) / tools::median(times[under].seconds),
-                      tools::median(each)};
+    return std::array{least(over) / least(under), runtime::median(times[over].seconds) / runtime::median(times[under].seconds),
+                      runtime::median(each)};
   };
   const auto asked = ratios(hammered, quiet), own = ratios(hammered, stand_in);
   fmt::print("asked / quiet:    least {:.4f}, medians {:.4f}, median of the rounds {:.4f}; wanted at most {}\n", asked[0], asked[1],

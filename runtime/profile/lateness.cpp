@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/median.hpp"
 #include "runtime/profile/prediction.hpp"
 #include "runtime/schedule/simulate.hpp"
 
@@ -14,11 +15,6 @@ namespace {
 constexpr std::size_t most_single_actions = 50;  // simulated; those that lasted longest beyond their median
 
 const char* word(ActionKind kind) { return to_string(span_of(kind)); }
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 class Search {
  public:
@@ -92,7 +88,7 @@ class Search {
       durations[{action.stage, action.kind}].push_back(duration);
     });
     std::map<std::pair<StageId, ActionKind>, double> medians;
-    for (auto& [key, values] : durations) medians[key] = median(values);
+    for (const auto& [key, values] : durations) medians[key] = median(values);
     std::vector<Single> singles;
     for_each_action([&](const ProfiledStep& step, RankId rank, int index, const Action& action, double duration) {
       const double usual = medians.at({action.stage, action.kind});
@@ -140,7 +136,7 @@ class Search {
       }
     }
     for (const Edge& edge : edges) {
-      auto& way = ways[edge.id.index()];
+      const auto& way = ways[edge.id.index()];
       if (way.empty() || edge.local()) continue;
       const double usual = median(way);
       Costs with = costs_;

@@ -9,9 +9,9 @@
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"
+#include "runtime/median.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/recorded_run.hpp"
-#include "tools/planning/median.hpp"
 
 namespace millrace::tools {
 
@@ -56,7 +56,7 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
     }
   }
   for (const auto& [kind, taken] : times)
-    fmt::print("{}  {} times, median {:.3f} ms, least {:.3f} ms\n", kind, taken.size(), median(taken),
+    fmt::print("{}  {} times, median {:.3f} ms, least {:.3f} ms\n", kind, taken.size(), runtime::median(taken),
                *std::min_element(taken.begin(), taken.end()));
   fmt::print("stage {} alone: {} actions, outputs and gradients {} ({})\n", recording.stage, recording.calls.size(),
              equal ? "as in the whole pipeline" : "DIFFER", recording.gradients);

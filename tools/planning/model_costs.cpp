@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "cluster/affinity.hpp"
+#include "runtime/median.hpp"
 #include "tools/planning/busy_rank.hpp"
-#include "tools/planning/median.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -75,9 +75,9 @@ void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes
     auto& runs = of.part == 0 ? embedding : of.part + 1 == parts.size() ? head : layer;
     runs.insert(runs.end(), of.runs.begin(), of.runs.end());
   }
-  cost_of(costs.embedding, pass) = median(embedding);
-  cost_of(costs.layer, pass) = median(layer);
-  cost_of(costs.head, pass) = median(head);
+  cost_of(costs.embedding, pass) = runtime::median(embedding);
+  cost_of(costs.layer, pass) = runtime::median(layer);
+  cost_of(costs.head, pass) = runtime::median(head);
 }
 
 }  // namespace

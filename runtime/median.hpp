@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace millrace::tools {
+namespace millrace::runtime {
 
 /// The value in the middle of their order: of an even number the upper of the two, of none 0.
 [[nodiscard]] inline double median(std::span<const double> values) {
@@ -16,4 +16,4 @@ namespace millrace::tools {
   return *middle;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime
