@@ -12,12 +12,10 @@
 #include <array>
 #include <atomic>
 #include <new>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "cluster/status_server.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::benchmarks {
@@ -92,23 +90,5 @@ Hammer::~Hammer() {
 void Hammer::strike(int port) { shared_->port = port; }
 std::int64_t Hammer::answers() const { return shared_->answers; }
 double Hammer::cpu_seconds() const { return shared_->cpu_seconds; }
-
-int start_stand_in(std::size_t bytes) {
-  std::array<int, 2> pipe_ends{};
-  MILLRACE_CHECK(pipe(pipe_ends.data()) == 0, ExitCode::start, "benchmark", "no pipe");
-  if (fork() == 0) {
-    end_with_parent();
-    cluster::StatusConfig config;
-    config.port = 0;
-    cluster::StatusServer server(config, "");
-    server.start({{"/status", "application/json", [bytes] { return std::string(bytes, 'x'); }}});
-    const int port = server.port();
-    static_cast<void>(write(pipe_ends[1], &port, sizeof port));
-    while (true) pause();
-  }
-  int port = 0;
-  MILLRACE_CHECK(read(pipe_ends[0], &port, sizeof port) == sizeof port, ExitCode::start, "benchmark", "the stand-in did not start");
-  return port;
-}
 
 }  // namespace millrace::benchmarks

@@ -28,8 +28,4 @@ class Hammer {
   int pid_ = 0;
 };
 
-/// The port of a server in a process of its own, which shows a constant text of so many bytes under /status and is bounded as a run's is.
-/// Gone with this process.
-int start_stand_in(std::size_t bytes);
-
 }  // namespace millrace::benchmarks
