@@ -29,7 +29,9 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
 
 Rank::~Rank() = default;
 
-void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) { runner_ = std::move(runner); }
+void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
+  worker_->run([&] { runner_ = std::move(runner); });  // it is the worker's
+}
 
 void Rank::add_ends(cluster::ChannelEnds& ends, bool same_process) {
   if (ends.spec.to_rank == id().value) {
