@@ -136,7 +136,7 @@ runtime::ForwardProgram write_forward() {
   const auto y = runtime::add(builder, x, mlp, "residual");
   builder.enter(-1, "");
   const auto head = builder.parameter("head.weight", {vocabulary, width});
-  builder.set_loss(runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), 0, "loss"));
+  builder.set_loss(runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), {}, "loss"));
   return builder.finish();
 }
 

@@ -17,6 +17,10 @@ void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptio
   MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, who,
                  "{} tokens in rows of {}, wanted whole rows", q[0], options.sequence);
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, wanted 1 or more", q[2]);
+  MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, who,
+                 "window {}, chunk {}, soft cap {}, wanted none below 0", options.window, options.chunk, options.soft_cap);
+  MILLRACE_CHECK(options.causal || (options.window == 0 && options.chunk == 0), ExitCode::config, who,
+                 "window {} and chunk {} where queries see what follows them, wanted neither", options.window, options.chunk);
 }
 
 void check_operands(const char* who, const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
@@ -32,7 +36,21 @@ void check_operands(const char* who, const Stream& stream, const Tensor& q, cons
   check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, stream.threads()));
 }
 
+/// Of the first `count` tokens of a chunk, with the keys of a window.
+double causal_pairs(double count, double window) {
+  if (window <= 0 || window >= count) return count * (count + 1) / 2;
+  return window * (window + 1) / 2 + (count - window) * window;
+}
+
 }  // namespace
+
+double attention_pairs(AttentionOptions options) {
+  const auto sequence = static_cast<double>(options.sequence), window = static_cast<double>(options.window);
+  if (!options.causal) return sequence * sequence;
+  if (options.chunk == 0 || options.chunk >= options.sequence) return causal_pairs(sequence, window);
+  const auto chunks = static_cast<double>(options.sequence / options.chunk), rest = static_cast<double>(options.sequence % options.chunk);
+  return chunks * causal_pairs(static_cast<double>(options.chunk), window) + causal_pairs(rest, window);
+}
 
 void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {

@@ -11,13 +11,18 @@ namespace millrace::kernels {
 struct AttentionOptions {
   std::int64_t sequence = 0;  // S: the T = rows·S tokens are rows of this length
   float scale = 1.0F;         // multiplies q·k
+  float soft_cap = 0.0F;      // scores s become soft_cap·tanh(s / soft_cap); 0: they stay
+  std::int64_t window = 0;    // a query sees this many keys at most, its own the last of them; 0: any number
+  std::int64_t chunk = 0;     // a query sees no key before the last multiple of this, counted in its row; 0: all of them
+  bool causal = true;         // false: keys after the query as well, and then neither window nor chunk
 };
 
-/// Causal grouped-query attention, tiled: no score matrix stands in memory. Query t attends to key u of its row when u <= t and segments[u]
-/// == segments[t]; query head h reads key/value head h / (H / K). q, o [T, H, D]; k, v [T, K, D]; segments i32 [T]; log_sum_exp f32 [T, H]
-/// (natural log of the scaled scores' sum). Softmax and sums in fp32. What a query may not see does not touch its bits, as long as it is
-/// finite. The bits do not depend on the thread count. H not a multiple of K throws Error(config). (Dao et al., FlashAttention-2, arXiv
-/// 2307.08691.)
+/// Grouped-query attention, tiled: no score matrix stands in memory, and tiles that no query sees are passed over. Query t attends to key u
+/// of its row when the options let it (places in the row, not positions) and segments[u] == segments[t]; query head h reads key/value head
+/// h / (H / K). q, o [T, H, D]; k, v [T, K, D]; segments i32 [T]; log_sum_exp f32 [T, H] (natural log of the scores' sum). Softmax and sums
+/// in fp32. What a query may not see does not touch its bits, as long as it is finite. The bits do not depend on the thread count. H not a
+/// multiple of K, and options that exclude each other, throw Error(config). (Dao et al., FlashAttention-2, arXiv 2307.08691; soft caps:
+/// Gemma 2, arXiv 2408.00118.)
 void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch);
 
@@ -26,6 +31,9 @@ void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, c
 void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
                               const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
                               const Tensor& dk, const Tensor& dv, Scratch scratch);
+
+/// Pairs of a query and a key that the options let meet, in one row of S tokens: what work is counted by. Segments may part more of them.
+[[nodiscard]] double attention_pairs(AttentionOptions options);
 
 /// Scratch for either call; q's shape is [T, H, D].
 [[nodiscard]] std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, int threads);

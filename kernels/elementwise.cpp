@@ -16,6 +16,15 @@ void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y
   cpu::add(stream, a, b, y);
 }
 
+void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y) {
+  constexpr const char* who = "kernels.scale";
+  require_cpu(stream, who);
+  check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
+  check_operand(who, "y", y, x.shape, {x.dtype});
+  if (stream.implementation() == Implementation::reference) return reference::scale(x, factor, y);
+  cpu::scale(stream, x, factor, y);
+}
+
 void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator) {
   constexpr const char* who = "kernels.accumulate";
   require_cpu(stream, who);

@@ -8,6 +8,9 @@ namespace millrace::kernels {
 /// y = a + b in fp32, rounded to y's dtype. One dtype; y may be a or b.
 void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y);
 
+/// y = x · factor in fp32, rounded to y's dtype. One dtype; y may be x.
+void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y);
+
 /// accumulator += x, accumulator f32, x f32 or bf16.
 void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator);
 

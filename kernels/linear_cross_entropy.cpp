@@ -72,6 +72,15 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
   gradients("kernels.linear_cross_entropy_gradients", stream, h, w, targets, log_sum_exp, g, options, &dh, &dw, scratch);
 }
 
+void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits) {
+  constexpr const char* who = "kernels.shape_logits";
+  require_cpu(stream, who);
+  check_rank(who, "logits", logits, 2);
+  check_operand(who, "logits", logits, logits.shape, {DType::f32});
+  if (stream.implementation() == Implementation::reference) return reference::shape_logits(options, logits);
+  cpu::shape_logits(stream, options, logits);
+}
+
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads) {
   return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, threads);
 }

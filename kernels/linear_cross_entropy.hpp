@@ -9,17 +9,20 @@ namespace millrace::kernels {
 
 /// Output head and loss in one operation, tiled over the vocabulary: neither the logits nor their gradient stand in memory whole.
 struct CrossEntropyOptions {
-  float z_loss = 0.0F;  // adds z·lse² a token
+  float z_loss = 0.0F;    // adds z·lse² a token
+  float scale = 1.0F;     // multiplies the logits
+  float soft_cap = 0.0F;  // then logits l become soft_cap·tanh(l / soft_cap); 0: they stay
 };
 
-/// logits = h · wᵀ in fp32 (h [T, D], w [V, D], one dtype). Over tokens whose target is in [0, V), in order:
+/// logits = h · wᵀ in fp32 (h [T, D], w [V, D], one dtype), scaled and capped. Over tokens whose target is in [0, V), in order:
 ///   loss[0] = Σ lse − logit[target] + z·lse²      loss[1] = Σ z·lse²     (f64 [2])
 /// log_sum_exp f32 [T] is kept for the gradients. Targets i32 [T]; a negative one is masked: no loss, no gradient; one >= V throws
 /// Error(data).
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
-/// With g the runtime scalar (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot): dh = dl · w, dtype of h.
+/// With g the runtime scalar (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale
+/// and cap: dh = dl · w, dtype of h.
 void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                          const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
                                          Scratch scratch);
@@ -33,6 +36,9 @@ void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h,
 void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                     const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
                                     const Tensor& dw, Scratch scratch);
+
+/// Scales and caps logits f32 [T, V] in place, as the loss does.
+void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits);
 
 /// Scratch for any of the calls; one tile of logits for all tokens and what the matmul needs.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads);

@@ -22,24 +22,29 @@ void check_rows(const char* who, const Tensor& x, const Tensor& r) { check_opera
 
 }  // namespace
 
-void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r) {
+void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r) {
   constexpr const char* who = "kernels.rms_norm_forward";
   require_cpu(stream, who);
   check(who, x);
   check_weights(who, "w", x, w);
   check_rows(who, x, r);
   check_operand(who, "y", y, x.shape, {x.dtype});
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_forward(x, w, epsilon, y, r);
+  if (stream.implementation() == Implementation::reference) return reference::rms_norm_forward(x, w, options, y, r);
   const std::int64_t width = x.shape[1];
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
-      cpu::pick_rms_norm_forward_f32()({x.as<float>(), w.as<float>(), y.as<float>(), r.as<float>(), width, epsilon}, begin, end);
+      cpu::pick_rms_norm_forward_f32()(
+          {x.as<float>(), w.as<float>(), y.as<float>(), r.as<float>(), width, options.epsilon, options.offset, options.round_first}, begin,
+          end);
     else
-      cpu::pick_rms_norm_forward_bf16()({x.as<BFloat16>(), w.as<float>(), y.as<BFloat16>(), r.as<float>(), width, epsilon}, begin, end);
+      cpu::pick_rms_norm_forward_bf16()(
+          {x.as<BFloat16>(), w.as<float>(), y.as<BFloat16>(), r.as<float>(), width, options.epsilon, options.offset, options.round_first},
+          begin, end);
   });
 }
 
-void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, const Tensor& dx) {
+void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
+                             RmsNormOptions options, const Tensor& dx) {
   constexpr const char* who = "kernels.rms_norm_input_gradient";
   require_cpu(stream, who);
   check(who, x);
@@ -47,15 +52,15 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
   check_rows(who, x, r);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, dx);
+  if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx);
   const std::int64_t width = x.shape[1];
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
-      cpu::pick_rms_norm_input_gradient_f32()({dy.as<float>(), x.as<float>(), w.as<float>(), r.as<float>(), dx.as<float>(), width}, begin,
-                                              end);
+      cpu::pick_rms_norm_input_gradient_f32()(
+          {dy.as<float>(), x.as<float>(), w.as<float>(), r.as<float>(), dx.as<float>(), width, options.offset}, begin, end);
     else
       cpu::pick_rms_norm_input_gradient_bf16()(
-          {dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(), dx.as<BFloat16>(), width}, begin, end);
+          {dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(), dx.as<BFloat16>(), width, options.offset}, begin, end);
   });
 }
 

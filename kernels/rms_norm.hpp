@@ -7,12 +7,19 @@
 
 namespace millrace::kernels {
 
-/// y = x · r · w with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept for the
-/// gradients. With bf16 the product x·r is rounded to bf16 before w, as transformers does.
-void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r);
+struct RmsNormOptions {
+  float epsilon = 0.0F;
+  float offset = 0.0F;      // added to the weights: 1 where a checkpoint stores how far they are from it (Gemma)
+  bool round_first = true;  // bf16: x·r is rounded before the weight multiplies it, as transformers' Llama does; else only the result is
+};
 
-/// dx = r·(g − x·r²·mean(g·x)) with g = dy·w. dx has the dtype of dy.
-void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, const Tensor& dx);
+/// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept
+/// for the gradients.
+void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r);
+
+/// dx = r·(g − x·r²·mean(g·x)) with g = dy·(w + offset). dx has the dtype of dy.
+void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
+                             RmsNormOptions options, const Tensor& dx);
 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
 void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw, Scratch scratch);

@@ -5,12 +5,17 @@
 
 namespace millrace::kernels {
 
-/// Rotary embedding in the half-split layout: for head vector x and i < D/2, with φ = positions[t]·inverse_frequencies[i]:
-///   y[i] = x[i] cos φ − x[i+D/2] sin φ,   y[i+D/2] = x[i+D/2] cos φ + x[i] sin φ.
-/// x, y [T, H, D] of one dtype (may be the same memory); positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's
-/// dtype as transformers does; the rest is fp32 with one rounding at the end (transformers rounds each product and sum). D even, else
-/// Error(config). direction −1 rotates back: the gradient of the input.
-void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, int direction,
+struct RopeOptions {
+  int direction = 1;         // −1 rotates back: the gradient of the input
+  float factor = 1.0F;       // multiplies cos and sin (YaRN's attention factor)
+  bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], rather than x[i] and x[i+D/2]
+};
+
+/// Rotary embedding (Su et al., arXiv 2104.09864): for head vector x and i < D/2, with φ = positions[t]·inverse_frequencies[i] and the pair
+/// (a, b) = (x[i], x[i+D/2]), which becomes (a cos φ − b sin φ, b cos φ + a sin φ). x, y [T, H, D] of one dtype (may be the same memory);
+/// positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's dtype as transformers does; the rest is fp32 with one
+/// rounding at the end (transformers rounds each product and sum). D even, else Error(config).
+void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y);
 
 }  // namespace millrace::kernels

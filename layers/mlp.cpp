@@ -4,12 +4,13 @@
 
 namespace millrace::layers {
 
-runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, std::int64_t intermediate,
-                           const std::string& module) {
+runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, kernels::Activation activation, std::int64_t width,
+                           std::int64_t intermediate, const std::string& module) {
   using runtime::linear;
   const auto gate = linear(builder, x, builder.parameter(module + ".gate_proj.weight", {intermediate, width}), "mlp.gate_proj");
   const auto up = linear(builder, x, builder.parameter(module + ".up_proj.weight", {intermediate, width}), "mlp.up_proj");
-  const auto hidden = runtime::swiglu(builder, gate, up, "mlp.swiglu");
+  const auto hidden = activation == kernels::Activation::silu ? runtime::swiglu(builder, gate, up, "mlp.swiglu")
+                                                              : runtime::geglu(builder, gate, up, "mlp.geglu");
   const auto down = linear(builder, hidden, builder.parameter(module + ".down_proj.weight", {width, intermediate}), "mlp.down_proj");
   builder.label(gate, "mlpwi_0");
   builder.label(up, "mlpwi_1");

@@ -1,13 +1,16 @@
 #include "layers/norm.hpp"
 
-#include "runtime/program/operations.hpp"
-
 namespace millrace::layers {
 
-runtime::ValueId rms_norm(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, double epsilon,
+runtime::ValueId rms_norm(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, const runtime::RmsNormForm& form,
                           const std::string& module, std::string_view name) {
-  const runtime::ValueId weight = builder.parameter(module + ".weight", {width});
-  return runtime::rms_norm(builder, x, weight, static_cast<float>(epsilon), name);
+  return runtime::rms_norm(builder, x, builder.parameter(module + ".weight", {width}), form, name);
+}
+
+runtime::ValueId layer_norm(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, const runtime::LayerNormForm& form,
+                            const std::string& module, std::string_view name) {
+  return runtime::layer_norm(builder, x, builder.parameter(module + ".weight", {width}), builder.parameter(module + ".bias", {width}), form,
+                             name);
 }
 
 }  // namespace millrace::layers

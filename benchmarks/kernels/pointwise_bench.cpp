@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <vector>
 
+#include "kernels/activation.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
-#include "kernels/swiglu.hpp"
 
 namespace {
 
@@ -58,19 +58,23 @@ void measure(const Stream& stream, DType dtype) {
                dy = memory.tensor(dtype, {kTokens, kWidth});
   const Tensor w = memory.tensor(DType::f32, {kWidth}), r = memory.tensor(DType::f32, {kTokens});
   const double row_bytes = size * kTokens * kWidth;
-  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(stream, x, w, 1e-5F, y, r); });
-  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(stream, dy, x, w, r, y); });
+  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(stream, x, w, {1e-5F}, y, r); });
+  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(stream, dy, x, w, r, {1e-5F}, y); });
   report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(stream, dy, x, r, w, {}); });
   const Shape heads{kTokens, kHeads, kWidth / kHeads};
   const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
                frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});
-  report("rope", dtype, 2 * row_bytes, [&] { rope(stream, qx, positions, frequencies, 1, qx); });
+  report("rope", dtype, 2 * row_bytes, [&] { rope(stream, qx, positions, frequencies, {}, qx); });
   const Shape hidden{kTokens, kHidden};
   const Tensor gate = memory.tensor(dtype, hidden), up = memory.tensor(dtype, hidden), out = memory.tensor(dtype, hidden);
   const Tensor d_gate = memory.tensor(dtype, hidden), d_up = memory.tensor(dtype, hidden);
   const double hidden_bytes = size * kTokens * kHidden;
-  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { swiglu_forward(stream, gate, up, out); });
-  report("swiglu input gradient", dtype, 5 * hidden_bytes, [&] { swiglu_input_gradient(stream, out, gate, up, d_gate, d_up); });
+  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(stream, Activation::silu, gate, up, out); });
+  report("swiglu input gradient", dtype, 5 * hidden_bytes,
+         [&] { glu_input_gradient(stream, Activation::silu, out, gate, up, d_gate, d_up); });
+  report("geglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(stream, Activation::gelu, gate, up, out); });
+  report("geglu input gradient", dtype, 5 * hidden_bytes,
+         [&] { glu_input_gradient(stream, Activation::gelu, out, gate, up, d_gate, d_up); });
 }
 
 }  // namespace

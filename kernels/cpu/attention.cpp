@@ -19,6 +19,10 @@ AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options
   sizes.padded = (q[2] + 15) / 16 * 16;
   sizes.tiles = (options.sequence + kTile - 1) / kTile;
   sizes.scale = options.scale;
+  sizes.soft_cap = options.soft_cap;
+  sizes.window = options.window > 0 ? options.window : options.sequence;
+  sizes.chunk = options.chunk > 0 ? options.chunk : options.sequence;
+  sizes.causal = options.causal;
   return sizes;
 }
 

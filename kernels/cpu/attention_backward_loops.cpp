@@ -38,16 +38,19 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
 }
 
 // From scores and dP to P = 2^(score − log-sum) and dS = P·(dP − delta), both exactly 0 where the query does not see the key.
-template <bool masked>
-MILLRACE_INLINE void score_gradients(const ScoreTile& tile, const Workspace& work) {
+template <bool masked, bool capped>
+MILLRACE_INLINE void score_gradients(const AttentionSizes& sizes, const ScoreTile& tile, const Workspace& work) {
   for (std::int64_t t = 0; t < tile.queries; ++t) {
     float* p_row = work.probabilities + t * kTile;
     float* d_row = work.d_scores + t * kTile;
     const float log_sum = work.log_sums[t];
     const float delta = work.deltas[t];
     for (std::int64_t i = 0; i < tile.vectors(t); ++i) {
-      Wide p = power_of_two(load_wide(p_row + kWide * i) - log_sum);
+      Wide score = load_wide(p_row + kWide * i);
+      if (capped) score = cap_scores(score, sizes.soft_cap);
+      Wide p = power_of_two(score - log_sum);
       Wide ds = p * (load_wide(d_row + kWide * i) - delta);
+      if (capped) ds *= cap_gradient(score, sizes.soft_cap);
       if (masked) {
         const WideMask visible = tile.visible(t, i);
         p = visible ? p : Wide{};
@@ -72,10 +75,12 @@ MILLRACE_INLINE void backward_tile(const AttentionSizes& sizes, const ScoreTile&
                  {work.q, padded, work.keys_by_column + offset, kTile, work.probabilities, kTile, false});
   product<false>(scores, tile.queries, columns, sizes.width,
                  {work.d_o, padded, work.values_by_column + offset, kTile, work.d_scores, kTile, false});
-  if (tile.diagonal || !tile.same_segment)
-    score_gradients<true>(tile, work);
+  if (sizes.soft_cap > 0)
+    score_gradients<true, true>(sizes, tile, work);
+  else if (tile.masked())
+    score_gradients<true, false>(sizes, tile, work);
   else
-    score_gradients<false>(tile, work);
+    score_gradients<false, false>(sizes, tile, work);
   product<true>(by_key, tile.keys, padded, tile.queries, {work.probabilities, kTile, work.d_o, padded, work.dv + offset, padded, true});
   product<true>(by_key, tile.keys, padded, tile.queries, {work.d_scores, kTile, work.q, padded, work.dk + offset, padded, true});
   product<false>(by_query, tile.queries, padded, tile.keys, {work.d_scores, kTile, work.keys + offset, padded, work.dq, padded, !first});
@@ -115,7 +120,7 @@ MILLRACE_INLINE void backward_queries(const AttentionBackward<T>& at, std::int64
   load_queries(at, first_token, head, queries, work);
   bool first = true;
   ScoreTile tile;
-  for (std::int64_t key_tile = 0; key_tile <= query_tile; ++key_tile) {
+  for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
     if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
     backward_tile(sizes, tile, key_tile, first, work);
     first = false;

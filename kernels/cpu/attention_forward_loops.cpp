@@ -28,7 +28,7 @@ MILLRACE_INLINE void scale_row(float* row, std::int64_t width, Wide factor) {
 }
 
 // Scores to probabilities relative to the largest score so far; sums and outputs follow when that grows.
-template <bool masked>
+template <bool masked, bool capped>
 MILLRACE_INLINE void softmax_tile(const AttentionSizes& sizes, const ScoreTile& tile, bool first, const Workspace& work) {
   for (std::int64_t t = 0; t < tile.queries; ++t) {
     float* row = work.scores + t * kTile;
@@ -37,6 +37,7 @@ MILLRACE_INLINE void softmax_tile(const AttentionSizes& sizes, const ScoreTile& 
     Wide largest = wide(work.maximum[t]);
     for (std::int64_t i = 0; i < vectors; ++i) {
       score[i] = load_wide(row + kWide * i);
+      if (capped) score[i] = cap_scores(score[i], sizes.soft_cap);
       if (masked) score[i] = tile.visible(t, i) ? score[i] : wide(kMinusInfinity);
       largest = largest > score[i] ? largest : score[i];
     }
@@ -87,14 +88,16 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   }
   bool first = true;
   ScoreTile tile;
-  for (std::int64_t key_tile = 0; key_tile <= query_tile; ++key_tile) {
+  for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
     if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
     product<false>(tile.diagonal ? Part::columns_to_diagonal : Part::whole, queries, 16 * vectors_of(tile.keys), sizes.width,
                    {work.q, sizes.padded, keys + key_tile * tile_floats(sizes), kTile, work.scores, kTile, false});
-    if (tile.diagonal || !tile.same_segment)
-      softmax_tile<true>(sizes, tile, first, work);
+    if (sizes.soft_cap > 0)
+      softmax_tile<true, true>(sizes, tile, first, work);
+    else if (tile.masked())
+      softmax_tile<true, false>(sizes, tile, first, work);
     else
-      softmax_tile<false>(sizes, tile, first, work);
+      softmax_tile<false, false>(sizes, tile, first, work);
     product<false>(tile.diagonal ? Part::depth_to_diagonal : Part::whole, queries, sizes.padded, tile.keys,
                    {work.scores, kTile, values + key_tile * tile_floats(sizes), sizes.padded, work.o, sizes.padded, !first});
     first = false;

@@ -21,6 +21,10 @@ struct AttentionSizes {
   std::int64_t padded;    // D rounded up to 16
   std::int64_t tiles;     // ⌈S/64⌉
   float scale;
+  float soft_cap;       // 0: none
+  std::int64_t window;  // S where all is seen
+  std::int64_t chunk;   // S where all is seen
+  bool causal;
 };
 
 /// Floats of one packed operand: a tile's 64 head vectors; all of one row and key/value head; all tiles of scores.

@@ -98,12 +98,30 @@ MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const Attention
   }
 }
 
+/// Scores in powers of two, as they come from q·scale·log2 e, and what the cap makes of them in the same measure.
+MILLRACE_INLINE Wide cap_scores(Wide score, float soft_cap) {
+  const float cap = soft_cap * kLog2E;
+  const auto exponential_of = [](Wide x) __attribute__((always_inline)) { return power_of_two(x * kLog2E); };
+  return hyperbolic_tangent(score * (1.0F / cap), exponential_of) * cap;
+}
+/// The factor on the way back, from the capped score.
+MILLRACE_INLINE Wide cap_gradient(Wide capped, float soft_cap) {
+  const Wide share = capped * (1.0F / (soft_cap * kLog2E));
+  return 1.0F - share * share;
+}
+
 /// One tile of scores: queries t in [0, queries), keys u in [0, keys); on the diagonal both count from the same token.
 struct ScoreTile {
   std::int64_t queries, keys;
-  bool diagonal;
+  bool diagonal;      // causal, and queries and keys are the same tokens
   bool same_segment;  // all of it one segment: nothing to compare
+  bool bounded;       // some query does not see the tile's first keys
+  bool short_keys;    // not causal, and the last vector reaches beyond the keys
   std::int32_t query_segments[kTile], key_segments[kTile];
+  std::int32_t first_keys[kTile];  // of each query, where bounded
+
+  /// False where every query sees every key that a product reads.
+  [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || short_keys; }
 
   /// Vectors of a query's row that a product will read: on the diagonal up to the end of its block of rows.
   [[nodiscard, gnu::always_inline]] std::int64_t vectors(std::int64_t t) const {
@@ -115,7 +133,9 @@ struct ScoreTile {
     static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     WideMask key;
     __builtin_memcpy(&key, lanes, sizeof key);
-    WideMask seen = key + static_cast<std::int32_t>(kWide * vector) <= static_cast<std::int32_t>(diagonal ? t : kTile);
+    key += static_cast<std::int32_t>(kWide * vector);
+    WideMask seen = key <= static_cast<std::int32_t>(diagonal ? t : keys - 1);
+    if (bounded) seen &= key >= first_keys[t];
     if (!same_segment) {
       WideMask segment;
       __builtin_memcpy(&segment, key_segments + kWide * vector, sizeof segment);
@@ -125,12 +145,31 @@ struct ScoreTile {
   }
 };
 
+/// The first key of its row that a query may see, but for segments.
+MILLRACE_INLINE std::int64_t first_key(const AttentionSizes& sizes, std::int64_t query) {
+  const std::int64_t of_window = query + 1 - sizes.window;
+  const std::int64_t of_chunk = query - query % sizes.chunk;
+  return of_window > of_chunk ? of_window : of_chunk;
+}
+
+/// The key tiles that a tile of queries may see: [first, last].
+MILLRACE_INLINE std::int64_t first_key_tile(const AttentionSizes& sizes, std::int64_t query_tile) {
+  return first_key(sizes, query_tile * kTile) / kTile;
+}
+MILLRACE_INLINE std::int64_t last_key_tile(const AttentionSizes& sizes, std::int64_t query_tile) {
+  return sizes.causal ? query_tile : sizes.tiles - 1;
+}
+
 /// False where no query of the tile sees a key of it, by the ranges of their segments.
 MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32_t* segments, std::int64_t query_tile,
                                    std::int64_t key_tile, ScoreTile& tile) {
   tile.queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   tile.keys = smaller(kTile, sizes.sequence - key_tile * kTile);
-  tile.diagonal = query_tile == key_tile;
+  tile.diagonal = sizes.causal && query_tile == key_tile;
+  tile.short_keys = !sizes.causal && tile.keys % kWide != 0;
+  tile.bounded = first_key(sizes, query_tile * kTile + tile.queries - 1) > key_tile * kTile;
+  for (std::int64_t t = 0; tile.bounded && t < tile.queries; ++t)
+    tile.first_keys[t] = static_cast<std::int32_t>(first_key(sizes, query_tile * kTile + t) - key_tile * kTile);
   const std::int32_t* query = segments + query_tile * kTile;
   const std::int32_t* key = segments + key_tile * kTile;
   std::int32_t query_low = query[0], query_high = query[0], key_low = key[0], key_high = key[0];

@@ -21,6 +21,15 @@ void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y
   });
 }
 
+void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y) {
+  stream.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (y.dtype == DType::f32)
+      pick_scale_f32()(x.as<float>(), factor, y.as<float>(), begin, end);
+    else
+      pick_scale_bf16()(x.as<BFloat16>(), factor, y.as<BFloat16>(), begin, end);
+  });
+}
+
 void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator) {
   stream.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)

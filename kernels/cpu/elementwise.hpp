@@ -7,6 +7,7 @@
 namespace millrace::kernels::cpu {
 
 void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y);
+void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y);
 void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator);
 void convert(const Stream& stream, const Tensor& x, const Tensor& y);
 void fill_zero(const Stream& stream, const Tensor& y);

@@ -13,6 +13,13 @@ MILLRACE_INLINE void add(const T* a, const T* b, T* y, std::int64_t begin, std::
 }
 
 template <class T>
+MILLRACE_INLINE void scale(const T* x, float factor, T* y, std::int64_t begin, std::int64_t end) {
+  std::int64_t i = begin;
+  for (; i + 16 <= end; i += 16) store(y + i, load(x + i) * factor);
+  if (i < end) store(y + i, load(x + i, end - i) * factor, end - i);
+}
+
+template <class T>
 MILLRACE_INLINE void accumulate(const T* x, float* accumulator, std::int64_t begin, std::int64_t end) {
   std::int64_t i = begin;
   for (; i + 16 <= end; i += 16) store(accumulator + i, load(accumulator + i) + load(x + i));
@@ -32,6 +39,8 @@ namespace MILLRACE_ISA {
 
 void add_f32(const float* a, const float* b, float* y, std::int64_t begin, std::int64_t end) { add(a, b, y, begin, end); }
 void add_bf16(const BFloat16* a, const BFloat16* b, BFloat16* y, std::int64_t begin, std::int64_t end) { add(a, b, y, begin, end); }
+void scale_f32(const float* x, float factor, float* y, std::int64_t begin, std::int64_t end) { scale(x, factor, y, begin, end); }
+void scale_bf16(const BFloat16* x, float factor, BFloat16* y, std::int64_t begin, std::int64_t end) { scale(x, factor, y, begin, end); }
 void accumulate_f32(const float* x, float* accumulator, std::int64_t begin, std::int64_t end) { accumulate(x, accumulator, begin, end); }
 void accumulate_bf16(const BFloat16* x, float* accumulator, std::int64_t begin, std::int64_t end) {
   accumulate(x, accumulator, begin, end);

@@ -68,8 +68,8 @@ std::size_t products_scratch(const Layout& layout, const Shape& h, std::int64_t 
 /// One call: its operands in the dtype of the products, and the tile under work.
 class Tiles {
  public:
-  Tiles(const Stream& stream, const Tensor& h, const Tensor& w, Scratch scratch)
-      : stream_(stream), layout_(h.shape, w.shape, h.dtype), w_(w), base_(scratch.data()), h_(h) {
+  Tiles(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
+      : stream_(stream), layout_(h.shape, w.shape, h.dtype), options_(options), w_(w), base_(scratch.data()), h_(h) {
     const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % kAlignment;
     if (misaligned != 0) base_ += kAlignment - misaligned;
     matmul_scratch_ = scratch.subspan(static_cast<std::size_t>(base_ - scratch.data()) + layout_.matmul);
@@ -87,6 +87,7 @@ class Tiles {
       select_weights(first, columns);
       logits_ = make_tensor(base_ + layout_.logits, DType::f32, {layout_.tokens, columns});
       cpu::matmul(stream_, h_, w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
+      cpu::shape_logits(stream_, options_, logits_);
       body(first, columns);
     }
   }
@@ -125,6 +126,7 @@ class Tiles {
 
   const Stream& stream_;
   Layout layout_;
+  CrossEntropyOptions options_;
   Tensor w_, w_tile_, logits_;
   std::byte* base_;
   Tensor h_;
@@ -148,6 +150,15 @@ void add_losses(const Tiles& tiles, const Tensor& targets, CrossEntropyOptions o
 
 }  // namespace
 
+void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits) {
+  if (options.scale == 1.0F && options.soft_cap == 0.0F) return;
+  stream.team().for_ranges(logits.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    // Rows lie one after the other.
+    pick_cross_entropy_shape()(logits.as<float>() + begin * logits.shape[1], (end - begin) * logits.shape[1], options.scale,
+                               options.soft_cap);
+  });
+}
+
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads) {
   const Layout layout(h, w, dtype);
   std::size_t products = 0;
@@ -161,7 +172,7 @@ std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, D
 
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
-  Tiles tiles(stream, h, w, scratch);
+  Tiles tiles(stream, h, w, options, scratch);
   auto* maximum = tiles.at<float>(tiles.layout().maximum);
   auto* sum = tiles.at<double>(tiles.layout().sum);
   auto* logit_of_target = tiles.at<float>(tiles.layout().logit_of_target);
@@ -180,7 +191,7 @@ void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const T
 void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                     const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor* dh,
                                     const Tensor* dw, Scratch scratch) {
-  Tiles tiles(stream, h, w, scratch);
+  Tiles tiles(stream, h, w, options, scratch);
   const bool round_dh = dh != nullptr && dh->dtype == DType::bf16;
   const Tensor dh_sum = round_dh ? make_tensor(tiles.at<float>(tiles.layout().dh), DType::f32, h.shape) : (dh != nullptr ? *dh : Tensor{});
   tiles.for_each([&](std::int64_t first, std::int64_t columns) {
@@ -198,6 +209,8 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
       const CrossEntropyRow row{.log_sum_exp = lse,
                                 .coefficient = 1.0F + 2.0F * options.z_loss * lse,
                                 .g = g.as<float>()[0],
+                                .scale = options.scale,
+                                .soft_cap = options.soft_cap,
                                 .target = here ? target - first : -1};
       pick_cross_entropy_gradient()(tiles.logits_of(token), columns, row, narrow == nullptr ? nullptr : narrow + token * columns);
     });

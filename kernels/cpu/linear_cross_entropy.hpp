@@ -8,6 +8,7 @@
 /// instructions the whole computation is in fp32, rounded once into dh; with them the tile of dl is rounded to bf16 and multiplied as such.
 namespace millrace::kernels::cpu {
 
+void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits);
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 

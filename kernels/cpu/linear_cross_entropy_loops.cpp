@@ -1,6 +1,6 @@
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/lanes.hpp"
 
 namespace millrace::kernels::cpu::MILLRACE_ISA {
 namespace {
@@ -13,6 +13,14 @@ MILLRACE_INLINE f32x16 load_logits(const float* logits, std::int64_t count) {
 }
 
 }  // namespace
+
+void cross_entropy_shape(float* logits, std::int64_t count, float scale, float soft_cap) {
+  const float by_cap = soft_cap > 0 ? scale / soft_cap : 0.0F;
+  for (std::int64_t i = 0; i < count; i += 16) {
+    const f32x16 logit = load_lanes(logits + i, count - i);
+    store_lanes(logits + i, soft_cap > 0 ? hyperbolic_tangent(logit * by_cap) * soft_cap : logit * scale, count - i);
+  }
+}
 
 void cross_entropy_take(const float* logits, std::int64_t count, float& maximum, double& sum) {
   const std::int64_t whole = count / 16 * 16;
@@ -30,22 +38,26 @@ void cross_entropy_take(const float* logits, std::int64_t count, float& maximum,
 
 void cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow) {
   const float lse = row.log_sum_exp, coefficient = row.coefficient, g = row.g;
+  const float by_cap = row.soft_cap > 0 ? 1.0F / row.soft_cap : 0.0F;
+  const bool shaped = row.soft_cap > 0 || row.scale != 1.0F;
+  const auto slope = [&](f32x16 logit) __attribute__((always_inline)) {
+    const f32x16 share = logit * by_cap;
+    return row.scale * (1.0F - share * share);
+  };
   float at_target = 0;
-  if (row.target >= 0) at_target = g * (coefficient * exponential(splat(logits[row.target] - lse))[0] - 1.0F);
-  std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const f32x16 dl = g * (coefficient * exponential(load(logits + i) - lse));
-    if (narrow != nullptr)
-      store(narrow + i, dl);
-    else
-      store(logits + i, dl);
+  if (row.target >= 0) {
+    const f32x16 logit = splat(logits[row.target]);
+    at_target = g * (coefficient * exponential(logit - lse)[0] - 1.0F);
+    if (shaped) at_target *= slope(logit)[0];
   }
-  if (const std::int64_t rest = count - i; rest > 0) {
-    const f32x16 dl = g * (coefficient * exponential(load(logits + i, rest) - lse));
+  for (std::int64_t i = 0; i < count; i += 16) {
+    const f32x16 logit = load_lanes(logits + i, count - i);
+    f32x16 dl = g * (coefficient * exponential(logit - lse));
+    if (shaped) dl *= slope(logit);
     if (narrow != nullptr)
-      store(narrow + i, dl, rest);
+      store_lanes(narrow + i, dl, count - i);
     else
-      store(logits + i, dl, rest);
+      store_lanes(logits + i, dl, count - i);
   }
   if (row.target < 0) return;
   if (narrow == nullptr) {

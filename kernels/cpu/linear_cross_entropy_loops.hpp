@@ -7,14 +7,19 @@
 
 namespace millrace::kernels::cpu {
 
+/// logit becomes cap·tanh(logit·scale / cap), or logit·scale where the cap is 0.
+MILLRACE_CPU_KERNEL(cross_entropy_shape, void(float* logits, std::int64_t count, float scale, float soft_cap));
+
 /// Takes one tile of a row of logits into the row's running maximum and its sum of exp(logit − maximum).
 MILLRACE_CPU_KERNEL(cross_entropy_take, void(const float* logits, std::int64_t count, float& maximum, double& sum));
 
-/// What one row's gradient needs. dl = g·(coefficient·exp(logit − lse) − onehot).
+/// What one row's gradient needs. dl = g·(coefficient·exp(logit − lse) − onehot)·scale, and with a cap times 1 − (logit / cap)².
 struct CrossEntropyRow {
   float log_sum_exp = 0;
   float coefficient = 1;  // 1 + 2·z·lse
   float g = 0;
+  float scale = 1;
+  float soft_cap = 0;
   std::int64_t target = -1;  // column in this tile, or −1
 };
 

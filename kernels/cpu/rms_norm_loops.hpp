@@ -16,6 +16,8 @@ struct RmsNormForward {
   float* r;
   std::int64_t width;
   float epsilon;
+  float offset;
+  bool round_first;
 };
 template <class T>
 struct RmsNormInputGradient {
@@ -25,6 +27,7 @@ struct RmsNormInputGradient {
   const float* r;
   T* dx;
   std::int64_t width;
+  float offset;
 };
 template <class T>
 struct RmsNormWeightGradient {

@@ -27,6 +27,28 @@ MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t 
   }
 }
 
+// Of neighbours: each angle stands twice, and the sine of the even one is negative.
+template <class T>
+MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
+                                       const float* sines) {
+  for (std::int64_t i = 0; i < count; i += 8) {
+    float low[8], high[8];
+    __builtin_memcpy(low, cosines + i, sizeof low);
+    __builtin_memcpy(high, sines + i, sizeof high);
+    f32x16 cosine, sine;
+    for (int lane = 0; lane < 16; ++lane) {
+      cosine[lane] = low[lane / 2];
+      sine[lane] = lane % 2 == 0 ? -high[lane / 2] : high[lane / 2];
+    }
+    for (std::int64_t head = 0; head < at.heads; ++head) {
+      const std::int64_t offset = (token * at.heads + head) * 2 * at.half + 2 * (first + i);
+      const f32x16 pairs = load_lanes(at.x + offset, 2 * (count - i));
+      const f32x16 swapped = __builtin_shufflevector(pairs, pairs, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+      store_lanes(at.y + offset, pairs * cosine + swapped * sine, 2 * (count - i));
+    }
+  }
+}
+
 template <class T>
 MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t end) {
   float cosines[kAngles] = {};
@@ -40,10 +62,13 @@ MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t en
         sines[i] = sinf(angle);
       }
       for (std::int64_t i = 0; i < count; i += 16) {
-        store(cosines + i, round_to<T>(load(cosines + i)));
-        store(sines + i, round_to<T>(load(sines + i)) * at.direction);
+        store(cosines + i, round_to<T>(load(cosines + i) * at.factor));
+        store(sines + i, round_to<T>(load(sines + i) * at.factor) * at.direction);
       }
-      rotate(at, t, first, count, cosines, sines);
+      if (at.interleaved)
+        rotate_neighbours(at, t, first, count, cosines, sines);
+      else
+        rotate(at, t, first, count, cosines, sines);
     }
 }
 

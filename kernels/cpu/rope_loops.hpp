@@ -17,6 +17,8 @@ struct Rope {
   std::int64_t heads;
   std::int64_t half;  // D/2
   float direction;
+  float factor;
+  bool interleaved;
 };
 
 MILLRACE_CPU_KERNEL(rope_f32, void(const Rope<float>& at, std::int64_t begin, std::int64_t end));

@@ -25,22 +25,40 @@ struct Layout {
   std::int64_t tokens, heads, kv_heads, width, sequence;
 };
 
+// The keys that a query may see but for their segments: [begin, end) of its row's, counted from the row's first.
+struct Seen {
+  Seen(std::int64_t query, AttentionOptions options) : end(options.causal ? query + 1 : options.sequence) {
+    if (options.window > 0) begin = std::max(begin, query + 1 - options.window);
+    if (options.chunk > 0) begin = std::max(begin, query / options.chunk * options.chunk);
+  }
+  std::int64_t begin = 0, end;
+};
+
+double capped(double score, AttentionOptions options) {
+  return options.soft_cap > 0 ? options.soft_cap * std::tanh(score / options.soft_cap) : score;
+}
+// Of the capped score by the score, in terms of the first.
+double cap_gradient(double score, AttentionOptions options) {
+  return options.soft_cap > 0 ? 1 - score / options.soft_cap * (score / options.soft_cap) : 1;
+}
+
 struct Operands {
   const Tensor &d_o, &q, &k, &v, &o, &log_sum_exp, &segments;
 };
 
 // What one query adds to the sums of its row's keys (dk_sum, dv_sum [S, D]), and its own gradient.
-void query_gradient(const Operands& x, const Layout& at, double scale, std::int64_t t, std::int64_t h, double* dq_sum, double* dk_sum,
-                    double* dv_sum) {
+void query_gradient(const Operands& x, const Layout& at, AttentionOptions options, std::int64_t t, std::int64_t h, double* dq_sum,
+                    double* dk_sum, double* dv_sum) {
   const auto* segment = x.segments.as<std::int32_t>();
   const std::int64_t begin = at.row_begin(t);
+  const Seen seen(t - begin, options);
   const double delta = dot(x.d_o, at.query(t, h), x.o, at.query(t, h), at.width);
   std::fill(dq_sum, dq_sum + at.width, 0.0);
-  for (std::int64_t u = begin; u <= t; ++u) {
+  for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
     if (segment[u] != segment[t]) continue;
-    const double score = dot(x.q, at.query(t, h), x.k, at.key(u, h), at.width) * scale;
+    const double score = capped(dot(x.q, at.query(t, h), x.k, at.key(u, h), at.width) * options.scale, options);
     const double p = std::exp(score - x.log_sum_exp.as<float>()[t * at.heads + h]);
-    const double ds = p * (dot(x.d_o, at.query(t, h), x.v, at.key(u, h), at.width) - delta) * scale;
+    const double ds = p * (dot(x.d_o, at.query(t, h), x.v, at.key(u, h), at.width) - delta) * cap_gradient(score, options) * options.scale;
     for (std::int64_t d = 0; d < at.width; ++d) {
       dv_sum[(u - begin) * at.width + d] += p * load(x.d_o, at.query(t, h) + d);
       dk_sum[(u - begin) * at.width + d] += ds * load(x.q, at.query(t, h) + d);
@@ -59,18 +77,19 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
   for (std::int64_t t = 0; t < at.tokens; ++t)
     for (std::int64_t h = 0; h < at.heads; ++h) {
       const std::int64_t begin = at.row_begin(t);
+      const Seen seen(t - begin, options);
       double maximum = -std::numeric_limits<double>::infinity();
-      for (std::int64_t u = begin; u <= t; ++u) {
+      for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
         if (segment[u] != segment[t]) continue;
-        scores[u - begin] = dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale;
+        scores[u - begin] = capped(dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale, options);
         maximum = std::max(maximum, scores[u - begin]);
       }
       double sum = 0;
-      for (std::int64_t u = begin; u <= t; ++u)
+      for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
         if (segment[u] == segment[t]) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
       for (std::int64_t d = 0; d < at.width; ++d) {
         double value = 0;
-        for (std::int64_t u = begin; u <= t; ++u)
+        for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
           if (segment[u] == segment[t]) value += scores[u - begin] * load(v, at.key(u, h) + d);
         store(o, at.query(t, h) + d, static_cast<float>(value / sum));
       }
@@ -93,7 +112,7 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
       std::fill(dk_sum, dq_sum, 0.0);
       for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
         for (std::int64_t t = begin; t < begin + at.sequence; ++t) {
-          query_gradient({d_o, q, k, v, o, log_sum_exp, segments}, at, options.scale, t, h, dq_sum, dk_sum, dv_sum);
+          query_gradient({d_o, q, k, v, o, log_sum_exp, segments}, at, options, t, h, dq_sum, dk_sum, dv_sum);
           for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
         }
       for (std::int64_t i = 0; i < size; ++i) {

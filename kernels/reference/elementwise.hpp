@@ -6,6 +6,7 @@
 namespace millrace::kernels::reference {
 
 void add(const Tensor& a, const Tensor& b, const Tensor& y);
+void scale(const Tensor& x, float factor, const Tensor& y);
 void accumulate(const Tensor& x, const Tensor& accumulator);
 void convert(const Tensor& x, const Tensor& y);
 void fill_zero(const Tensor& y);

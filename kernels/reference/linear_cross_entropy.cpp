@@ -9,24 +9,38 @@
 namespace millrace::kernels::reference {
 namespace {
 
-void row_of_logits(const Tensor& h, const Tensor& w, std::int64_t token, std::vector<double>& logits) {
+double shaped(double logit, CrossEntropyOptions options) {
+  logit *= options.scale;
+  return options.soft_cap > 0 ? options.soft_cap * std::tanh(logit / options.soft_cap) : logit;
+}
+/// Of the shaped logit by the plain one, in terms of the first.
+double slope(double logit, CrossEntropyOptions options) {
+  const double share = options.soft_cap > 0 ? logit / options.soft_cap : 0;
+  return options.scale * (1 - share * share);
+}
+
+void row_of_logits(const Tensor& h, const Tensor& w, std::int64_t token, CrossEntropyOptions options, std::vector<double>& logits) {
   const std::int64_t width = h.shape[1];
   for (std::size_t entry = 0; entry < logits.size(); ++entry) {
     double sum = 0;
     for (std::int64_t i = 0; i < width; ++i)
       sum += static_cast<double>(load(h, token * width + i)) * static_cast<double>(load(w, static_cast<std::int64_t>(entry) * width + i));
-    logits[entry] = sum;
+    logits[entry] = shaped(sum, options);
   }
 }
 
 }  // namespace
+
+void shape_logits(CrossEntropyOptions options, const Tensor& logits) {
+  for (std::int64_t i = 0; i < logits.elements(); ++i) logits.as<float>()[i] = static_cast<float>(shaped(logits.as<float>()[i], options));
+}
 
 void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
                                   const Tensor& log_sum_exp) {
   std::vector<double> logits(static_cast<std::size_t>(w.shape[0]));
   double total = 0, z_total = 0;
   for (std::int64_t token = 0; token < h.shape[0]; ++token) {
-    row_of_logits(h, w, token, logits);
+    row_of_logits(h, w, token, options, logits);
     const double maximum = *std::max_element(logits.begin(), logits.end());
     double sum = 0;
     for (const double logit : logits) sum += std::exp(logit - maximum);
@@ -51,10 +65,13 @@ void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tens
     const std::int32_t target = targets.as<std::int32_t>()[token];
     std::fill(row.begin(), row.end(), 0.0);
     if (target >= 0) {
-      row_of_logits(h, w, token, dl);
+      row_of_logits(h, w, token, options, dl);
       const double lse = log_sum_exp.as<float>()[token];
-      for (double& logit : dl) logit = scale * (1 + 2 * static_cast<double>(options.z_loss) * lse) * std::exp(logit - lse);
-      dl[static_cast<std::size_t>(target)] -= scale;
+      for (std::size_t entry = 0; entry < dl.size(); ++entry) {
+        const double onehot = entry == static_cast<std::size_t>(target) ? 1 : 0;
+        dl[entry] =
+            scale * ((1 + 2 * static_cast<double>(options.z_loss) * lse) * std::exp(dl[entry] - lse) - onehot) * slope(dl[entry], options);
+      }
       for (std::int64_t entry = 0; entry < w.shape[0]; ++entry)
         for (std::int64_t i = 0; i < width; ++i) {
           const double d = dl[static_cast<std::size_t>(entry)];

@@ -6,28 +6,33 @@
 
 namespace millrace::kernels::reference {
 
-void rms_norm_forward(const Tensor& x, const Tensor& w, float epsilon, const Tensor& y, const Tensor& r) {
+void rms_norm_forward(const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r) {
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
   for (std::int64_t t = 0; t < rows; ++t) {
     double sum = 0;
     for (std::int64_t d = 0; d < width; ++d) sum += double{load(x, t * width + d)} * load(x, t * width + d);
-    const float inverse = 1.0F / std::sqrt(static_cast<float>(sum / static_cast<double>(width)) + epsilon);
+    const float inverse = 1.0F / std::sqrt(static_cast<float>(sum / static_cast<double>(width)) + options.epsilon);
     r.as<float>()[t] = inverse;
-    for (std::int64_t d = 0; d < width; ++d) store(y, t * width + d, rounded(x.dtype, load(x, t * width + d) * inverse) * w.as<float>()[d]);
+    for (std::int64_t d = 0; d < width; ++d) {
+      const float normal = load(x, t * width + d) * inverse;
+      store(y, t * width + d, (options.round_first ? rounded(x.dtype, normal) : normal) * (w.as<float>()[d] + options.offset));
+    }
   }
 }
 
-void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, const Tensor& dx) {
+void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, RmsNormOptions options,
+                             const Tensor& dx) {
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
   for (std::int64_t t = 0; t < rows; ++t) {
     double sum = 0;
-    for (std::int64_t d = 0; d < width; ++d) sum += double{load(dy, t * width + d) * w.as<float>()[d]} * load(x, t * width + d);
+    for (std::int64_t d = 0; d < width; ++d)
+      sum += double{load(dy, t * width + d) * (w.as<float>()[d] + options.offset)} * load(x, t * width + d);
     const float inverse = r.as<float>()[t];
     const float along = static_cast<float>(sum / static_cast<double>(width)) * inverse * inverse;
     for (std::int64_t d = 0; d < width; ++d) {
-      const float g = load(dy, t * width + d) * w.as<float>()[d];
+      const float g = load(dy, t * width + d) * (w.as<float>()[d] + options.offset);
       store(dx, t * width + d, inverse * (g - load(x, t * width + d) * along));
     }
   }

@@ -6,7 +6,7 @@
 
 namespace millrace::kernels::reference {
 
-void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, int direction, const Tensor& y) {
+void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options, const Tensor& y) {
   const std::int64_t tokens = x.shape[0];
   const std::int64_t heads = x.shape[1];
   const std::int64_t width = x.shape[2];
@@ -14,14 +14,15 @@ void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_freque
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t i = 0; i < half; ++i) {
       const float angle = static_cast<float>(positions.as<std::int32_t>()[t]) * inverse_frequencies.as<float>()[i];
-      const float cosine = rounded(x.dtype, std::cos(angle));
-      const float sine = rounded(x.dtype, std::sin(angle)) * static_cast<float>(direction);
+      const float cosine = rounded(x.dtype, std::cos(angle) * options.factor);
+      const float sine = rounded(x.dtype, std::sin(angle) * options.factor) * static_cast<float>(options.direction);
       for (std::int64_t h = 0; h < heads; ++h) {
-        const std::int64_t first = (t * heads + h) * width + i;
+        const std::int64_t first = (t * heads + h) * width + (options.interleaved ? 2 * i : i);
+        const std::int64_t second = first + (options.interleaved ? 1 : half);
         const float a = load(x, first);
-        const float b = load(x, first + half);
+        const float b = load(x, second);
         store(y, first, a * cosine - b * sine);
-        store(y, first + half, b * cosine + a * sine);
+        store(y, second, b * cosine + a * sine);
       }
     }
 }

@@ -1,33 +1,60 @@
 #include "layers/attention/dot_product.hpp"
 
-#include <cmath>
-
-#include "runtime/program/operations.hpp"
-
 namespace millrace::layers {
+namespace {
 
-runtime::ValueId dot_product_attention(runtime::ProgramBuilder& builder, runtime::ValueId x, const AttentionSize& size,
-                                       runtime::ValueId inverse_frequencies, const std::string& module) {
-  using runtime::linear;
-  const std::int64_t query_width = size.heads * size.head_dim;
-  const std::int64_t key_width = size.kv_heads * size.head_dim;
-  const auto positions = builder.batch("positions");
-  const auto q_plain = linear(builder, x, builder.parameter(module + ".q_proj.weight", {query_width, size.width}), "self_attn.q_proj");
-  const auto k_plain = linear(builder, x, builder.parameter(module + ".k_proj.weight", {key_width, size.width}), "self_attn.k_proj");
-  const auto v = linear(builder, x, builder.parameter(module + ".v_proj.weight", {key_width, size.width}), "self_attn.v_proj");
-  const auto q = runtime::rope(builder, q_plain, positions, inverse_frequencies, "self_attn.q_rope");
-  const auto k = runtime::rope(builder, k_plain, positions, inverse_frequencies, "self_attn.k_rope");
-  builder.label(q, "query_proj");
-  builder.label(k, "key_proj");
-  builder.label(v, "value_proj");
+using runtime::ProgramBuilder;
+using runtime::ValueId;
 
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size.head_dim)));
-  const auto context = runtime::attention(builder, q, k, v, builder.batch("segments"), size.head_dim, scale, "self_attn.attention");
-  builder.label(context, "context");
-  builder.label(context, "attention_out");
-  const auto out = linear(builder, context, builder.parameter(module + ".o_proj.weight", {size.width, query_width}), "self_attn.o_proj");
-  builder.label(out, "out_proj");
-  return out;
+class Attention {
+ public:
+  Attention(ProgramBuilder& builder, const AttentionLayer& layer, const std::string& module)
+      : builder_(builder), layer_(layer), module_(module) {}
+
+  ValueId operator()(ValueId x) const {
+    const std::int64_t query_width = layer_.heads * layer_.form.head_dim, key_width = layer_.kv_heads * layer_.form.head_dim;
+    const ValueId q_plain = project(x, query_width, "q"), k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
+    const ValueId q = rotate(norm(q_plain, query_width, "q"), "q"), k = rotate(norm(k_plain, key_width, "k"), "k");
+    builder_.label(q, "query_proj");
+    builder_.label(k, "key_proj");
+    builder_.label(v, "value_proj");
+    const ValueId context = runtime::attention(builder_, q, k, v, builder_.batch("segments"), layer_.form, "self_attn.attention");
+    builder_.label(context, "context");
+    builder_.label(context, "attention_out");
+    const ValueId weight = builder_.parameter(module_ + ".o_proj.weight", {layer_.width, query_width});
+    const ValueId out = runtime::linear(builder_, context, weight, "self_attn.o_proj");
+    builder_.label(out, "out_proj");
+    return out;
+  }
+
+ private:
+  [[nodiscard]] ValueId project(ValueId x, std::int64_t width, const std::string& which) const {
+    const ValueId weight = builder_.parameter(module_ + "." + which + "_proj.weight", {width, layer_.width});
+    const ValueId y = runtime::linear(builder_, x, weight, "self_attn." + which + "_proj");
+    if (!layer_.bias) return y;
+    return runtime::add_bias(builder_, y, builder_.parameter(module_ + "." + which + "_proj.bias", {width}),
+                             "self_attn." + which + "_bias");
+  }
+  [[nodiscard]] ValueId norm(ValueId x, std::int64_t width, const std::string& which) const {
+    if (layer_.norm == QueryKeyNorm::none) return x;
+    const std::int64_t vector = layer_.norm == QueryKeyNorm::per_head ? layer_.form.head_dim : width;
+    const ValueId weight = builder_.parameter(module_ + "." + which + "_norm.weight", {vector});
+    return runtime::rms_norm(builder_, x, weight, layer_.norm_form, "self_attn." + which + "_norm");
+  }
+  [[nodiscard]] ValueId rotate(ValueId x, const std::string& which) const {
+    if (!layer_.inverse_frequencies.valid()) return x;
+    return runtime::rope(builder_, x, builder_.batch("positions"), layer_.inverse_frequencies, layer_.rope, "self_attn." + which + "_rope");
+  }
+
+  ProgramBuilder& builder_;
+  const AttentionLayer& layer_;
+  const std::string& module_;
+};
+
+}  // namespace
+
+ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, const AttentionLayer& layer, const std::string& module) {
+  return Attention(builder, layer, module)(x);
 }
 
 }  // namespace millrace::layers

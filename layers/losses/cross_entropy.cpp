@@ -1,7 +1,5 @@
 #include "layers/losses/cross_entropy.hpp"
 
-#include "runtime/program/operations.hpp"
-
 namespace millrace::layers {
 namespace {
 
@@ -11,13 +9,12 @@ runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table
 
 }  // namespace
 
-runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, double z_loss) {
-  return runtime::linear_cross_entropy(builder, h, weight(builder, table), builder.batch("targets"), static_cast<float>(z_loss),
-                                       "cross_entropy");
+runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form) {
+  return runtime::linear_cross_entropy(builder, h, weight(builder, table), builder.batch("targets"), form, "cross_entropy");
 }
 
-runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table) {
-  return runtime::logits(builder, h, weight(builder, table), "logits");
+runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form) {
+  return runtime::logits(builder, h, weight(builder, table), form, "logits");
 }
 
 }  // namespace millrace::layers

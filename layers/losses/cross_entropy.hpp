@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/program/builder.hpp"
+#include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
 
@@ -16,10 +17,12 @@ struct HeadTable {
 };
 
 /// Output projection and next-token loss in one operation, summed over the valid targets: h [T, width] → f64 [2] {loss sum, z-loss sum}.
-/// With z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
-[[nodiscard]] runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, double z_loss);
+/// With form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
+[[nodiscard]] runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                                         const runtime::HeadForm& form);
 
 /// Output projection alone: fp32 logits [T, vocabulary], for sampling and comparison.
-[[nodiscard]] runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table);
+[[nodiscard]] runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                                           const runtime::HeadForm& form);
 
 }  // namespace millrace::layers

@@ -24,6 +24,7 @@ class Attributes {
   using Entry = std::variant<std::int64_t, double>;
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string, Entry>> entries) : entries_(entries) {}
+  void set(std::string name, Entry value) { entries_.emplace_back(std::move(name), value); }
   [[nodiscard]] std::int64_t integer(std::string_view name) const;
   [[nodiscard]] double real(std::string_view name) const;
   [[nodiscard]] const std::vector<std::pair<std::string, Entry>>& entries() const noexcept { return entries_; }

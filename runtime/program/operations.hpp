@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "runtime/program/builder.hpp"
 
@@ -13,20 +14,66 @@ namespace millrace::runtime {
 ValueId embedding(ProgramBuilder& builder, ValueId tokens, ValueId table, std::string_view name);
 /// x · weightᵀ: x [T, K], weight [N, K] as checkpoints store it → [T, N] in the compute dtype.
 ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
-/// The same with fp32 results, without gradient: logits for sampling and parity.
-ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
-/// x [T, D], weight f32 [D] → [T, D].
-ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, float epsilon, std::string_view name);
+/// x · weight: x [T, K], weight [K, N], inputs first, as GPT-2 and MaxText store it.
+ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
+/// x + bias: x [T, N], bias f32 [N].
+ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
+/// The members are those of kernels::CrossEntropyOptions.
+struct HeadForm {
+  float z_loss = 0.0F;
+  float scale = 1.0F;
+  float soft_cap = 0.0F;
+};
+/// The same as linear with fp32 results, scaled and capped, without gradient: logits for sampling and parity.
+ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name);
+/// The members are those of kernels::RmsNormOptions.
+struct RmsNormForm {
+  float epsilon = 0.0F;
+  float offset = 0.0F;
+  bool round_first = true;
+};
+/// x [T, n·D], weight f32 [D] → same: each of a token's n vectors by itself, with the same weight.
+ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const RmsNormForm& form, std::string_view name);
+/// The members are those of kernels::LayerNormOptions.
+struct LayerNormForm {
+  float epsilon = 0.0F;
+  float offset = 0.0F;
+};
+/// x [T, D], weight and bias f32 [D] → same.
+ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const LayerNormForm& form, std::string_view name);
+/// The members are those of kernels::RopeOptions.
+struct RopeForm {
+  float factor = 1.0F;
+  bool interleaved = false;
+};
 /// x [T, heads·head_dim] → same; inverse_frequencies f32 [head_dim/2].
-ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, std::string_view name);
-/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; causal within the builder's rows.
-ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, std::int64_t head_dim, float scale,
+ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const RopeForm& form,
+             std::string_view name);
+/// What one attention computes; the members are those of kernels::AttentionOptions.
+struct AttentionForm {
+  std::int64_t head_dim = 0;
+  float scale = 1.0F;
+  float soft_cap = 0.0F;
+  std::int64_t window = 0;
+  std::int64_t chunk = 0;
+  bool causal = true;
+};
+/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows.
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
                   std::string_view name);
+/// silu(gate) · up, gelu(gate) · up, gelu(x): kernels::Activation says which functions these are.
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
+ValueId geglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
+ValueId gelu(ProgramBuilder& builder, ValueId x, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);
+/// x · factor; the factor rounded to the compute dtype first, as a tensor library does.
+ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name);
+/// Columns of x [T, N], from the first on: one result [T, width] a width, which add up to N.
+std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
 /// A copy: what an empty stage does.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.
-ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, float z_loss, std::string_view name);
+ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, const HeadForm& form,
+                             std::string_view name);
 
 }  // namespace millrace::runtime

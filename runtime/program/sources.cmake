@@ -6,16 +6,20 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/accumulate.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/activation.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/add.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/attention.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/bias.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/copy.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/embedding.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/layer_norm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/linear_cross_entropy.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/matmul.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rms_norm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rope.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rules.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/ops/swiglu.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/scale.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/split.cpp
   ${CMAKE_CURRENT_LIST_DIR}/print.cpp
   ${CMAKE_CURRENT_LIST_DIR}/program.cpp
   ${CMAKE_CURRENT_LIST_DIR}/recompute.cpp

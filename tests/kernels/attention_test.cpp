@@ -14,11 +14,14 @@ struct Case {
   DType dtype;
   std::int64_t document;  // tokens of a segment; 0: one segment a row
   float scale = 0.3F;
+  std::int64_t window = 0, chunk = 0;
+  float soft_cap = 0;
+  bool causal = true;
 };
 
 std::string describe(const Case& c) {
-  return fmt::format("B={} S={} H={} K={} D={} {} documents of {}", c.rows, c.sequence, c.heads, c.kv_heads, c.width, to_string(c.dtype),
-                     c.document);
+  return fmt::format("B={} S={} H={} K={} D={} {} documents of {} window {} chunk {} soft cap {} causal {}", c.rows, c.sequence, c.heads,
+                     c.kv_heads, c.width, to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap, c.causal);
 }
 
 // The operands of one case, with gradients of the outputs.
@@ -32,7 +35,9 @@ struct Inputs {
         segments(DType::i32, {c.rows * c.sequence}) {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
   }
-  [[nodiscard]] AttentionOptions options() const { return {shape.sequence, shape.scale}; }
+  [[nodiscard]] AttentionOptions options() const {
+    return {shape.sequence, shape.scale, shape.soft_cap, shape.window, shape.chunk, shape.causal};
+  }
   Case shape;
   Data q, k, v, d_o, segments;
 };
@@ -72,10 +77,36 @@ Outputs run(const Inputs& in, int threads = 1) {
 }
 
 const Case kCases[] = {
-    {1, 1, 1, 1, 8, DType::f32, 0},     {2, 7, 2, 1, 16, DType::f32, 3},      {1, 64, 2, 2, 64, DType::f32, 0},
-    {2, 65, 4, 2, 32, DType::f32, 0},   {1, 129, 3, 1, 13, DType::f32, 50},   {2, 200, 2, 1, 80, DType::f32, 70},
-    {1, 192, 2, 1, 128, DType::f32, 0}, {1, 150, 2, 2, 5, DType::f32, 1},     {1, 97, 6, 2, 24, DType::bf16, 40},
-    {2, 130, 4, 2, 64, DType::bf16, 0}, {1, 140, 2, 1, 128, DType::bf16, 65}, {3, 5, 2, 2, 9, DType::bf16, 2},
+    {1, 1, 1, 1, 8, DType::f32, 0},
+    {2, 7, 2, 1, 16, DType::f32, 3},
+    {1, 64, 2, 2, 64, DType::f32, 0},
+    {2, 65, 4, 2, 32, DType::f32, 0},
+    {1, 129, 3, 1, 13, DType::f32, 50},
+    {2, 200, 2, 1, 80, DType::f32, 70},
+    {1, 192, 2, 1, 128, DType::f32, 0},
+    {1, 150, 2, 2, 5, DType::f32, 1},
+    {1, 97, 6, 2, 24, DType::bf16, 40},
+    {2, 130, 4, 2, 64, DType::bf16, 0},
+    {1, 140, 2, 1, 128, DType::bf16, 65},
+    {3, 5, 2, 2, 9, DType::bf16, 2},
+    // windows: of one token, within a tile, a tile, across tiles, with documents
+    {1, 70, 2, 1, 16, DType::f32, 0, 0.3F, 1},
+    {2, 150, 2, 2, 24, DType::f32, 0, 0.3F, 5},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 64},
+    {1, 330, 2, 1, 16, DType::f32, 0, 0.3F, 100},
+    {1, 260, 2, 1, 16, DType::bf16, 90, 0.3F, 65},
+    // chunks, and both
+    {2, 150, 2, 1, 16, DType::f32, 0, 0.3F, 0, 40},
+    {1, 260, 2, 1, 16, DType::f32, 100, 0.3F, 0, 128},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 30, 70},
+    // soft caps, far above and below the scores
+    {1, 130, 2, 1, 16, DType::f32, 0, 2.0F, 0, 0, 50},
+    {1, 130, 2, 1, 16, DType::f32, 50, 4.0F, 20, 0, 1.5F},
+    {2, 70, 4, 2, 32, DType::bf16, 0, 2.0F, 0, 0, 5},
+    // every key
+    {2, 50, 2, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, false},
+    {1, 131, 2, 2, 8, DType::f32, 40, 1.0F, 0, 0, 3, false},
+    {1, 192, 2, 1, 16, DType::bf16, 0, 0.3F, 0, 0, 0, false},
 };
 
 TEST(Attention, MatchesReference) {
@@ -138,6 +169,51 @@ TEST(Attention, ZeroQueriesAverageWhatTheySee) {
   }
 }
 
+TEST(Attention, AWindowOfOneTokenYieldsItsValue) {
+  const Inputs in({1, 100, 2, 1, 8, DType::f32, 0, 0.5F, 1});
+  const Outputs out = run(in);
+  for (std::int64_t t = 0; t < 100; ++t)
+    for (std::int64_t d = 0; d < 16; ++d)
+      EXPECT_FLOAT_EQ(static_cast<float>(out.o.get(t * 16 + d)), static_cast<float>(in.v.get(t * 8 + d % 8)));
+}
+
+// What bounds nothing costs no bit.
+TEST(Attention, AWindowAndAChunkAsLongAsTheRowAreNone) {
+  const Outputs wanted = run(Inputs({2, 150, 2, 1, 16, DType::f32, 60}));
+  for (const auto& [window, chunk] : {std::pair{150, 0}, {1000, 0}, {0, 150}, {0, 151}, {150, 4096}}) {
+    Case c{2, 150, 2, 1, 16, DType::f32, 60};
+    c.window = window;
+    c.chunk = chunk;
+    const Outputs found = run(Inputs(c));
+    for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
+      EXPECT_TRUE(same_bits(found.*member, wanted.*member)) << window << " " << chunk;
+  }
+}
+
+// Key 0 is seen by the first 100 queries alone, and by the tiles that they lie in; later tiles do not even read it.
+TEST(Attention, AWindowPassesOverTilesThatItDoesNotSee) {
+  Inputs in({1, 256, 1, 1, 16, DType::f32, 0, 0.3F, 100});
+  const Outputs before = run(in);
+  in.v.set(0, std::numeric_limits<double>::quiet_NaN());
+  in.k.set(0, std::numeric_limits<double>::quiet_NaN());
+  const Outputs after = run(in);
+  EXPECT_TRUE(std::isnan(after.o.get(60 * 16)));
+  for (std::int64_t i = 192 * 16; i < 256 * 16; ++i) ASSERT_EQ(after.o.get(i), before.o.get(i)) << i;
+}
+
+TEST(Attention, PairsAreThoseThatMeet) {
+  for (const std::int64_t sequence : {1, 7, 64, 100})
+    for (const std::int64_t window : {0, 1, 5, 64, 200})
+      for (const std::int64_t chunk : {0, 1, 9, 33, 500}) {
+        double pairs = 0;
+        for (std::int64_t t = 0; t < sequence; ++t)
+          for (std::int64_t u = 0; u <= t; ++u)
+            if ((window == 0 || u > t - window) && (chunk == 0 || u / chunk == t / chunk)) ++pairs;
+        EXPECT_EQ(attention_pairs({sequence, 1, 0, window, chunk}), pairs) << sequence << " " << window << " " << chunk;
+      }
+  EXPECT_EQ(attention_pairs({10, 1, 0, 0, 0, false}), 100);
+}
+
 TEST(Attention, SameBitsForAnyThreadCount) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(describe(c));
@@ -179,11 +255,15 @@ void expect_slopes(const Stream& stream, Inputs& in, Data& operand, const Data& 
 TEST(Attention, GradientsAreSlopes) {
   ThreadTeam team(1);
   const Stream plain(team, Implementation::reference);
-  Inputs in({1, 70, 2, 1, 6, DType::f32, 40, 0.7F});
-  const Outputs out = run(in);
-  expect_slopes(plain, in, in.q, out.dq);
-  expect_slopes(plain, in, in.k, out.dk);
-  expect_slopes(plain, in, in.v, out.dv);
+  for (const Case& c : {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
+                        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false}}) {
+    SCOPED_TRACE(describe(c));
+    Inputs in(c);
+    const Outputs out = run(in);
+    expect_slopes(plain, in, in.q, out.dq);
+    expect_slopes(plain, in, in.k, out.dk);
+    expect_slopes(plain, in, in.v, out.dv);
+  }
 }
 
 // Whether tokens [begin, end) have the same bits in both, where every token has `width` elements.
@@ -291,6 +371,8 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   const Data other_type(DType::bf16, {10, 2, 8});
   EXPECT_EQ(call(stream, *other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(stream, *in.k, {4, 1.0F}, scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(stream, *in.k, {10, 1.0F, 0, -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(stream, *in.k, {10, 1.0F, 0, 3, 0, false}, scratch.bytes()), static_cast<int>(ExitCode::config));
   EXPECT_EQ(call(stream, *in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(Stream(team, Implementation::fast, {DeviceKind::cuda, 0}), *in.k, in.options(), scratch.bytes()),
             static_cast<int>(ExitCode::config));

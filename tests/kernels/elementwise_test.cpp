@@ -24,6 +24,9 @@ TEST(Elementwise, EquivalentToReference) {
         add(fast, *a, *b, *y);
         add(reference, *a, *b, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
+        scale(fast, *a, 1.7F, *y);
+        scale(reference, *a, 1.7F, *wanted);
+        EXPECT_TRUE(same_bits(y, wanted)) << size;
 
         Data sum(DType::f32, {size}, 3), sum_wanted(sum);
         accumulate(fast, *a, *sum);

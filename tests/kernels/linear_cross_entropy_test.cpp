@@ -18,18 +18,21 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.tokens << " tokens, w
 /// The head, described once: every fifth token is masked.
 struct Head {
   Data h, w, targets, g;
-  CrossEntropyOptions options{.z_loss = 1e-2F};
+  CrossEntropyOptions options;
 
-  Head(Case size, DType dtype)
+  Head(Case size, DType dtype, CrossEntropyOptions with = {.z_loss = 1e-2F})
       : h(dtype, {size.tokens, size.width}, 1, 2.0F),
         w(dtype, {size.vocabulary, size.width}, 2),
         targets(DType::i32, {size.tokens}),
-        g(DType::f32, {1}) {
+        g(DType::f32, {1}),
+        options(with) {
     g.set(0, 0.25);
     for (std::int64_t token = 0; token < size.tokens; ++token)
       targets.set(token, token % 5 == 4 ? -1.0 : static_cast<double>((token * 7919) % size.vocabulary));
   }
 };
+
+constexpr CrossEntropyOptions kShaped{.z_loss = 1e-2F, .scale = 0.5F, .soft_cap = 3.0F};
 
 struct Results {
   Data loss, log_sum_exp, dh, dw, dh_alone, dw_alone;
@@ -55,8 +58,11 @@ struct Results {
 class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LinearCrossEntropyEquivalentToReference, AndTheGradientsTogetherHaveTheBitsOfEachAlone) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Head head(GetParam(), dtype);
+  for (const auto& [dtype, options] : {std::pair{DType::f32, CrossEntropyOptions{.z_loss = 1e-2F}},
+                                       {DType::bf16, {.z_loss = 1e-2F}},
+                                       {DType::f32, kShaped},
+                                       {DType::bf16, kShaped}}) {
+    const Head head(GetParam(), dtype, options);
     ThreadTeam one(1);
     const Results wanted(head, one, Implementation::reference);
     const bool rounds_dl = dtype == DType::bf16 && cpu_features().fast_bf16();
@@ -82,21 +88,33 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyEquivalentToReference,
 
 TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
   ThreadTeam team(2);
-  Head head({7, 5, 11}, DType::f32);
-  const Results at(head, team);
-  const auto loss_of = [&](Data& data, std::int64_t i, double change) {
-    const double before = data.get(i);
-    data.set(i, before + change);
-    const double loss = Results(head, team, Implementation::reference).loss.get(0);
-    data.set(i, before);
-    return loss;
-  };
-  const double step = 0x1p-10, g = head.g.get(0);
-  const Data start(DType::f32, {11, 5}, 9);  // what dw held before
-  for (std::int64_t i = 0; i < head.h.elements(); ++i)
-    EXPECT_NEAR(at.dh.get(i), g * (loss_of(head.h, i, step) - loss_of(head.h, i, -step)) / (2 * step), 2e-5) << "h " << i;
-  for (std::int64_t i = 0; i < head.w.elements(); ++i)
-    EXPECT_NEAR(at.dw.get(i) - start.get(i), g * (loss_of(head.w, i, step) - loss_of(head.w, i, -step)) / (2 * step), 2e-5) << "w " << i;
+  for (const auto& options : {CrossEntropyOptions{.z_loss = 1e-2F}, kShaped}) {
+    Head head({7, 5, 11}, DType::f32, options);
+    const Results at(head, team);
+    const auto loss_of = [&](Data& data, std::int64_t i, double change) {
+      const double before = data.get(i);
+      data.set(i, before + change);
+      const double loss = Results(head, team, Implementation::reference).loss.get(0);
+      data.set(i, before);
+      return loss;
+    };
+    const double step = 0x1p-10, g = head.g.get(0);
+    const Data start(DType::f32, {11, 5}, 9);  // what dw held before
+    for (std::int64_t i = 0; i < head.h.elements(); ++i)
+      EXPECT_NEAR(at.dh.get(i), g * (loss_of(head.h, i, step) - loss_of(head.h, i, -step)) / (2 * step), 2e-5) << "h " << i;
+    for (std::int64_t i = 0; i < head.w.elements(); ++i)
+      EXPECT_NEAR(at.dw.get(i) - start.get(i), g * (loss_of(head.w, i, step) - loss_of(head.w, i, -step)) / (2 * step), 2e-5) << "w " << i;
+  }
+}
+
+TEST(LinearCrossEntropy, ShapesLogitsAsTheLossDoes) {
+  ThreadTeam team(1);
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data logits(DType::f32, {3, 21}, 4, 20.0F);
+    const Data plain(logits);
+    shape_logits(Stream(team, implementation), {.scale = 0.5F, .soft_cap = 3.0F}, *logits);
+    for (std::int64_t i = 0; i < logits.elements(); ++i) EXPECT_NEAR(logits.get(i), 3 * std::tanh(plain.get(i) / 6), 2e-6) << i;
+  }
 }
 
 TEST(LinearCrossEntropy, MaskedTokensCountForNothing) {

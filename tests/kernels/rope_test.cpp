@@ -18,18 +18,20 @@ struct Operands {
 TEST(Rope, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t width : {2, 8, 30, 64, 128, 260})
-      for (const int direction : {1, -1}) {
-        SCOPED_TRACE(::testing::Message() << width << " " << to_string(dtype));
+      for (const RopeOptions options :
+           {RopeOptions{1}, RopeOptions{-1}, RopeOptions{1, 1.3F}, RopeOptions{1, 1.0F, true}, RopeOptions{-1, 1.3F, true}}) {
+        SCOPED_TRACE(::testing::Message() << width << " " << to_string(dtype) << " " << options.direction << " " << options.factor << " "
+                                          << options.interleaved);
         const Operands in(dtype, 29, 3, width);
         ThreadTeam one(1);
         Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
-        rope(Stream(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, direction, *wanted);
-        rope(Stream(one), *in.x, *in.positions, *in.frequencies, direction, *found);
+        rope(Stream(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
+        rope(Stream(one), *in.x, *in.positions, *in.frequencies, options, *found);
         EXPECT_TRUE(near(found, wanted, tolerance(dtype), 1e-6));
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           Data many(in.x);  // in place
-          rope(Stream(team), *many, *in.positions, *in.frequencies, direction, *many);
+          rope(Stream(team), *many, *in.positions, *in.frequencies, options, *many);
           EXPECT_TRUE(same_bits(found, many));
         }
       }
@@ -43,11 +45,26 @@ TEST(Rope, TurnsHalvesAgainstEachOther) {
   positions.set(0, 3);
   frequencies.set(0, 0.5);
   frequencies.set(1, 0.25);
-  rope(Stream(team), *x, *positions, *frequencies, 1, *y);
+  rope(Stream(team), *x, *positions, *frequencies, {}, *y);
   EXPECT_NEAR(y.get(0), std::cos(1.5), 1e-6);
   EXPECT_NEAR(y.get(2), std::sin(1.5), 1e-6);
   EXPECT_NEAR(y.get(1), -2 * std::sin(0.75), 1e-6);
   EXPECT_NEAR(y.get(3), 2 * std::cos(0.75), 1e-6);
+}
+
+TEST(Rope, TurnsNeighboursAgainstEachOther) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {1, 1, 4}), positions(DType::i32, {1}), frequencies(DType::f32, {2}), y(DType::f32, {1, 1, 4});
+  x.set(0, 1);
+  x.set(3, 2);
+  positions.set(0, 3);
+  frequencies.set(0, 0.5);
+  frequencies.set(1, 0.25);
+  rope(Stream(team), *x, *positions, *frequencies, {1, 10.0F, true}, *y);
+  EXPECT_NEAR(y.get(0), 10 * std::cos(1.5), 1e-5);
+  EXPECT_NEAR(y.get(1), 10 * std::sin(1.5), 1e-5);
+  EXPECT_NEAR(y.get(2), -20 * std::sin(0.75), 1e-5);
+  EXPECT_NEAR(y.get(3), 20 * std::cos(0.75), 1e-5);
 }
 
 // The rotation's inverse is its transpose: what direction −1 computes is the input's gradient.
@@ -56,9 +73,9 @@ TEST(Rope, DirectionBackIsTheGradient) {
   const Operands in(DType::f32, 9, 2, 22);
   const Data dy(DType::f32, (*in.x).shape, 32);
   Data y(DType::f32, (*in.x).shape), dx(DType::f32, (*in.x).shape), back(DType::f32, (*in.x).shape);
-  rope(Stream(team), *in.x, *in.positions, *in.frequencies, 1, *y);
-  rope(Stream(team), *dy, *in.positions, *in.frequencies, -1, *dx);
-  rope(Stream(team), *y, *in.positions, *in.frequencies, -1, *back);
+  rope(Stream(team), *in.x, *in.positions, *in.frequencies, {}, *y);
+  rope(Stream(team), *dy, *in.positions, *in.frequencies, {-1}, *dx);
+  rope(Stream(team), *y, *in.positions, *in.frequencies, {-1}, *back);
   double left = 0;
   double right = 0;
   for (std::int64_t i = 0; i < y.elements(); ++i) {
@@ -72,9 +89,9 @@ TEST(Rope, DirectionBackIsTheGradient) {
 TEST(Rope, RefusesAnOddHead) {
   ThreadTeam team(1);
   Data x(DType::f32, {2, 1, 5}), positions(DType::i32, {2}), frequencies(DType::f32, {2});
-  EXPECT_EQ(thrown([&] { rope(Stream(team), *x, *positions, *frequencies, 1, *x); }), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(thrown([&] { rope(Stream(team), *x, *positions, *frequencies, {}, *x); }), static_cast<int>(ExitCode::config));
   Data even(DType::f32, {2, 1, 4});
-  EXPECT_EQ(thrown([&] { rope(Stream(team), *even, *positions, *frequencies, 0, *even); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { rope(Stream(team), *even, *positions, *frequencies, {0}, *even); }), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

@@ -7,7 +7,12 @@ namespace millrace::runtime {
 namespace {
 
 kernels::AttentionOptions options_of(const Attributes& attributes) {
-  return {attributes.integer("sequence"), static_cast<float>(attributes.real("scale"))};
+  return {attributes.integer("sequence"),
+          static_cast<float>(attributes.real("scale")),
+          static_cast<float>(attributes.real("soft_cap")),
+          attributes.integer("window"),
+          attributes.integer("chunk"),
+          attributes.integer("causal") != 0};
 }
 
 /// q [T, H·D], k and v [T, K·D] of one dtype, and K divides H.
@@ -17,11 +22,11 @@ bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, std::
          q.shape[1] % k.shape[1] == 0;
 }
 
-/// FLOPs of one product over the pairs of query and key that the causal mask leaves, all query heads. Segments are not known here: they can
-/// only make it less.
+/// FLOPs of one product over the pairs of query and key that the mask leaves, all query heads. Segments are not known here: they can only
+/// make it less.
 double product_flops(const ValueType& q, const Attributes& attributes) {
-  const auto sequence = static_cast<double>(attributes.integer("sequence"));
-  return rules::elements(q) * (sequence + 1);  // T·H·D · 2 · (S + 1) / 2
+  const auto options = options_of(attributes);
+  return 2 * rules::elements(q) * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
 }
 
 std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, int threads) {
@@ -112,11 +117,18 @@ class Attention final : public OperationRule {
 
 }  // namespace
 
-ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, std::int64_t head_dim, float scale,
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
                   std::string_view name) {
   static const Attention rule;
   return builder.append(rule, {q, k, v, segments},
-                        {{"head_dim", head_dim}, {"sequence", builder.options().sequence}, {"scale", double{scale}}}, name)[0];
+                        {{"head_dim", form.head_dim},
+                         {"sequence", builder.options().sequence},
+                         {"scale", double{form.scale}},
+                         {"soft_cap", double{form.soft_cap}},
+                         {"window", form.window},
+                         {"chunk", form.chunk},
+                         {"causal", std::int64_t{form.causal}}},
+                        name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -6,7 +6,10 @@
 namespace millrace::runtime {
 namespace {
 
-kernels::CrossEntropyOptions options_of(const Attributes& attributes) { return {static_cast<float>(attributes.real("z_loss"))}; }
+kernels::CrossEntropyOptions options_of(const Attributes& attributes) {
+  return {static_cast<float>(attributes.real("z_loss")), static_cast<float>(attributes.real("scale")),
+          static_cast<float>(attributes.real("soft_cap"))};
+}
 
 /// h [T, D], w [V, D] of one dtype, targets i32 [T].
 bool are_operands(std::span<const ValueType> inputs) {
@@ -131,9 +134,11 @@ class LinearCrossEntropy final : public OperationRule {
 
 }  // namespace
 
-ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, float z_loss, std::string_view name) {
+ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, const HeadForm& form,
+                             std::string_view name) {
   static const LinearCrossEntropy rule;
-  return builder.append(rule, {h, weight, targets}, {{"z_loss", double{z_loss}}}, name)[0];
+  return builder.append(rule, {h, weight, targets},
+                        {{"z_loss", double{form.z_loss}}, {"scale", double{form.scale}}, {"soft_cap", double{form.soft_cap}}}, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -1,4 +1,5 @@
 #include "kernels/matmul.hpp"
+#include "kernels/linear_cross_entropy.hpp"
 
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
@@ -82,6 +83,49 @@ class Linear final : public Matmul {
   }
 };
 
+/// The same with the weight [K, N]. dx = dy · wᵀ.
+class InputMajorInputGradient final : public Matmul {
+ public:
+  InputMajorInputGradient() : Matmul({.transpose_b = true}) {}
+  std::string_view name() const override { return "linear_input_major_input_gradient"; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(multiplies(inputs, 1, 1), name(), inputs, "dy [T, N] and weight [K, N] of one dtype");
+    return {{inputs[0].dtype, {inputs[0].shape.dimension(0), inputs[1].shape.dimension(0)}}};
+  }
+};
+
+/// dw += xᵀ · dy: x [T, K], dy [T, N], dw f32 [K, N].
+class InputMajorWeightGradient final : public Matmul {
+ public:
+  InputMajorWeightGradient() : Matmul({.transpose_a = true, .accumulate = true}) {}
+  std::string_view name() const override { return "linear_input_major_weight_gradient"; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(multiplies(inputs, 0, 0), name(), inputs, "x [T, K] and dy [T, N] of one dtype");
+    return {{kernels::DType::f32, {inputs[0].shape.dimension(1), inputs[1].shape.dimension(1)}}};
+  }
+};
+
+class LinearInputMajor final : public Matmul {
+ public:
+  LinearInputMajor() : Matmul({}) {}
+  std::string_view name() const override { return "linear_input_major"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(multiplies(inputs, 1, 0), name(), inputs, "x [T, K] and weight [K, N] of one dtype");
+    return {{inputs[0].dtype, {inputs[0].shape.dimension(0), inputs[1].shape.dimension(1)}}};
+  }
+
+  void input_gradient(GradientBuilder& builder) const override {
+    static const InputMajorInputGradient rule;
+    if (builder.wants(0)) builder.add_gradient(0, builder.append(rule, {builder.output_gradient(0), builder.input(1)}, {}, "dx")[0]);
+  }
+
+  void weight_gradient(GradientBuilder& builder) const override {
+    static const InputMajorWeightGradient rule;
+    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0)}, {builder.accumulator(1)}, {}, "dw");
+  }
+};
+
 class Logits final : public Matmul {
  public:
   Logits() : Matmul({.transpose_b = true}) {}
@@ -89,6 +133,14 @@ class Logits final : public Matmul {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(multiplies(inputs, 1, 1), name(), inputs, "x [T, K] and weight [V, K] of one dtype");
     return {{kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[1].shape.dimension(0)}}};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    Matmul::run(stream, inputs, outputs, attributes, scratch);
+    const kernels::CrossEntropyOptions options{.scale = static_cast<float>(attributes.real("scale")),
+                                               .soft_cap = static_cast<float>(attributes.real("soft_cap"))};
+    kernels::shape_logits(stream, options, outputs[0]);
   }
 };
 
@@ -99,9 +151,14 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
   return builder.append(rule, {x, weight}, {}, name)[0];
 }
 
-ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name) {
-  static const Logits rule;
+ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name) {
+  static const LinearInputMajor rule;
   return builder.append(rule, {x, weight}, {}, name)[0];
+}
+
+ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name) {
+  static const Logits rule;
+  return builder.append(rule, {x, weight}, {{"scale", double{form.scale}}, {"soft_cap", double{form.soft_cap}}}, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -6,19 +6,36 @@
 namespace millrace::runtime {
 namespace {
 
-bool is_vector(const ValueType& type, const kernels::Dimension& dimension) {
-  return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape.dimension(0) == dimension;
+kernels::RmsNormOptions options_of(const Attributes& attributes) {
+  return {static_cast<float>(attributes.real("epsilon")), static_cast<float>(attributes.real("offset")),
+          attributes.integer("round_first") != 0};
 }
 
-/// dy, x [T, D], weight f32 [D], r f32 [T] → dx [T, D].
+bool is_weight(const ValueType& type, const ValueType& x) {
+  return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape[0] > 0 && x.shape[1] % type.shape[0] == 0;
+}
+/// One number for each vector of x that is as long as the weight.
+ValueType scales_of(const ValueType& x, std::int64_t width) { return {kernels::DType::f32, {x.shape.dimension(0), x.shape[1] / width}}; }
+
+/// [T, n·D] or [T, n] as one vector or number a line: [T·n, D], [T·n].
+kernels::Tensor vectors(kernels::Tensor tensor, std::int64_t width) {
+  tensor.shape = {tensor.shape[0] * (tensor.shape[1] / width), width};
+  return tensor;
+}
+kernels::Tensor numbers(kernels::Tensor tensor) {
+  tensor.shape = {tensor.shape[0] * tensor.shape[1]};
+  return tensor;
+}
+
+/// dy, x [T, n·D], weight f32 [D], r f32 [T, n] → dx [T, n·D].
 class RmsNormInputGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "rms_norm_input_gradient"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == 4 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] &&
-                       is_vector(inputs[2], inputs[1].shape.dimension(1)) && is_vector(inputs[3], inputs[1].shape.dimension(0)),
-                   name(), inputs, "dy and x [T, D], weight f32 [D], r f32 [T]");
+    rules::require(inputs.size() == 4 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] && is_weight(inputs[2], inputs[1]) &&
+                       inputs[3] == scales_of(inputs[1], inputs[2].shape[0]),
+                   name(), inputs, "dy and x [T, n * D], weight f32 [D], r f32 [T, n]");
     return {inputs[0]};
   }
 
@@ -28,22 +45,25 @@ class RmsNormInputGradient final : public OperationRule {
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-           const Attributes&, kernels::Scratch) const override {
-    kernels::rms_norm_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], outputs[0]);
+           const Attributes& attributes, kernels::Scratch) const override {
+    const auto width = inputs[2].shape[0];
+    kernels::rms_norm_input_gradient(stream, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
+                                     options_of(attributes), vectors(outputs[0], width));
   }
 };
 
-/// dy, x [T, D], r f32 [T]: adds into f32 [D].
+/// dy, x [T, n·D], r f32 [T, n]: adds into f32 [D].
 class RmsNormWeightGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "rms_norm_weight_gradient"; }
   bool accumulates() const override { return true; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(
-        inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] && is_vector(inputs[2], inputs[1].shape.dimension(0)),
-        name(), inputs, "dy and x [T, D], r f32 [T]");
-    return {{kernels::DType::f32, {inputs[0].shape.dimension(1)}}};
+    rules::require(inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] && inputs[2].shape.rank() == 2 &&
+                       inputs[2].shape[1] > 0 && inputs[1].shape[1] % inputs[2].shape[1] == 0 &&
+                       inputs[2] == scales_of(inputs[1], inputs[1].shape[1] / inputs[2].shape[1]),
+                   name(), inputs, "dy and x [T, n * D], r f32 [T, n]");
+    return {{kernels::DType::f32, {inputs[1].shape[1] / inputs[2].shape[1]}}};
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -51,12 +71,15 @@ class RmsNormWeightGradient final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
-    return kernels::rms_norm_weight_gradient_scratch_bytes(inputs[1].shape, threads);
+    const auto width = inputs[1].shape[1] / inputs[2].shape[1];
+    return kernels::rms_norm_weight_gradient_scratch_bytes({inputs[1].shape[0] * inputs[2].shape[1], width}, threads);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch scratch) const override {
-    kernels::rms_norm_weight_gradient(stream, inputs[0], inputs[1], inputs[2], outputs[0], scratch);
+    const auto width = outputs[0].shape[0];
+    kernels::rms_norm_weight_gradient(stream, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0],
+                                      scratch);
   }
 };
 
@@ -66,16 +89,16 @@ class RmsNorm final : public OperationRule {
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "r"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && is_vector(inputs[1], inputs[0].shape.dimension(1)), name(), inputs,
-                   "x [T, D] and weight f32 [D]");
-    return {inputs[0], {kernels::DType::f32, {inputs[0].shape.dimension(0)}}};
+    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && is_weight(inputs[1], inputs[0]), name(), inputs,
+                   "x [T, n * D] and weight f32 [D]");
+    return {inputs[0], scales_of(inputs[0], inputs[1].shape[0])};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
     static const RmsNormInputGradient rule;
     if (!builder.wants(0)) return;
-    builder.add_gradient(
-        0, builder.append(rule, {builder.output_gradient(0), builder.input(0), builder.input(1), builder.output(1)}, {}, "dx")[0]);
+    builder.add_gradient(0, builder.append(rule, {builder.output_gradient(0), builder.input(0), builder.input(1), builder.output(1)},
+                                           builder.forward().attributes, "dx")[0]);
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
@@ -89,15 +112,19 @@ class RmsNorm final : public OperationRule {
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::rms_norm_forward(stream, inputs[0], inputs[1], static_cast<float>(attributes.real("epsilon")), outputs[0], outputs[1]);
+    const auto width = inputs[1].shape[0];
+    kernels::rms_norm_forward(stream, vectors(inputs[0], width), inputs[1], options_of(attributes), vectors(outputs[0], width),
+                              numbers(outputs[1]));
   }
 };
 
 }  // namespace
 
-ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, float epsilon, std::string_view name) {
+ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const RmsNormForm& form, std::string_view name) {
   static const RmsNorm rule;
-  return builder.append(rule, {x, weight}, {{"epsilon", double{epsilon}}}, name)[0];
+  return builder.append(
+      rule, {x, weight},
+      {{"epsilon", double{form.epsilon}}, {"offset", double{form.offset}}, {"round_first", std::int64_t{form.round_first}}}, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -16,6 +16,10 @@ bool is_matrix(const ValueType& type) {
   return type.shape.rank() == 2 && (type.dtype == kernels::DType::f32 || type.dtype == kernels::DType::bf16);
 }
 
+bool is_vector(const ValueType& type, const kernels::Dimension& dimension) {
+  return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape.dimension(0) == dimension;
+}
+
 double bytes(std::span<const ValueType> types) {
   double sum = 0;
   for (const auto& type : types) sum += elements(type) * static_cast<double>(kernels::size_of(type.dtype));

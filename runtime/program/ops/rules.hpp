@@ -23,6 +23,9 @@ void require(bool fits, std::string_view operation, std::span<const ValueType> i
 /// True for [rows, columns] of f32 or bf16.
 [[nodiscard]] bool is_matrix(const ValueType& type);
 
+/// True for f32 [dimension].
+[[nodiscard]] bool is_vector(const ValueType& type, const kernels::Dimension& dimension);
+
 /// Bytes of all of them, each once.
 [[nodiscard]] double bytes(std::span<const ValueType> types);
 /// Reads `inputs`, writes `outputs`; accumulators are read and written.

@@ -35,20 +35,20 @@ TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
                  (void)linear(builder, x, builder.parameter("w", {5, 17}), "mlp.up");
                }),
                {"layers.3.mlp.up", "linear", "[8, 16]", "[5, 17]"});
-  expect_words(message_of([&] { (void)rms_norm(builder, x, builder.parameter("n", {15}), 1e-5F, "norm"); }),
+  expect_words(message_of([&] { (void)rms_norm(builder, x, builder.parameter("n", {15}), {1e-5F}, "norm"); }),
                {"layers.3.norm", "rms_norm", "[8, 16]", "[15]"});
   expect_words(message_of([&] {
                  (void)add(builder, x, linear(builder, x, builder.parameter("v", {4, 16}), "v"), "sum");
                }),
                {"layers.3.sum", "[8, 16]", "[8, 4]"});
-  expect_words(message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), 3, 1.0F, "attention"); }),
+  expect_words(message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 3}, "attention"); }),
                {"layers.3.attention", "[8, 16]", "H * 3"});
   expect_words(message_of([&] {
-                 (void)rope(builder, x, builder.batch("positions"), builder.constant("f", {1, 2, 3}), "rope");
+                 (void)rope(builder, x, builder.batch("positions"), builder.constant("f", {1, 2, 3}), {}, "rope");
                }),
                {"layers.3.rope", "[8, 16]", "[3]"});
   expect_words(message_of([&] {
-                 (void)linear_cross_entropy(builder, x, builder.parameter("h", {9, 8}), builder.batch("targets"), 0.0F, "loss");
+                 (void)linear_cross_entropy(builder, x, builder.parameter("h", {9, 8}), builder.batch("targets"), {}, "loss");
                }),
                {"layers.3.loss", "[8, 16]", "[9, 8]"});
   expect_words(message_of([&] { (void)embedding(builder, x, x, "embedding"); }), {"layers.3.embedding", "f32 [8, 16]", "tokens"});
@@ -71,13 +71,13 @@ TEST(Builder, MatricesTakeTheComputeDtypeAndVectorsStayFp32) {
   EXPECT_EQ(builder.type(builder.parameter("w", {3, 16})).dtype, DType::bf16);
   EXPECT_EQ(builder.type(builder.parameter("n", {16})).dtype, DType::f32);
   EXPECT_EQ(builder.type(linear(builder, x, builder.parameter("w", {3, 16}), "y")), (ValueType{DType::bf16, {8, 3}}));
-  EXPECT_EQ(builder.type(logits(builder, x, builder.parameter("w", {3, 16}), "z")), (ValueType{DType::f32, {8, 3}}));
+  EXPECT_EQ(builder.type(logits(builder, x, builder.parameter("w", {3, 16}), {}, "z")), (ValueType{DType::f32, {8, 3}}));
 }
 
 TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
   auto builder = small_builder();
   const auto x = builder.token_in(16);
-  builder.label(attention(builder, x, x, x, builder.batch("segments"), 4, 1.0F, "attention"), "context");
+  builder.label(attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4}, "attention"), "context");
   builder.set_token_out(x);
   const auto program = builder.finish();
   ASSERT_EQ(program.operations.size(), 1U);

@@ -183,7 +183,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
 
   ProgramBuilder kept({DType::f32, 2, 4});
   const auto x = kept.token_in(8);
-  const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}), 1e-5F, "norm");
+  const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}), {1e-5F}, "norm");
   const auto out = add(kept, h, linear(kept, h, kept.parameter("v", {8, 8}), "v"), "sum");
   (void)out;
   kept.set_token_out(h);
@@ -191,7 +191,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
 
   ProgramBuilder read({DType::f32, 2, 4});
   const auto t = read.token_in(8);
-  const auto a = attention(read, t, t, t, read.batch("segments"), 4, 1.0F, "attention");  // its gradient reads o
+  const auto a = attention(read, t, t, t, read.batch("segments"), {.head_dim = 4}, "attention");  // its gradient reads o
   read.set_token_out(a);
   const auto set = differentiate(read.finish(), {});
   EXPECT_EQ(set.program(ProgramKind::forward).back().rule->name(), "copy");

@@ -22,9 +22,10 @@ ValueId attention_block(ProgramBuilder& builder, const SmallNet& net, const std:
   auto q = linear(builder, h, weight("q", net.heads * net.head_dim, net.width), "q");
   auto k = linear(builder, h, weight("k", net.key_heads * net.head_dim, net.width), "k");
   const auto v = labelled(builder, linear(builder, h, weight("v", net.key_heads * net.head_dim, net.width), "v"), "value_proj");
-  q = labelled(builder, rope(builder, q, positions, table, "q_rope"), "query_proj");
-  k = labelled(builder, rope(builder, k, positions, table, "k_rope"), "key_proj");
-  const auto o = labelled(builder, attention(builder, q, k, v, builder.batch("segments"), net.head_dim, 0.5F, "attention"), "context");
+  q = labelled(builder, rope(builder, q, positions, table, {}, "q_rope"), "query_proj");
+  k = labelled(builder, rope(builder, k, positions, table, {}, "k_rope"), "key_proj");
+  const auto o = labelled(
+      builder, attention(builder, q, k, v, builder.batch("segments"), {.head_dim = net.head_dim, .scale = 0.5F}, "attention"), "context");
   return labelled(builder, linear(builder, o, weight("o", net.width, net.heads * net.head_dim), "o"), "out_proj");
 }
 
@@ -39,7 +40,7 @@ ValueId layer(ProgramBuilder& builder, const SmallNet& net, int number, ValueId 
   const auto scope = "layers." + std::to_string(number);
   builder.enter(number, scope);
   const auto norm = [&](const char* name, ValueId value) {
-    return rms_norm(builder, value, builder.parameter(scope + "." + name, {net.width}), 1e-5F, name);
+    return rms_norm(builder, value, builder.parameter(scope + "." + name, {net.width}), {1e-5F}, name);
   };
   x = add(builder, x, attention_block(builder, net, scope, norm("norm_1", x)), "residual_1");
   return add(builder, x, mlp_block(builder, net, scope, norm("norm_2", x)), "residual_2");
@@ -57,12 +58,12 @@ ForwardProgram build(const SmallNet& net) {
     builder.set_token_out(x);
     return builder.finish();
   }
-  x = rms_norm(builder, x, builder.parameter("norm", {net.width}), 1e-5F, "norm");
+  x = rms_norm(builder, x, builder.parameter("norm", {net.width}), {1e-5F}, "norm");
   const auto head = builder.parameter("table", {net.vocabulary, net.width}, 1);
   if (net.logits)
-    builder.set_logits(logits(builder, x, head, "logits"));
+    builder.set_logits(logits(builder, x, head, {}, "logits"));
   else
-    builder.set_loss(linear_cross_entropy(builder, x, head, builder.batch("targets"), net.z_loss, "loss"));
+    builder.set_loss(linear_cross_entropy(builder, x, head, builder.batch("targets"), {.z_loss = net.z_loss}, "loss"));
   return builder.finish();
 }
 

@@ -1,0 +1,42 @@
+#include "kernels/elementwise.hpp"
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+class Scale final : public OperationRule {
+ public:
+  std::string_view name() const override { return "scale"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 1 && rules::is_matrix(inputs[0]), name(), inputs, "x [T, D]");
+    return {inputs[0]};
+  }
+
+  /// The gradient is scaled by the same factor.
+  void input_gradient(GradientBuilder& builder) const override {
+    if (!builder.wants(0)) return;
+    builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0)}, builder.forward().attributes, "dx")[0]);
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch) const override {
+    kernels::scale(stream, inputs[0], static_cast<float>(attributes.real("factor")), outputs[0]);
+  }
+};
+
+}  // namespace
+
+ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name) {
+  static const Scale rule;
+  auto rounded = static_cast<float>(factor);
+  if (builder.type(x).dtype == kernels::DType::bf16) rounded = kernels::to_float(kernels::to_bfloat16(rounded));
+  return builder.append(rule, {x}, {{"factor", double{rounded}}}, name)[0];
+}
+
+}  // namespace millrace::runtime

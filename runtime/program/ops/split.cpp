@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "kernels/columns.hpp"
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+/// The gradients of a split's results beside each other: [T, N₀], [T, N₁], … → [T, N₀ + N₁ + …].
+class Join final : public OperationRule {
+ public:
+  std::string_view name() const override { return "join"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    std::int64_t width = 0;
+    bool fits = !inputs.empty();
+    for (const auto& type : inputs) {
+      fits = fits && rules::is_matrix(type) && type.dtype == inputs[0].dtype && type.shape.dimension(0) == inputs[0].shape.dimension(0);
+      if (fits) width += type.shape[1];
+    }
+    rules::require(fits, name(), inputs, "matrices of one dtype and length");
+    return {{inputs[0].dtype, {inputs[0].shape.dimension(0), width}}};
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {0, rules::traffic(inputs, outputs)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes&, kernels::Scratch) const override {
+    kernels::join_columns(stream, inputs, outputs[0]);
+  }
+};
+
+constexpr std::size_t most_parts = 4;
+
+class Split final : public OperationRule {
+ public:
+  std::string_view name() const override { return "split"; }
+  std::string_view output_suffix(std::size_t i) const override {
+    constexpr std::array<std::string_view, most_parts> suffixes = {"", "1", "2", "3"};
+    return suffixes.at(i);
+  }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    std::vector<ValueType> outputs;
+    std::int64_t width = 0;
+    for (const auto& [key, value] : attributes.entries()) {
+      const auto part = std::get<std::int64_t>(value);
+      if (inputs.size() == 1 && inputs[0].shape.rank() == 2) outputs.push_back({inputs[0].dtype, {inputs[0].shape.dimension(0), part}});
+      width += part;
+    }
+    rules::require(inputs.size() == 1 && rules::is_matrix(inputs[0]) && inputs[0].shape[1] == width, name(), inputs,
+                   fmt::format("x [T, {}]", width));
+    return outputs;
+  }
+
+  void input_gradient(GradientBuilder& builder) const override {
+    static const Join rule;
+    if (!builder.wants(0)) return;
+    std::vector<ValueId> gradients;
+    for (std::size_t i = 0; i < builder.forward().outputs.size(); ++i) gradients.push_back(builder.output_gradient(i));
+    builder.add_gradient(0, builder.append(rule, std::move(gradients), {}, "dx")[0]);
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {0, rules::traffic(inputs, outputs)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes&, kernels::Scratch) const override {
+    kernels::split_columns(stream, inputs[0], outputs);
+  }
+};
+
+}  // namespace
+
+std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name) {
+  static const Split rule;
+  MILLRACE_CHECK(!widths.empty() && widths.size() <= most_parts, ExitCode::internal, "runtime.program", "a split into {}, wanted 1 to {}",
+                 widths.size(), most_parts);
+  Attributes attributes;
+  for (std::size_t i = 0; i < widths.size(); ++i) attributes.set(fmt::format("width_{}", i), widths[i]);
+  return builder.append(rule, {x}, std::move(attributes), name);
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,123 @@
+#include "kernels/layer_norm.hpp"
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels::testing {
+namespace {
+
+struct Results {
+  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width, LayerNormOptions options)
+      : x(dtype, {rows, width}, 21, 3.0F),
+        dy(dtype, {rows, width}, 22),
+        w(DType::f32, {width}, 23),
+        b(DType::f32, {width}, 24),
+        y(dtype, {rows, width}),
+        dx(dtype, {rows, width}),
+        m(DType::f32, {rows}),
+        r(DType::f32, {rows}),
+        dw(DType::f32, {width}, 25),
+        db(DType::f32, {width}, 26) {
+    layer_norm_forward(stream, *x, *w, *b, options, *y, *m, *r);
+    layer_norm_input_gradient(stream, *dy, *x, *w, *m, *r, options, *dx);
+    layer_norm_weight_gradient(stream, *dy, *x, *m, *r, *dw, *db);
+  }
+  Data x, dy, w, b, y, dx, m, r, dw, db;
+};
+
+constexpr LayerNormOptions kPlain{1e-5F}, kShifted{1e-5F, 1.0F};
+
+TEST(LayerNorm, MatchesReferenceForAnyThreadCount) {
+  for (const LayerNormOptions options : {kPlain, kShifted})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const std::int64_t rows : {1, 5, 131})
+        for (const std::int64_t width : {2, 8, 33, 64, 300, 515}) {
+          SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
+          ThreadTeam one(1);
+          const Results wanted(Stream(one, Implementation::reference), dtype, rows, width, options);
+          const Results found(Stream(one), dtype, rows, width, options);
+          EXPECT_TRUE(near(found.y, wanted.y, tolerance(dtype), 1e-5));
+          EXPECT_TRUE(near(found.m, wanted.m, 1e-5, 1e-6));
+          EXPECT_TRUE(near(found.r, wanted.r, 1e-5, 0));
+          EXPECT_TRUE(near(found.dx, wanted.dx, tolerance(dtype), 1e-5));
+          EXPECT_TRUE(near(found.dw, wanted.dw, 1e-4, 1e-4));
+          EXPECT_TRUE(near(found.db, wanted.db, 1e-4, 1e-4));
+          for (const int threads : {2, 3}) {
+            ThreadTeam team(threads);
+            const Results many(Stream(team), dtype, rows, width, options);
+            for (const auto member : {&Results::y, &Results::m, &Results::r, &Results::dx, &Results::dw, &Results::db})
+              EXPECT_TRUE(same_bits(found.*member, many.*member));
+          }
+        }
+}
+
+// x = (1, 3): mean 2, variance 1.
+TEST(LayerNorm, CentresAndScalesARow) {
+  ThreadTeam team(1);
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data x(DType::f32, {1, 2}), w(DType::f32, {2}), b(DType::f32, {2}), y(DType::f32, {1, 2}), m(DType::f32, {1}), r(DType::f32, {1});
+    x.set(0, 1);
+    x.set(1, 3);
+    w.set(0, 2);
+    w.set(1, 4);
+    b.set(1, 0.5);
+    layer_norm_forward(Stream(team, implementation), *x, *w, *b, {0.0F, 1.0F}, *y, *m, *r);
+    EXPECT_EQ(m.get(0), 2);
+    EXPECT_EQ(r.get(0), 1);
+    EXPECT_EQ(y.get(0), -3);
+    EXPECT_EQ(y.get(1), 5.5);
+  }
+}
+
+// A large mean must not eat the variance: two passes.
+TEST(LayerNorm, KeepsASmallVarianceBesideALargeMean) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {1, 64}), w(DType::f32, {64}), b(DType::f32, {64}), y(DType::f32, {1, 64}), m(DType::f32, {1}), r(DType::f32, {1});
+  for (std::int64_t d = 0; d < 64; ++d) {
+    x.set(d, 4096 + (d % 2 == 0 ? 0.25 : -0.25));
+    w.set(d, 1);
+  }
+  layer_norm_forward(Stream(team), *x, *w, *b, {0.0F}, *y, *m, *r);
+  for (std::int64_t d = 0; d < 64; ++d) EXPECT_NEAR(y.get(d), d % 2 == 0 ? 1 : -1, 1e-5);
+}
+
+double objective(const Stream& stream, const Results& run, LayerNormOptions options) {
+  Data y(DType::f32, (*run.x).shape), m(DType::f32, {(*run.x).shape[0]}), r(DType::f32, {(*run.x).shape[0]});
+  layer_norm_forward(stream, *run.x, *run.w, *run.b, options, *y, *m, *r);
+  double sum = 0;
+  for (std::int64_t i = 0; i < y.elements(); ++i) sum += y.get(i) * run.dy.get(i);
+  return sum;
+}
+
+TEST(LayerNorm, GradientsAreSlopes) {
+  ThreadTeam team(1);
+  const Stream stream(team);
+  for (const LayerNormOptions options : {kPlain, kShifted}) {
+    Results run(stream, DType::f32, 3, 20, options);
+    Data dw(DType::f32, {20}), db(DType::f32, {20});
+    layer_norm_weight_gradient(stream, *run.dy, *run.x, *run.m, *run.r, *dw, *db);
+    constexpr double step = 1e-2;
+    const auto slope = [&](Data& operand, std::int64_t i) {
+      const double value = operand.get(i);
+      operand.set(i, value + step);
+      const double above = objective(stream, run, options);
+      operand.set(i, value - step);
+      const double below = objective(stream, run, options);
+      operand.set(i, value);
+      return (above - below) / (2 * step);
+    };
+    for (std::int64_t i = 0; i < 60; ++i) EXPECT_NEAR(run.dx.get(i), slope(run.x, i), 1e-3) << i;
+    for (std::int64_t i = 0; i < 20; ++i) EXPECT_NEAR(dw.get(i), slope(run.w, i), 1e-3) << i;
+    for (std::int64_t i = 0; i < 20; ++i) EXPECT_NEAR(db.get(i), slope(run.b, i), 1e-3) << i;
+  }
+}
+
+TEST(LayerNorm, RefusesWhatDoesNotFit) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {4, 8}), w(DType::f32, {9}), b(DType::f32, {8}), y(DType::f32, {4, 8}), m(DType::f32, {4}), r(DType::f32, {4});
+  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *w, *b, kPlain, *y, *m, *r); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *b, *b, kPlain, *y, *m, *r); }), -1);
+  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *b, *b, kPlain, *y, *b, *r); }), static_cast<int>(ExitCode::internal));
+}
+
+}  // namespace
+}  // namespace millrace::kernels::testing
