@@ -1,5 +1,6 @@
 #include "layers/rotary.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -37,7 +38,42 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
   return (1.0F - smooth) * frequency / factor + smooth * frequency;
 }
 
+/// Index of the frequency that turns `rotations` times within the old context.
+double yarn_index(double rotations, const RopeConfig& rope, std::int64_t head_dim) {
+  const double turns = static_cast<double>(rope.original_max_position) / (rotations * 2 * std::numbers::pi);
+  return static_cast<double>(head_dim) * std::log(turns) / (2 * std::log(rope.theta));
+}
+
+void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
+  MILLRACE_CHECK(rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1,
+                 ExitCode::model, kWho,
+                 "yarn scaling with beta_fast = {}, beta_slow = {}, original_max_position_embeddings = {}, rope_theta = {}, wanted fast >= "
+                 "slow > 0, a length and a base above 1",
+                 rope.beta_fast, rope.beta_slow, rope.original_max_position, rope.theta);
+  double low = yarn_index(rope.beta_fast, rope, head_dim), high = yarn_index(rope.beta_slow, rope, head_dim);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float ramp = (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0F - std::clamp(ramp, 0.0F, 1.0F);
+    const float timescale = 1.0F / frequencies[i];
+    const float scaled = 1.0F / (static_cast<float>(rope.factor) * timescale);
+    frequencies[i] = scaled * (1.0F - kept) + frequencies[i] * kept;
+  }
+}
+
 }  // namespace
+
+float rotary_factor(const RopeConfig& rope) {
+  if (rope.kind != RopeKind::yarn) return 1.0F;
+  if (rope.attention_factor > 0) return static_cast<float>(rope.attention_factor);
+  return rope.factor <= 1 ? 1.0F : static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
+}
 
 std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim) {
   MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kWho, "head_dim = {}, wanted an even number", head_dim);
@@ -46,6 +82,10 @@ std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head
   MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kWho, "rope factor = {}, wanted more than 0", rope.factor);
   if (rope.kind == RopeKind::linear) {
     for (float& frequency : result) frequency /= static_cast<float>(rope.factor);
+    return result;
+  }
+  if (rope.kind == RopeKind::yarn) {
+    scale_by_yarn(result, rope, head_dim);
     return result;
   }
   MILLRACE_CHECK(rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,

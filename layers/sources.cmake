@@ -1,6 +1,15 @@
 target_sources(millrace_layers PRIVATE
   attention/dot_product.cpp
+  decoders/gemma.cpp
+  decoders/gemma2.cpp
+  decoders/gemma3.cpp
+  decoders/gpt2.cpp
+  decoders/layer_builder.cpp
   decoders/llama.cpp
+  decoders/mistral.cpp
+  decoders/olmo3.cpp
+  decoders/qwen2.cpp
+  decoders/qwen3.cpp
   decoders/registry.cpp
   embedding.cpp
   initial_values.cpp

@@ -32,7 +32,7 @@ class Decoder {
   /// Final norm and output head: the loss (f64 [2]), or where `want_logits` fp32 logits [T, vocab_size].
   [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelConfig& config, runtime::ValueId x,
                                               bool want_logits, double z_loss) const = 0;
-  /// Matrices normal, vectors ones (norm scales), unless a family says otherwise.
+  /// Matrices normal, biases zeros, other vectors ones (norm scales), unless a family says otherwise.
   [[nodiscard]] virtual InitialKind initial(const std::string& name, const kernels::Shape& shape) const;
 };
 

@@ -4,187 +4,122 @@
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
-#include <optional>
 
-#include "kernels/base/check.hpp"
+#include "layers/hugging_face/gpt2_config.hpp"
+#include "layers/hugging_face/json_reader.hpp"
 
 namespace millrace::layers {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* who = "hugging_face.config";
 constexpr std::size_t largest_file = 16 << 20;
 
-// Keys that do not change what a Llama computes in training, or that this file reads by other means.
-constexpr std::array ignored_keys = {
-    "_attn_implementation",
-    "_name_or_path",
-    "architectures",
-    "attn_implementation",
-    "auto_map",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "cross_attention_hidden_size",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "eos_token_id",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "id2label",
-    "is_decoder",
-    "is_encoder_decoder",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "pretraining_tp",
-    "problem_type",
-    "pruned_heads",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers_version",
-    "typical_p",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
+/// What a missing key means, by the class of transformers that writes the file (spec: models, section 4.1).
+struct Family {
+  const char* model_type;
+  const char* architecture;
+  const char* family;  // ours
+  bool gelu = false;   // tanh form; else SiLU
+  bool tied = false;
+  std::int64_t head_dim = 0;  // 0: hidden_size / heads
+  std::int64_t heads = 32;
+  std::int64_t kv_heads = 0;    // 0: as heads
+  std::int64_t vocab_size = 0;  // 0: has to be there
+  double epsilon = 1e-6;
+  double theta = 10000.0;
+  std::int64_t window = 0;             // of sliding layers; 0: the family has none
+  std::int64_t full_every = 0;         // each so-manieth layer is full, the others slide; 0: all alike
+  double query_pre_attn_scalar = 0.0;  // 0: the family has no such key
+  double attention_cap = 0.0, final_cap = 0.0;
+  double local_theta = 0.0;  // of sliding layers; 0: the full ones'
+  bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
 };
 
-/// An object of the file, read key by key; what was not asked for is left over.
-class Reader {
- public:
-  Reader(const Json& object, std::string where, std::string prefix = {})
-      : object_(object), where_(std::move(where)), prefix_(std::move(prefix)) {}
-
-  /// Null where the key is missing or null.
-  const Json* find(const char* key) {
-    known_.emplace_back(key);
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  template <class Wanted>
-  [[noreturn]] void refuse(const char* key, const Wanted& wanted) const {
-    const auto found = object_.find(key);
-    fail(ExitCode::model, who, "{}: {}{} = {}, {}", where_, prefix_, key, found == object_.end() ? "(missing)" : found->dump(), wanted);
-  }
-
-  std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most) {
-    const Json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    const bool fits =
-        value->is_number_integer() && (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
-    if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
-      refuse(key, fmt::format("wanted an integer from {} to {}", least, most));
-    }
-    return value->get<std::int64_t>();
-  }
-
-  std::int64_t size(const char* key, std::int64_t most) {
-    const auto value = integer(key, 1, most);
-    if (!value) refuse(key, fmt::format("wanted an integer from 1 to {}", most));
-    return *value;
-  }
-
-  std::optional<double> number(const char* key, double least, double most) {
-    const Json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most)) {
-      refuse(key, fmt::format("wanted a number from {} to {}", least, most));
-    }
-    return value->get<double>();
-  }
-
-  std::optional<bool> boolean(const char* key) {
-    const Json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_boolean()) refuse(key, "wanted true or false");
-    return value->get<bool>();
-  }
-
-  std::optional<std::string> text(const char* key) {
-    const Json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_string()) refuse(key, "wanted a string");
-    return value->get<std::string>();
-  }
-
-  std::optional<Reader> object(const char* key) {
-    const Json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_object()) refuse(key, "wanted an object");
-    return Reader(*value, where_, std::string(key) + ".");
-  }
-
-  void warn_of_the_rest(std::vector<std::string>& warnings) const {
-    for (const auto& [key, value] : object_.items()) {
-      const auto is_key = [name = std::string_view(key)](std::string_view other) { return other == name; };
-      if (std::ranges::any_of(known_, is_key) || (prefix_.empty() && std::ranges::any_of(ignored_keys, is_key))) continue;
-      warnings.push_back(fmt::format("{}: {}{} is not known and not used", where_, prefix_, key));
-    }
-  }
-
-  [[nodiscard]] const std::string& where() const { return where_; }
-
- private:
-  const Json& object_;
-  std::string where_;
-  std::string prefix_;
-  std::vector<std::string> known_;
+constexpr std::array families = {
+    Family{.model_type = "llama", .architecture = "LlamaForCausalLM", .family = "llama"},
+    Family{.model_type = "mistral", .architecture = "MistralForCausalLM", .family = "mistral", .kv_heads = 8, .window = 4096},
+    Family{.model_type = "gemma",
+           .architecture = "GemmaForCausalLM",
+           .family = "gemma",
+           .gelu = true,
+           .tied = true,
+           .head_dim = 256,
+           .heads = 16,
+           .kv_heads = 16,
+           .vocab_size = 256000},
+    Family{.model_type = "gemma2",
+           .architecture = "Gemma2ForCausalLM",
+           .family = "gemma2",
+           .gelu = true,
+           .tied = true,
+           .head_dim = 256,
+           .heads = 8,
+           .kv_heads = 4,
+           .vocab_size = 256000,
+           .window = 4096,
+           .full_every = 2,
+           .query_pre_attn_scalar = 256,
+           .attention_cap = 50,
+           .final_cap = 30},
+    Family{.model_type = "gemma3_text",
+           .architecture = "Gemma3ForCausalLM",
+           .family = "gemma3",
+           .gelu = true,
+           .tied = true,
+           .head_dim = 256,
+           .heads = 8,
+           .kv_heads = 4,
+           .vocab_size = 262208,
+           .theta = 1e6,
+           .window = 4096,
+           .full_every = 6,
+           .query_pre_attn_scalar = 256,
+           .local_theta = 10000.0,
+           .two_ropes = true},
+    Family{.model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .family = "qwen2", .kv_heads = 32},
+    Family{.model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .family = "qwen3", .head_dim = 128, .kv_heads = 32},
+    Family{.model_type = "olmo3",
+           .architecture = "Olmo3ForCausalLM",
+           .family = "olmo3",
+           .epsilon = 1e-5,
+           .theta = 5e5,
+           .window = 4096,
+           .full_every = 4,
+           .two_ropes = true},
 };
 
-void read_family(Reader& reader, ModelConfig& model) {
-  constexpr const char* supported = "supported is \"llama\"";
-  if (const auto type = reader.text("model_type")) {
-    if (*type != "llama") reader.refuse("model_type", supported);
-  } else {
-    const Json* architectures = reader.find("architectures");
-    const bool llama =
-        architectures != nullptr && architectures->is_array() && !architectures->empty() && (*architectures)[0] == "LlamaForCausalLM";
-    if (!llama) reader.refuse("model_type", supported);
+const Family& family_of(JsonReader& reader) {
+  const auto type = reader.text("model_type");
+  const Json* architectures = reader.find("architectures");
+  std::string names;
+  for (const Family& family : families) {
+    if (type && *type == family.model_type) return family;
+    const bool first = architectures != nullptr && architectures->is_array() && !architectures->empty() &&
+                       architectures->front().is_string() && architectures->front() == family.architecture;
+    if (!type && first) return family;
+    names += fmt::format("\"{}\", ", family.model_type);
   }
-  model.family = "llama";
+  reader.refuse("model_type", "supported are " + names + "\"gpt2\"");
 }
 
-void refuse_what_is_not_computed(Reader& reader, std::vector<std::string>& warnings) {
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
+const Family& family_named(const std::string& name) {
+  for (const Family& family : families)
+    if (name == family.family) return family;
+  fail(ExitCode::model, who, "model.family = \"{}\" has no config.json of transformers", name);
+}
+
+void refuse_what_is_not_computed(JsonReader& reader, const Family& family, std::vector<std::string>& warnings) {
+  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention"}) {
     if (reader.boolean(key).value_or(false)) reader.refuse(key, "supported is false");
   }
   // Gemma's spelling comes first where it is present, as in transformers.
   const char* activation_key = reader.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
-  const std::string activation = reader.text(activation_key).value_or("silu");
-  if (activation != "silu" && activation != "swish") reader.refuse(activation_key, "supported is \"silu\"");
+  (void)reader.find("hidden_act");
+  const std::string activation = reader.text(activation_key).value_or(family.gelu ? "gelu_pytorch_tanh" : "silu");
+  // Gemma's "gelu" has always meant the tanh form.
+  const bool known =
+      family.gelu ? activation == "gelu_pytorch_tanh" || activation == "gelu" : activation == "silu" || activation == "swish";
+  if (!known) reader.refuse(activation_key, family.gelu ? "supported is \"gelu_pytorch_tanh\"" : "supported is \"silu\"");
   if (reader.find("quantization_config") != nullptr)
     reader.refuse("quantization_config", "supported are fp32, fp16 and bf16 tensors without quantization");
   if (reader.number("partial_rotary_factor", 0, 1).value_or(1.0) != 1.0) reader.refuse("partial_rotary_factor", "supported is 1");
@@ -193,18 +128,16 @@ void refuse_what_is_not_computed(Reader& reader, std::vector<std::string>& warni
   }
 }
 
-void read_scaling(Reader& scaling, ModelConfig& model) {
-  RopeConfig& rope = model.rope;
+void read_scaling(JsonReader& scaling, const ModelConfig& model, RopeConfig& rope) {
   const char* kind_key = scaling.find("rope_type") != nullptr ? "rope_type" : "type";
   const std::string kind = scaling.text(kind_key).value_or("default");
   (void)scaling.find("type");
-  if (kind == "linear") {
-    rope.kind = RopeKind::linear;
-  } else if (kind == "llama3") {
-    rope.kind = RopeKind::llama3;
-  } else if (kind != "default") {
-    scaling.refuse(kind_key, "supported are \"default\", \"linear\" and \"llama3\"");
+  rope.kind = RopeKind::none;
+  for (const RopeKind known : {RopeKind::linear, RopeKind::llama3, RopeKind::yarn}) {
+    if (kind == to_string(known)) rope.kind = known;
   }
+  if (rope.kind == RopeKind::none && kind != "default")
+    scaling.refuse(kind_key, "supported are \"default\", \"linear\", \"llama3\" and \"yarn\"");
   rope.theta = scaling.number("rope_theta", 1.0, 1e15).value_or(rope.theta);
   if (scaling.number("partial_rotary_factor", 0, 1).value_or(1.0) != 1.0) scaling.refuse("partial_rotary_factor", "supported is 1");
   if (rope.kind == RopeKind::none) return;
@@ -212,44 +145,104 @@ void read_scaling(Reader& scaling, ModelConfig& model) {
   const auto factor = scaling.number("factor", 1.0, 1e9);
   if (!factor) scaling.refuse("factor", "wanted a number of 1 or more");
   rope.factor = *factor;
-  if (rope.kind != RopeKind::llama3) return;
+  if (rope.kind == RopeKind::linear) return;
+  rope.original_max_position = scaling.integer("original_max_position_embeddings", 1, 1LL << 40).value_or(model.max_position_embeddings);
+  if (rope.kind == RopeKind::yarn) {
+    rope.beta_fast = scaling.number("beta_fast", 1e-9, 1e9).value_or(32.0);
+    rope.beta_slow = scaling.number("beta_slow", 1e-9, 1e9).value_or(1.0);
+    if (rope.beta_fast < rope.beta_slow) scaling.refuse("beta_fast", fmt::format("wanted beta_slow = {} or more", rope.beta_slow));
+    rope.truncate = scaling.boolean("truncate").value_or(true);
+    rope.attention_factor = scaling.number("attention_factor", 1e-9, 1e9).value_or(0.0);
+    return;
+  }
   const auto low = scaling.number("low_freq_factor", 1e-9, 1e9);
   const auto high = scaling.number("high_freq_factor", 1e-9, 1e9);
   if (!low) scaling.refuse("low_freq_factor", "wanted a number above 0");
   if (!high || *high <= *low) scaling.refuse("high_freq_factor", "wanted a number above low_freq_factor");
   rope.low_freq_factor = *low;
   rope.high_freq_factor = *high;
-  rope.original_max_position = scaling.integer("original_max_position_embeddings", 1, 1LL << 40).value_or(model.max_position_embeddings);
 }
 
-/// transformers 5 keeps everything in rope_parameters; 4 keeps rope_theta outside and the rest in rope_scaling.
-void read_rope(Reader& reader, ModelConfig& model, std::vector<std::string>& warnings) {
+/// transformers 5 keeps everything in rope_parameters, in families with two rotations a dictionary for each kind of layer; 4 keeps
+/// rope_theta outside and the rest, which is of the full layers alone, in rope_scaling.
+void read_rope(JsonReader& reader, const Family& family, ModelConfig& model, std::vector<std::string>& warnings) {
   const auto outer_theta = reader.number("rope_theta", 1.0, 1e15);
-  model.rope.theta = outer_theta.value_or(10000.0);
+  model.rope.theta = outer_theta.value_or(family.theta);
+  if (family.local_theta > 0) model.rope_local_theta = reader.number("rope_local_base_freq", 1.0, 1e15).value_or(family.local_theta);
   auto parameters = reader.object("rope_parameters");
   auto scaling = reader.object("rope_scaling");
-  auto& chosen = parameters ? parameters : scaling;
-  if (!chosen) return;
-  read_scaling(*chosen, model);
-  chosen->warn_of_the_rest(warnings);
-  if (parameters && outer_theta && *outer_theta != model.rope.theta) {
-    warnings.push_back(
-        fmt::format("{}: rope_theta = {} is overruled by rope_parameters.rope_theta = {}", reader.where(), *outer_theta, model.rope.theta));
+  if (family.two_ropes && parameters && (parameters->has("full_attention") || parameters->has("sliding_attention"))) {
+    if (auto full = parameters->object("full_attention")) {
+      read_scaling(*full, model, model.rope);
+      full->warn_of_the_rest(warnings);
+    }
+    RopeConfig local{.theta = family.local_theta > 0 ? family.local_theta : family.theta};
+    if (auto sliding = parameters->object("sliding_attention")) {
+      read_scaling(*sliding, model, local);
+      if (local.kind != RopeKind::none) sliding->refuse("rope_type", "supported in sliding layers is \"default\"");
+      sliding->warn_of_the_rest(warnings);
+    }
+    model.rope_local_theta = local.theta;
+    return;  // what else stands there, transformers does not read either
   }
+  auto& chosen = parameters ? parameters : scaling;
+  if (chosen) {
+    read_scaling(*chosen, model, model.rope);
+    chosen->warn_of_the_rest(warnings);
+    if (parameters && outer_theta && *outer_theta != model.rope.theta) {
+      warnings.push_back(fmt::format("{}: rope_theta = {} is overruled by rope_parameters.rope_theta = {}", reader.where(), *outer_theta,
+                                     model.rope.theta));
+    }
+  }
+  if (family.two_ropes && family.local_theta == 0) model.rope_local_theta = model.rope.theta;
 }
 
-void read_sizes(Reader& reader, ModelConfig& model) {
-  model.vocab_size = reader.size("vocab_size", 1 << 26);
+/// Which layers slide: the list, or the family's pattern.
+void read_layer_kinds(JsonReader& reader, const Family& family, ModelConfig& model) {
+  const char* pattern_key = reader.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+  const std::int64_t period = reader.integer(pattern_key, 1, 1 << 16).value_or(family.full_every);
+  (void)reader.find("max_window_layers");
+  if (family.window > 0) {
+    // Mistral's null means that no layer slides.
+    model.sliding_window = reader.has("sliding_window") ? reader.integer("sliding_window", 1, 1LL << 40).value_or(0) : family.window;
+  } else {
+    (void)reader.find("sliding_window");  // without use_sliding_window it means nothing
+  }
+  std::vector<LayerKind> kinds(static_cast<std::size_t>(model.layers), model.sliding_window > 0 ? LayerKind::sliding : LayerKind::full);
+  for (std::size_t i = 0; family.full_every > 0 && i < kinds.size(); ++i) {
+    if ((i + 1) % static_cast<std::size_t>(period) == 0) kinds[i] = LayerKind::full;
+  }
+  if (const Json* list = reader.find("layer_types")) {
+    const bool fits = list->is_array() && list->size() == kinds.size();
+    if (!fits) reader.refuse("layer_types", fmt::format("wanted a list of {} strings, one a layer", kinds.size()));
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      const Json& entry = (*list)[i];
+      const bool sliding = entry == "sliding_attention";
+      if (!sliding && entry != "full_attention") reader.refuse("layer_types", "supported are \"full_attention\" and \"sliding_attention\"");
+      const LayerKind kind = sliding ? LayerKind::sliding : LayerKind::full;
+      if (kind != kinds[i] && !family.two_ropes) reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
+      if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "wanted a number, layer_types has sliding layers");
+      kinds[i] = kind;
+    }
+  }
+  if (std::ranges::find(kinds, LayerKind::sliding) != kinds.end()) model.layer_kinds = std::move(kinds);
+}
+
+void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
+  model.family = family.family;
+  model.vocab_size = reader.size("vocab_size", 1 << 26, family.vocab_size);
   model.hidden_size = reader.size("hidden_size", 1 << 20);
   model.intermediate_size = reader.size("intermediate_size", 1 << 24);
   model.layers = reader.size("num_hidden_layers", 1 << 16);
-  model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(32);
-  model.kv_heads = reader.integer("num_key_value_heads", 1, 1 << 16).value_or(model.heads);
+  model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(family.heads);
+  const std::int64_t kv_default = family.kv_heads > 0 && !reader.has("num_key_value_heads") ? family.kv_heads : model.heads;
+  model.kv_heads = reader.integer("num_key_value_heads", 1, 1 << 16).value_or(kv_default);
   if (model.heads % model.kv_heads != 0) {
     reader.refuse("num_key_value_heads", fmt::format("which does not divide num_attention_heads = {}", model.heads));
   }
-  if (const auto head_dim = reader.integer("head_dim", 1, 1 << 16)) {
-    model.head_dim = *head_dim;
+  const std::int64_t head_default = reader.has("head_dim") ? 0 : family.head_dim;
+  if (const auto head_dim = reader.integer("head_dim", 1, 1 << 16); head_dim || head_default > 0) {
+    model.head_dim = head_dim.value_or(head_default);
   } else {
     if (model.hidden_size % model.heads != 0) {
       reader.refuse("num_attention_heads",
@@ -260,10 +253,92 @@ void read_sizes(Reader& reader, ModelConfig& model) {
   if (model.head_dim % 2 != 0) {
     reader.refuse("head_dim", fmt::format("which makes heads of {}; wanted an even number (rotary embedding turns pairs)", model.head_dim));
   }
-  model.rms_norm_eps = reader.number("rms_norm_eps", 0.0, 1.0).value_or(1e-6);
+  model.rms_norm_eps = reader.number("rms_norm_eps", 0.0, 1.0).value_or(family.epsilon);
   model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(2048);
-  model.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(false);
+  model.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(family.tied);
   model.initializer_range = reader.number("initializer_range", 0.0, 1e3).value_or(0.02);
+  if (family.query_pre_attn_scalar > 0) {
+    model.query_pre_attn_scalar = reader.number("query_pre_attn_scalar", 1e-9, 1e9).value_or(family.query_pre_attn_scalar);
+    const auto cap = [&](const char* key, double otherwise) {
+      return reader.has(key) ? reader.number(key, 1e-9, 1e9).value_or(0.0) : otherwise;
+    };
+    model.attn_logit_softcapping = cap("attn_logit_softcapping", family.attention_cap);
+    model.final_logit_softcapping = cap("final_logit_softcapping", family.final_cap);
+  }
+}
+
+/// rope_parameters of one kind of layer; theta stands in it where asked.
+Json rope_json(const RopeConfig& rope, bool with_theta) {
+  Json json;
+  json["rope_type"] = to_string(rope.kind);
+  if (rope.kind != RopeKind::none) json["factor"] = rope.factor;
+  if (rope.kind == RopeKind::llama3) {
+    json["low_freq_factor"] = rope.low_freq_factor;
+    json["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (rope.kind == RopeKind::llama3 || rope.kind == RopeKind::yarn) json["original_max_position_embeddings"] = rope.original_max_position;
+  if (rope.kind == RopeKind::yarn) {
+    json["beta_fast"] = rope.beta_fast;
+    json["beta_slow"] = rope.beta_slow;
+    json["truncate"] = rope.truncate;
+    if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+  }
+  if (with_theta) json["rope_theta"] = rope.theta;
+  return json;
+}
+
+void write_rope(Json& json, const Family& family, const ModelConfig& model) {
+  json["rope_theta"] = model.rope.theta;
+  json["rope_scaling"] = model.rope.kind == RopeKind::none ? Json(nullptr) : rope_json(model.rope, false);
+  if (family.local_theta > 0) json["rope_local_base_freq"] = model.rope_local_theta;
+  if (family.two_ropes) {
+    json["rope_parameters"]["full_attention"] = rope_json(model.rope, true);
+    json["rope_parameters"]["sliding_attention"] = rope_json(RopeConfig{.theta = model.rope_local_theta}, true);
+  } else {
+    json["rope_parameters"] = rope_json(model.rope, true);
+  }
+}
+
+void write_layer_kinds(Json& json, const Family& family, const ModelConfig& model) {
+  if (family.window == 0) return;
+  json["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
+  if (family.full_every == 0) return;
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    const bool sliding = !model.layer_kinds.empty() && model.layer_kinds[static_cast<std::size_t>(i)] == LayerKind::sliding;
+    json["layer_types"].push_back(sliding ? "sliding_attention" : "full_attention");
+  }
+}
+
+Json standard_json(const ModelConfig& model) {
+  const Family& family = family_named(model.family);
+  Json json;
+  json["architectures"] = {family.architecture};
+  json["model_type"] = family.model_type;
+  json["vocab_size"] = model.vocab_size;
+  json["hidden_size"] = model.hidden_size;
+  json["intermediate_size"] = model.intermediate_size;
+  json["num_hidden_layers"] = model.layers;
+  json["num_attention_heads"] = model.heads;
+  json["num_key_value_heads"] = model.kv_heads;
+  json["head_dim"] = model.head_dim;
+  json["hidden_act"] = family.gelu ? "gelu_pytorch_tanh" : "silu";
+  if (family.gelu) json["hidden_activation"] = "gelu_pytorch_tanh";
+  json["rms_norm_eps"] = model.rms_norm_eps;
+  json["attention_bias"] = false;
+  json["mlp_bias"] = false;
+  json["attention_dropout"] = 0.0;
+  json["max_position_embeddings"] = model.max_position_embeddings;
+  json["tie_word_embeddings"] = model.tie_word_embeddings;
+  json["initializer_range"] = model.initializer_range;
+  if (family.query_pre_attn_scalar > 0) {
+    const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
+    json["query_pre_attn_scalar"] = model.query_pre_attn_scalar;
+    json["attn_logit_softcapping"] = cap(model.attn_logit_softcapping);
+    json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
+  }
+  write_layer_kinds(json, family, model);
+  write_rope(json, family, model);
+  return json;
 }
 
 }  // namespace
@@ -277,11 +352,17 @@ HuggingFaceConfig parse_hugging_face_config(std::string_view text, const std::st
   }
   MILLRACE_CHECK(json.is_object(), ExitCode::model, who, "{}: a JSON {}, wanted an object", where, json.type_name());
   HuggingFaceConfig result;
-  Reader reader(json, where);
-  read_family(reader, result.model);
-  refuse_what_is_not_computed(reader, result.warnings);
-  read_sizes(reader, result.model);
-  read_rope(reader, result.model, result.warnings);
+  JsonReader reader(json, where);
+  if (is_gpt2(reader)) {
+    result.model = read_gpt2(reader);
+    reader.warn_of_the_rest(result.warnings);
+    return result;
+  }
+  const Family& family = family_of(reader);
+  refuse_what_is_not_computed(reader, family, result.warnings);
+  read_sizes(reader, family, result.model);
+  read_layer_kinds(reader, family, result.model);
+  read_rope(reader, family, result.model, result.warnings);
   reader.warn_of_the_rest(result.warnings);
   return result;
 }
@@ -299,38 +380,8 @@ HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& path) {
 }
 
 std::string hugging_face_config_text(const ModelConfig& model, std::string_view dtype) {
-  const RopeConfig& rope = model.rope;
-  Json scaling;
-  scaling["rope_type"] = to_string(rope.kind);
-  if (rope.kind != RopeKind::none) scaling["factor"] = rope.factor;
-  if (rope.kind == RopeKind::llama3) {
-    scaling["low_freq_factor"] = rope.low_freq_factor;
-    scaling["high_freq_factor"] = rope.high_freq_factor;
-    scaling["original_max_position_embeddings"] = rope.original_max_position;
-  }
-  Json json;
-  json["architectures"] = {"LlamaForCausalLM"};
-  json["model_type"] = model.family;
-  json["vocab_size"] = model.vocab_size;
-  json["hidden_size"] = model.hidden_size;
-  json["intermediate_size"] = model.intermediate_size;
-  json["num_hidden_layers"] = model.layers;
-  json["num_attention_heads"] = model.heads;
-  json["num_key_value_heads"] = model.kv_heads;
-  json["head_dim"] = model.head_dim;
-  json["hidden_act"] = "silu";
-  json["rms_norm_eps"] = model.rms_norm_eps;
-  json["attention_bias"] = false;
-  json["mlp_bias"] = false;
-  json["attention_dropout"] = 0.0;
-  json["max_position_embeddings"] = model.max_position_embeddings;
-  json["tie_word_embeddings"] = model.tie_word_embeddings;
-  json["initializer_range"] = model.initializer_range;
-  json["rope_theta"] = rope.theta;
-  json["rope_scaling"] = rope.kind == RopeKind::none ? Json(nullptr) : scaling;
-  json["rope_parameters"] = scaling;
-  json["rope_parameters"]["rope_theta"] = rope.theta;
-  // Ids that the library would take from its class (1 and 2) are tokens of our vocabularies.
+  Json json = model.family == "gpt2" ? gpt2_json(model) : standard_json(model);
+  // Ids that the library would take from its class are tokens of our vocabularies.
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
   json["pad_token_id"] = nullptr;

@@ -17,6 +17,8 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
   if (config.tie_word_embeddings) names.emplace_back("lm_head.weight");
   for (const std::string& name : source.names()) {
     if (name.ends_with(".rotary_emb.inv_freq")) names.push_back(name);
+    // GPT-2's causal masks, which old checkpoints keep as buffers; attn.c_attn.bias is a weight.
+    if (config.family == "gpt2" && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))) names.push_back(name);
   }
   return names;
 }
