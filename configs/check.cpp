@@ -67,6 +67,14 @@ class Checker {
     want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "wanted an even number (rotary embedding turns pairs)");
+    want(model.layer_kinds.empty() || static_cast<std::int64_t>(model.layer_kinds.size()) == model.layers, "model.layer_types",
+         "wanted at most model.layers = {}", model.layers);
+    want(std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) == model.layer_kinds.end() || model.sliding_window > 0,
+         "model.sliding_window", "wanted 1 or more, model.layer_types has sliding layers");
+    want(model.rope.kind != layers::RopeKind::yarn || model.rope.beta_fast >= model.rope.beta_slow, "model.rope_beta_fast",
+         "wanted model.rope_beta_slow = {} or more", model.rope.beta_slow);
+    want(model.rope.kind != layers::RopeKind::yarn || model.rope.original_max_position > 0, "model.rope_original_max_position",
+         "wanted 1 or more for model.rope = yarn");
     if (model.rope.kind != layers::RopeKind::llama3) return;
     want(model.rope.high_freq_factor > model.rope.low_freq_factor, "model.rope_high_freq_factor",
          "wanted more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);

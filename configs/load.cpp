@@ -279,6 +279,12 @@ void derive(RunConfig& config, Settings& settings) {
     model.head_dim = model.hidden_size / model.heads;
     settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
   }
+  // A pattern that is shorter than the model repeats.
+  auto& kinds = model.layer_kinds;
+  const std::size_t period = kinds.size();
+  if (period == 0 || static_cast<std::int64_t>(period) >= model.layers) return;
+  while (static_cast<std::int64_t>(kinds.size()) < model.layers) kinds.push_back(kinds[kinds.size() - period]);
+  settings["model.layer_types"].value = find_key("model.layer_types")->fetch(config);
 }
 
 }  // namespace

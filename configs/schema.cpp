@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <type_traits>
 
@@ -54,17 +55,40 @@ Key among(Key key, std::vector<std::string> choices) {
   return key;
 }
 
+constexpr std::array rope_kinds = {layers::RopeKind::none, layers::RopeKind::linear, layers::RopeKind::llama3, layers::RopeKind::yarn};
+
 Key rope_kind(const char* doc) {
   Key key;
   key.name = "model.rope";
   key.mark = Mark::identity;
   key.doc = doc;
-  key.choices = {"default", "linear", "llama3"};
+  for (const auto kind : rope_kinds) key.choices.emplace_back(to_string(kind));
   key.fetch = [](const RunConfig& config) { return Value(std::string(to_string(config.model.rope.kind))); };
   key.store = [](RunConfig& config, const Value& value) {
-    for (const auto kind : {layers::RopeKind::none, layers::RopeKind::linear, layers::RopeKind::llama3}) {
+    for (const auto kind : rope_kinds) {
       if (std::get<std::string>(value) == to_string(kind)) config.model.rope.kind = kind;
     }
+  };
+  return key;
+}
+
+Key layer_types(const char* doc) {
+  static const std::string full = "full_attention", sliding = "sliding_attention";
+  Key key;
+  key.name = "model.layer_types";
+  key.kind = Kind::list;
+  key.mark = Mark::identity;
+  key.doc = doc;
+  key.choices = {full, sliding};
+  key.fetch = [](const RunConfig& config) {
+    std::vector<std::string> types;
+    for (const auto kind : config.model.layer_kinds) types.push_back(kind == layers::LayerKind::sliding ? sliding : full);
+    return Value(std::move(types));
+  };
+  key.store = [](RunConfig& config, const Value& value) {
+    config.model.layer_kinds.clear();
+    for (const std::string& type : std::get<std::vector<std::string>>(value))
+      config.model.layer_kinds.push_back(type == sliding ? layers::LayerKind::sliding : layers::LayerKind::full);
   };
   return key;
 }
@@ -93,7 +117,8 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(bind("model.from", layout, "A Hugging Face folder: config.json gives the sizes, model.safetensors the initial weights.",
                       MEMBER(model_from)));
   keys.push_back(among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers'.", MEMBER(model.numerics)), {"hf"}));
-  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)), {"llama"}));
+  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)),
+                       {layers::model_families.begin(), layers::model_families.end()}));
   keys.push_back(
       between(bind("model.vocab_size", identity, "Rows of the embedding table; 257 or more for data.text.", MEMBER(model.vocab_size)), 1,
               1 << 26, "tokens"));
@@ -107,20 +132,50 @@ void model_keys(std::vector<Key>& keys) {
       1 << 16));
   keys.push_back(between(bind("model.head_dim", identity, "Width of a head, even. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
                          2, 1 << 16));
-  keys.push_back(between(bind("model.rms_norm_eps", identity, "Added to the mean square in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
+  keys.push_back(between(
+      bind("model.rms_norm_eps", identity, "Added to the mean square, or the variance, in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
   keys.push_back(rope_kind("How rotary frequencies are scaled for long contexts."));
   keys.push_back(between(bind("model.rope_theta", identity, "Base of the rotary frequencies.", MEMBER(model.rope.theta)), 1, huge));
-  keys.push_back(between(
-      bind("model.rope_factor", identity, "linear, llama3: how much longer the context became.", MEMBER(model.rope.factor)), 1, many));
+  keys.push_back(
+      between(bind("model.rope_factor", identity, "linear, llama3, yarn: how much longer the context became.", MEMBER(model.rope.factor)),
+              1, many));
   keys.push_back(between(bind("model.rope_low_freq_factor", identity, "llama3: waves longer than original / this are scaled wholly.",
                               MEMBER(model.rope.low_freq_factor)),
                          above_zero, many));
   keys.push_back(between(bind("model.rope_high_freq_factor", identity, "llama3: waves shorter than original / this are not scaled.",
                               MEMBER(model.rope.high_freq_factor)),
                          above_zero, many));
-  keys.push_back(between(bind("model.rope_original_max_position", identity, "llama3: the context before it was lengthened.",
+  keys.push_back(between(bind("model.rope_original_max_position", identity, "llama3, yarn: the context before it was lengthened.",
                               MEMBER(model.rope.original_max_position)),
                          0, huge, "tokens"));
+  keys.push_back(between(bind("model.rope_beta_fast", identity, "yarn: what turns more often within the old context is left alone.",
+                              MEMBER(model.rope.beta_fast)),
+                         above_zero, many));
+  keys.push_back(between(bind("model.rope_beta_slow", identity, "yarn: what turns less often within the old context is scaled wholly.",
+                              MEMBER(model.rope.beta_slow)),
+                         above_zero, many));
+  keys.push_back(bind("model.rope_truncate", identity, "yarn: the ramp between the two begins and ends at whole numbers.",
+                      MEMBER(model.rope.truncate)));
+  keys.push_back(between(bind("model.rope_attention_factor", identity, "yarn: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1.",
+                              MEMBER(model.rope.attention_factor)),
+                         0, many));
+  keys.push_back(
+      between(bind("model.rope_local_theta", identity, "Base of the rotary frequencies of sliding layers, unscaled. 0: as other layers'.",
+                   MEMBER(model.rope_local_theta)),
+              0, huge));
+  keys.push_back(between(
+      bind("model.sliding_window", identity, "Keys that a query of a sliding layer sees, its own the last.", MEMBER(model.sliding_window)),
+      0, huge, "tokens"));
+  keys.push_back(
+      layer_types("What each layer's queries see; a list shorter than the model repeats. Empty: all of them everything before."));
+  keys.push_back(between(bind("model.query_pre_attn_scalar", identity, "Scores are divided by its root. 0: by that of head_dim.",
+                              MEMBER(model.query_pre_attn_scalar)),
+                         0, many));
+  keys.push_back(between(bind("model.attn_logit_softcapping", identity, "Scores s become cap tanh(s / cap). 0: they stay.",
+                              MEMBER(model.attn_logit_softcapping)),
+                         0, many));
+  keys.push_back(
+      between(bind("model.final_logit_softcapping", identity, "The same of logits.", MEMBER(model.final_logit_softcapping)), 0, many));
   keys.push_back(between(bind("model.max_position_embeddings", identity, "Longest context the model is meant for; recorded and exported.",
                               MEMBER(model.max_position_embeddings)),
                          1, huge, "tokens"));
