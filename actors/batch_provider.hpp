@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -46,23 +47,43 @@ class DatasetBatches : public BatchProvider {
   std::unique_ptr<runtime::EvaluationSource> evaluation_;
 };
 
-/// Given rows of tokens, one row a microbatch, the same in every step: the target of a token is the next one, that of the last is masked.
+/// One given row, all of one length. A negative target is masked.
+struct GivenRow {
+  std::vector<std::int32_t> tokens, positions, segments, targets;
+};
+
+/// Given rows, `rows` of them a microbatch, the same in every step.
 class GivenRows : public BatchProvider {
  public:
-  explicit GivenRows(std::vector<std::vector<std::int32_t>> rows) : rows_(std::move(rows)) {}
+  GivenRows(std::vector<GivenRow> all, std::size_t rows) : all_(std::move(all)), rows_(rows) {}
+
+  /// One document: the target of a token is the next one, that of the last is masked.
+  [[nodiscard]] static GivenRow document(std::vector<std::int32_t> tokens) {
+    GivenRow row;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      row.positions.push_back(static_cast<std::int32_t>(i));
+      row.segments.push_back(1);
+      row.targets.push_back(i + 1 < tokens.size() ? tokens[i + 1] : -1);
+    }
+    row.tokens = std::move(tokens);
+    return row;
+  }
 
   void fill(std::int64_t, std::int64_t microbatch, const runtime::BatchView& batch) const override {
-    const auto& row = rows_.at(static_cast<std::size_t>(microbatch));
-    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-      batch.tokens[i] = row.at(i);
-      batch.positions[i] = static_cast<std::int32_t>(i);
-      batch.segments[i] = 1;
-      batch.targets[i] = i + 1 < row.size() ? row[i + 1] : -1;
+    for (std::size_t r = 0; r < rows_; ++r) {
+      const GivenRow& row = all_.at(static_cast<std::size_t>(microbatch) * rows_ + r);
+      const std::size_t length = row.tokens.size();
+      for (std::size_t i = 0; i < length; ++i) {
+        batch.tokens[r * length + i] = row.tokens[i];
+        batch.positions[r * length + i] = row.positions[i];
+        batch.segments[r * length + i] = row.segments[i];
+        batch.targets[r * length + i] = row.targets[i];
+      }
     }
   }
   [[nodiscard]] std::int64_t valid_targets(std::int64_t) const override {
     std::int64_t count = 0;
-    for (const auto& row : rows_) count += static_cast<std::int64_t>(row.size()) - 1;
+    for (const GivenRow& row : all_) count += std::ranges::count_if(row.targets, [](std::int32_t target) { return target >= 0; });
     return count;
   }
   [[nodiscard]] std::int64_t evaluation_microbatches() const override { return 0; }
@@ -70,7 +91,8 @@ class GivenRows : public BatchProvider {
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t) const override { return 0; }
 
  private:
-  std::vector<std::vector<std::int32_t>> rows_;
+  std::vector<GivenRow> all_;
+  std::size_t rows_;
 };
 
 }  // namespace millrace::actors

@@ -10,8 +10,9 @@
 
 namespace millrace::actors {
 
-/// Keeps, for each microbatch, the residual stream before each layer ("hidden.<layer>"), the final norm's output ("hidden.<layers>") and
-/// the logits as they pass. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
+/// Keeps, for each microbatch, hidden states as the reference of the model's numerics counts them, the loss's two sums ("loss_sums") and
+/// the logits as they pass. transformers: "hidden.<layer>" goes into the layer, "hidden.<layers>" comes out of the final norm; MaxText:
+/// "hidden.<layer>" comes out of the layer. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
 class CaptureHook : public runtime::OperationHook {
  public:
   explicit CaptureHook(const Rank& rank) : rank_(rank) {}
@@ -22,6 +23,7 @@ class CaptureHook : public runtime::OperationHook {
 
  private:
   void keep(const std::string& name, const kernels::Tensor& tensor);
+  [[nodiscard]] bool counts_outputs() const { return rank_.plan().model.numerics == "maxtext"; }
   const Rank& rank_;
   std::int64_t logits_microbatch_ = 0;
   std::map<std::string, CapturedTensor> kept_;

@@ -1,7 +1,7 @@
 #include "actors/initial_state.hpp"
 
-#include "layers/hugging_face/weights.hpp"
 #include "layers/initial_values.hpp"
+#include "layers/model_folder.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -26,7 +26,7 @@ void initialize_from_seed(Rank& rank, std::uint64_t seed) {
 }
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
-  const layers::HuggingFaceWeights weights(folder, rank.plan().model);
+  const layers::FolderWeights weights(folder, rank.plan().model);
   for_each_tensor(
       rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights.read(spec, store.master(spec.name)); });
 }

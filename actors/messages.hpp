@@ -48,11 +48,13 @@ struct Evaluate {
   auto tie() { return std::tie(step, microbatches); }
 };
 
-/// One forward over one row of tokens; the head answers with the logits at `position`.
+/// One forward over tokens from the first row on; the head answers with the logits at `position`. Empty positions and segments: places in
+/// the row, and one document.
 struct ComputeLogits {
   std::vector<std::int32_t> tokens;
   std::int64_t position = 0;
-  auto tie() { return std::tie(tokens, position); }
+  std::vector<std::int32_t> positions, segments;
+  auto tie() { return std::tie(tokens, position, positions, segments); }
 };
 
 /// Send back what the hooks captured in the last step, and every gradient (parity).

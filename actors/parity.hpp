@@ -21,9 +21,10 @@ struct ParitySettings {
   cluster::ClusterConfig cluster;
 };
 
-/// Runs forward and backward in microbatches of one row through the pipeline, and in process 0 compares loss, logits, hidden states and
-/// every gradient with golden.safetensors, printing the largest difference of each group and a hash of all of them. Collective; the session
-/// is connected. Returns whether everything is within tolerance (in process 0; true elsewhere). Errors: Error(model), Error(config).
+/// Runs forward and backward in microbatches of one row (of all rows, where MaxText's rounding is of the whole batch) through the pipeline,
+/// and in process 0 compares loss, logits, hidden states and every gradient with golden.safetensors, printing the largest difference of
+/// each group and a hash of all of them. Collective; the session is connected. Returns whether everything is within tolerance (in process
+/// 0; true elsewhere). Errors: Error(model), Error(config).
 [[nodiscard]] bool run_parity(Session& session, const ParitySettings& settings);
 
 }  // namespace millrace::actors

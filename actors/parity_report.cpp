@@ -1,6 +1,7 @@
 #include "actors/parity_report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -108,10 +109,18 @@ class Group {
 
 /// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers is one group.
 std::string group_of(const std::string& name) {
-  const auto at = name.find(".layers.");
-  if (at == std::string::npos) return name;
-  const auto begin = at + 8, end = name.find('.', begin);
-  return name.substr(0, begin) + "*" + name.substr(std::min(end, name.size()));
+  for (const std::string_view before : {".layers.", ".layers_", "transformer.h."}) {
+    const auto at = name.find(before);
+    if (at == std::string::npos) continue;
+    const auto begin = at + before.size(), end = name.find('.', begin);
+    return name.substr(0, begin) + "*" + name.substr(std::min(end, name.size()));
+  }
+  return name;
+}
+
+bool is_input(const std::string& name) {
+  constexpr std::array inputs = {"input_ids", "positions", "segment_ids", "targets", "targets_segmentation", "loss_mask"};
+  return std::ranges::find(inputs, name) != inputs.end();
 }
 
 /// Microbatches of one row, put together as golden has them.
@@ -133,22 +142,44 @@ std::map<std::string, std::vector<float>> assemble(const ParityOutput& output, s
   return whole;
 }
 
+/// Gradients of parameters that files keep transposed, as files keep them.
+void store_transposed(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
+  for (const auto& spec : plan.parameters) {
+    const auto gradient = found.find("grad." + spec.name);
+    if (!spec.stored.transposed || gradient == found.end()) continue;
+    const auto computed = gradient->second;
+    const auto rows = static_cast<std::size_t>(spec.shape[0]), columns = static_cast<std::size_t>(spec.shape[1]);
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = 0; column < columns; ++column) gradient->second[column * rows + row] = computed[row * columns + column];
+  }
+}
+
 }  // namespace
 
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
   const auto tolerance = read_tolerance(settings);
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
   auto found = assemble(output, rows);
-  double loss = 0;
-  for (const double sum : output.losses) loss += sum;
-  loss /= static_cast<double>(rows * static_cast<std::size_t>(plan.sequence - 1));
+  const auto targets = static_cast<double>(output.valid_targets);
+  double sum = 0, z_sum = 0;
+  for (const double loss_sum : output.losses) sum += loss_sum;
+  const auto sums = found.extract("loss_sums");  // pairs {loss, z-loss}
+  for (std::size_t i = 1; !sums.empty() && i < sums.mapped().size(); i += 2) z_sum += static_cast<double>(sums.mapped()[i]);
+  const double loss = sum / targets;
   found["loss"] = {static_cast<float>(loss)};
+  if (plan.model.numerics == "maxtext") {
+    found["xent_sum"] = {static_cast<float>(sum)};
+    found["total_weights"] = {static_cast<float>(targets)};
+    found["z_loss"] = {static_cast<float>(z_sum / targets)};
+    for (const char* of_other_models : {"moe_lb_loss", "mtp_loss", "indexer_loss"}) found[of_other_models] = {0};
+  }
+  store_transposed(plan, found);
 
-  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {}\n", settings.folder, settings.dtype, settings.ranks, settings.chunks,
-             settings.schedule, plan.layout_text());
+  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
+             settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);
   std::map<std::string, Group> groups;
   for (const auto& tensor : golden.tensors()) {
-    if (tensor.name == "input_ids") continue;
+    if (is_input(tensor.name)) continue;
     const auto title = group_of(tensor.name.starts_with("hidden.") ? "hidden" : tensor.name);
     auto& group = groups.try_emplace(title, title).first->second;
     const auto mine = found.find(tensor.name);
@@ -161,10 +192,9 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     std::vector<float> wanted(elements);
     golden.read(tensor.name, std::span<float>(wanted));
     const bool gradient = tensor.name.starts_with("grad.");
-    const auto limit = gradient                  ? tolerance.gradient
-                       : tensor.name == "loss"   ? tolerance.loss
-                       : tensor.name == "logits" ? tolerance.logits
-                                                 : tolerance.hidden;
+    const bool scalar = elements == 1;
+    auto limit = gradient ? tolerance.gradient : scalar ? tolerance.loss : tensor.name == "logits" ? tolerance.logits : tolerance.hidden;
+    if (tensor.name == "xent_sum" && limit.measure == Measure::absolute) limit.value *= targets;
     group.add(compare(tensor.name, mine->second, wanted, limit, gradient ? tolerance.gradient_floor : 0));
   }
   for (const auto& [name, values] : found) {

@@ -10,9 +10,10 @@
 namespace millrace::actors {
 
 /// What the pipeline computed: loss sums by microbatch, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>",
-/// "grad.<name>".
+/// "loss_sums/<microbatch>", "grad.<name>".
 struct ParityOutput {
   std::vector<double> losses;
+  std::int64_t valid_targets = 0;
   std::vector<CapturedTensor> tensors;
 };
 

@@ -106,13 +106,13 @@ void RankControl::handle(const Evaluate& message) {
 }
 
 void RankControl::handle(const ComputeLogits& message) {
-  // The first row holds the text; the others are padding and see nothing of it.
+  // What follows the text is padding and sees nothing of it.
   const auto places = rank_.compute().batch(rank_.training_batches());
   const auto sequence = static_cast<std::size_t>(rank_.plan().sequence);
   for (std::size_t i = 0; i < places.tokens.size(); ++i) {
     places.tokens[i] = i < message.tokens.size() ? message.tokens[i] : 0;
-    places.positions[i] = static_cast<std::int32_t>(i % sequence);
-    places.segments[i] = i < message.tokens.size() ? 1 : 0;
+    places.positions[i] = i < message.positions.size() ? message.positions[i] : static_cast<std::int32_t>(i % sequence);
+    places.segments[i] = i < message.segments.size() ? message.segments[i] : i < message.tokens.size() ? 1 : 0;
     places.targets[i] = -1;
   }
   logits_position_ = message.position;

@@ -37,7 +37,7 @@ void gradients(const char* who, const Stream& stream, const Tensor& h, const Ten
   check_gradient(who, stream, h, w, targets, log_sum_exp, g, dh, dw);
   if (stream.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, dh, dw);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
   cpu::linear_cross_entropy_gradients(stream, h, w, targets, log_sum_exp, g, options, dh, dw, scratch);
 }
 
@@ -50,7 +50,7 @@ void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const T
   check_operand(who, "loss", loss, {2}, {DType::f64});
   if (stream.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
   cpu::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
@@ -72,17 +72,22 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
   gradients("kernels.linear_cross_entropy_gradients", stream, h, w, targets, log_sum_exp, g, options, &dh, &dw, scratch);
 }
 
-void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits) {
-  constexpr const char* who = "kernels.shape_logits";
+void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+                   Scratch scratch) {
+  constexpr const char* who = "kernels.linear_logits";
   require_cpu(stream, who);
-  check_rank(who, "logits", logits, 2);
-  check_operand(who, "logits", logits, logits.shape, {DType::f32});
-  if (stream.implementation() == Implementation::reference) return reference::shape_logits(options, logits);
-  cpu::shape_logits(stream, options, logits);
+  check_rank(who, "h", h, 2);
+  check_rank(who, "w", w, 2);
+  check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
+  check_operand(who, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+  check_operand(who, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
+  if (stream.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  cpu::linear_logits(stream, h, w, options, logits, scratch);
 }
 
-std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads) {
-  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, threads);
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {
+  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, options, threads);
 }
 
 }  // namespace millrace::kernels

@@ -9,9 +9,10 @@ namespace millrace::kernels {
 
 /// Output head and loss in one operation, tiled over the vocabulary: neither the logits nor their gradient stand in memory whole.
 struct CrossEntropyOptions {
-  float z_loss = 0.0F;    // adds z·lse² a token
-  float scale = 1.0F;     // multiplies the logits
-  float soft_cap = 0.0F;  // then logits l become soft_cap·tanh(l / soft_cap); 0: they stay
+  float z_loss = 0.0F;       // adds z·lse² a token
+  float scale = 1.0F;        // multiplies the logits
+  float soft_cap = 0.0F;     // then logits l become soft_cap·tanh(l / soft_cap); 0: they stay
+  bool round_table = false;  // w is rounded to bf16 before the products, and what each call adds to dw too: MaxText's tied head
 };
 
 /// logits = h · wᵀ in fp32 (h [T, D], w [V, D], one dtype), scaled and capped. Over tokens whose target is in [0, V), in order:
@@ -37,10 +38,12 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
                                     const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
                                     const Tensor& dw, Scratch scratch);
 
-/// Scales and caps logits f32 [T, V] in place, as the loss does.
-void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits);
+/// The logits themselves, f32 [T, V]: the bits that the loss computes with.
+void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+                   Scratch scratch);
 
 /// Scratch for any of the calls; one tile of logits for all tokens and what the matmul needs.
-[[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads);
+[[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                                             int threads);
 
 }  // namespace millrace::kernels

@@ -34,6 +34,10 @@ double natural_log(double x) noexcept {
   return 2.0 * s * series + exponent * 0.6931471805599453;
 }
 
+double probability(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
+
+constexpr double kBelowCut = 0.022750131948179207;  // of a normal distribution below −2 deviations
+
 template <std::size_t N>
 double polynomial(const std::array<double, N>& coefficients, double x) noexcept {
   double result = 0;
@@ -78,8 +82,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
   return counter;
 }
 
-double standard_normal(std::uint32_t word) noexcept {
-  const double p = (static_cast<double>(word) + 0.5) * 0x1p-32;
+double normal_quantile(double p) noexcept {
   const double q = p - 0.5;
   if (q >= -0.425 && q <= 0.425) {
     const double r = 0.180625 - q * q;
@@ -91,11 +94,15 @@ double standard_normal(std::uint32_t word) noexcept {
   return q < 0 ? -magnitude : magnitude;
 }
 
-void initial_values(const ParameterSpec& spec, double deviation, std::uint64_t seed, std::int64_t first, std::span<float> values) {
-  if (spec.initial != InitialKind::normal) {
-    std::fill(values.begin(), values.end(), spec.initial == InitialKind::ones ? 1.0F : 0.0F);
+double standard_normal(std::uint32_t word) noexcept { return normal_quantile(probability(word)); }
+
+void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed, std::int64_t first, std::span<float> values) {
+  const InitialKind kind = spec.initial.kind;
+  if (kind == InitialKind::ones || kind == InitialKind::zeros) {
+    std::fill(values.begin(), values.end(), kind == InitialKind::ones ? 1.0F : 0.0F);
     return;
   }
+  const double deviation = spec.initial.deviation > 0 ? spec.initial.deviation : range;
   const auto name = halves(name_hash(spec.name));
   std::array<std::uint32_t, 4> words{};
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -104,7 +111,9 @@ void initial_values(const ParameterSpec& spec, double deviation, std::uint64_t s
       const auto block = halves(element / 4);
       words = philox({block[0], block[1], name[0], name[1]}, halves(seed));
     }
-    values[i] = static_cast<float>(standard_normal(words[element % 4]) * deviation);
+    const double p = probability(words[element % 4]);
+    const double value = normal_quantile(kind == InitialKind::normal ? p : kBelowCut + (1 - 2 * kBelowCut) * p);
+    values[i] = static_cast<float>(value * deviation);
   }
 }
 

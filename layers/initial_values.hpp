@@ -12,12 +12,16 @@ namespace millrace::layers {
 /// 64-bit key.
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) noexcept;
 
-/// The standard normal value of a 32-bit word: the quantile function at (word + 1/2) / 2³² (Wichura, AS 241, Applied Statistics 37, 1988).
-/// Only additions, multiplications, divisions and square roots of doubles, so every machine and libm gives the same bits.
+/// The standard normal distribution's quantile function, 0 < p < 1 (Wichura, AS 241, Applied Statistics 37, 1988). Only additions,
+/// multiplications, divisions and square roots of doubles, so every machine and libm gives the same bits.
+[[nodiscard]] double normal_quantile(double p) noexcept;
+
+/// The standard normal value of a 32-bit word: the quantile at (word + 1/2) / 2³².
 [[nodiscard]] double standard_normal(std::uint32_t word) noexcept;
 
-/// Elements [first, first + values.size()) of a tensor's initial value: normal(0, deviation), ones or zeros. Keyed by (seed, tensor name,
-/// element index) alone, so stage, rank, thread and order of construction do not matter.
-void initial_values(const ParameterSpec& spec, double deviation, std::uint64_t seed, std::int64_t first, std::span<float> values);
+/// Elements [first, first + values.size()) of a tensor's initial value: normal (the whole of it, or within two deviations), ones or zeros;
+/// `range` is the deviation where the spec gives none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and order
+/// of construction do not matter.
+void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed, std::int64_t first, std::span<float> values);
 
 }  // namespace millrace::layers

@@ -9,8 +9,7 @@ runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x,
   using runtime::linear;
   const auto gate = linear(builder, x, builder.parameter(module + ".gate_proj.weight", {intermediate, width}), "mlp.gate_proj");
   const auto up = linear(builder, x, builder.parameter(module + ".up_proj.weight", {intermediate, width}), "mlp.up_proj");
-  const auto hidden = activation == kernels::Activation::silu ? runtime::swiglu(builder, gate, up, "mlp.swiglu")
-                                                              : runtime::geglu(builder, gate, up, "mlp.geglu");
+  const auto hidden = runtime::glu(builder, activation, gate, up, activation == kernels::Activation::silu ? "mlp.swiglu" : "mlp.geglu");
   const auto down = linear(builder, hidden, builder.parameter(module + ".down_proj.weight", {width, intermediate}), "mlp.down_proj");
   builder.label(gate, "mlpwi_0");
   builder.label(up, "mlpwi_1");

@@ -24,7 +24,8 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
   std::vector<ParameterSpec> specs;
   for (const runtime::Value& value : program.values) {
     if (value.role != Role::parameter) continue;
-    specs.push_back({value.name, value.type.shape, value.layer, value.use, decoder.initial(value.name, value.type.shape), 0});
+    specs.push_back(
+        {value.name, value.type.shape, value.layer, value.use, decoder.initial(config, value.name, value.type.shape), value.stored, 0});
   }
   return specs;
 }
@@ -33,6 +34,8 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
 
 ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options) {
   const Decoder& decoder = decoder_of(config);
+  MILLRACE_CHECK(config.numerics == decoder.numerics(), ExitCode::model, "layers.model",
+                 "model.numerics = \"{}\" with the family {}, wanted \"{}\"", config.numerics, config.family, decoder.numerics());
   decoder.validate(config);
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= config.layers,
                  ExitCode::internal, "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer,

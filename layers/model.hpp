@@ -34,7 +34,8 @@ struct ParameterSpec {
   kernels::Shape shape;
   int layer = -1;  // decoder layer, -1 outside of one
   int use = 0;     // 1: the output head's use of a tied table
-  InitialKind initial = InitialKind::normal;
+  Initial initial;
+  runtime::StoredForm stored;  // as files have it
   int order = 0;  // position of the tensor in the model's list (both uses of a tied table have one): sums over tensors go in this order
 
   bool operator==(const ParameterSpec&) const = default;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/activation.hpp"
+
 namespace millrace::layers {
 
 /// How rotary frequencies are scaled for contexts longer than those trained on.
@@ -44,7 +46,9 @@ struct RopeConfig {
 enum class LayerKind : std::uint8_t { full, sliding };
 
 /// What `family` may say: one pair of files each in layers/decoders.
-inline constexpr std::array model_families = {"llama", "mistral", "gemma", "gemma2", "gemma3", "qwen2", "qwen3", "olmo3", "gpt2"};
+/// The last five are MaxText's and compute with its numerics.
+inline constexpr std::array model_families = {"llama", "mistral", "gemma",   "gemma2", "gemma3", "qwen2",  "qwen3",
+                                              "olmo3", "gpt2",    "default", "llama2", "gpt3",   "simple", "simple_mlp"};
 
 /// What a model is, resolved: presets, Hugging Face's config.json and model.* keys all end here. Every size is given
 /// (no zero that stands for "derive it"). A family reads the members that its blocks have.
@@ -69,6 +73,17 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 2048;  // recorded and exported; bounds nothing by itself
   bool tie_word_embeddings = false;             // the output head uses the embedding table
   double initializer_range = 0.02;              // standard deviation of the initial weights
+
+  // What MaxText's blocks may have besides.
+  kernels::Activation activation = kernels::Activation::silu;
+  bool gated_mlp = true;                   // activation(x·wi_0) ⊙ x·wi_1; else activation(x·wi)
+  bool fused_qkv = false;                  // one kernel for queries, keys and values; needs as many kv_heads as heads
+  bool fused_mlp = false;                  // one kernel for wi_0 and wi_1
+  bool share_kv = false;                   // the values are the projected keys
+  bool rope_interleaved = false;           // pairs are neighbours, not halves of the head
+  bool sinusoidal_positions = false;       // sines and cosines of the position are added to the embedding
+  std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
+  bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
 
   bool operator==(const ModelConfig&) const = default;
 };

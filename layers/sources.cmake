@@ -1,22 +1,30 @@
 target_sources(millrace_layers PRIVATE
   attention/dot_product.cpp
+  config_file.cpp
+  decoders/default_block.cpp
   decoders/gemma.cpp
   decoders/gemma2.cpp
   decoders/gemma3.cpp
   decoders/gpt2.cpp
+  decoders/gpt3.cpp
   decoders/layer_builder.cpp
   decoders/llama.cpp
+  decoders/llama2.cpp
+  decoders/maxtext_builder.cpp
   decoders/mistral.cpp
   decoders/olmo3.cpp
   decoders/qwen2.cpp
   decoders/qwen3.cpp
   decoders/registry.cpp
+  decoders/simple.cpp
+  decoders/simple_mlp.cpp
   embedding.cpp
   initial_values.cpp
-  hugging_face/weights.cpp
+  json_reader.cpp
   losses/cross_entropy.cpp
   mlp.cpp
   model.cpp
+  model_folder.cpp
   norm.cpp
   optimizers/learning_rate.cpp
   partition.cpp

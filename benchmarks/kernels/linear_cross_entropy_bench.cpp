@@ -36,7 +36,7 @@ void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t wi
   fill(h.tensor);
   fill(w.tensor);
   g.tensor.as<float>()[0] = 1.0F / static_cast<float>(tokens);
-  const Buffer scratch(linear_cross_entropy_scratch_bytes(h.tensor.shape, w.tensor.shape, dtype, team.size()));
+  const Buffer scratch(linear_cross_entropy_scratch_bytes(h.tensor.shape, w.tensor.shape, dtype, {}, team.size()));
   const double forward = millrace::benchmarks::seconds_of([&] {
     linear_cross_entropy_forward(stream, h.tensor, w.tensor, targets.tensor, {}, loss.tensor, log_sum_exp.tensor, scratch.bytes());
   });

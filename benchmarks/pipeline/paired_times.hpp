@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +11,13 @@
 #include "runtime/median.hpp"
 
 namespace millrace::benchmarks {
+
+/// Seconds of processor time that all threads of this process have had. What other guests of a host take is not in it.
+[[nodiscard]] inline double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 /// Seconds of two things that took turns in one run.
 class PairedTimes {

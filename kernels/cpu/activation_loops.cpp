@@ -31,6 +31,11 @@ struct Gelu {
   }
 };
 
+struct Relu {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x > 0.0F ? x : f32x16{}; }
+  [[gnu::always_inline]] static Point point(f32x16 x) { return {value(x), x > 0.0F ? f32x16{} + 1.0F : f32x16{}}; }
+};
+
 template <class Function, class T>
 MILLRACE_INLINE void forward(const ActivationForward<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16) store_lanes(at.y + i, Function::value(load_lanes(at.x + i, end - i)), end - i);
@@ -62,16 +67,20 @@ template <class Loops>
 MILLRACE_INLINE void run_forward(const Loops& at, std::int64_t begin, std::int64_t end) {
   if (at.activation == Activation::silu)
     forward<Silu>(at, begin, end);
-  else
+  else if (at.activation == Activation::gelu)
     forward<Gelu>(at, begin, end);
+  else
+    forward<Relu>(at, begin, end);
 }
 
 template <class Loops>
 MILLRACE_INLINE void run_gradient(const Loops& at, std::int64_t begin, std::int64_t end) {
   if (at.activation == Activation::silu)
     gradient<Silu>(at, begin, end);
-  else
+  else if (at.activation == Activation::gelu)
     gradient<Gelu>(at, begin, end);
+  else
+    gradient<Relu>(at, begin, end);
 }
 
 }  // namespace

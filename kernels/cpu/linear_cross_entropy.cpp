@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t kRowGrain = 4;
 
+float rounded(float value) { return to_float(to_bfloat16(value)); }
+
 /// Columns of logits that stand in memory at once: the vocabulary in equal parts of about a thousand, so that a tile of logits, the weights
 /// under it and the rows of h stay in the outer caches, and oneDNN's products are still large.
 std::int64_t tile_columns(std::int64_t vocabulary) {
@@ -28,15 +30,17 @@ struct Layout {
   std::int64_t tokens, width, vocabulary, tile;
   DType compute;
   bool widen;  // bf16 in memory, fp32 in the products
-  std::size_t logits = 0, narrow = 0, h = 0, w = 0, dh = 0, maximum = 0, sum = 0, logit_of_target = 0, matmul = 0;
+  bool round;  // the table and what is added to its gradient, to bf16
+  std::size_t logits = 0, narrow = 0, h = 0, w = 0, dh = 0, maximum = 0, sum = 0, logit_of_target = 0, dw = 0, matmul = 0;
 
-  Layout(const Shape& h_shape, const Shape& w_shape, DType dtype)
+  Layout(const Shape& h_shape, const Shape& w_shape, DType dtype, CrossEntropyOptions options)
       : tokens(h_shape[0]),
         width(h_shape[1]),
         vocabulary(w_shape[0]),
         tile(tile_columns(vocabulary)),
         compute(matmul_compute_dtype(dtype)),
-        widen(compute != dtype) {
+        widen(compute != dtype),
+        round(options.round_table) {
     std::size_t end = 0;
     const auto take = [&end](std::int64_t elements, std::size_t size) {
       const std::size_t offset = end;
@@ -46,11 +50,12 @@ struct Layout {
     logits = take(tokens * tile, sizeof(float));
     narrow = take(compute == DType::bf16 ? tokens * tile : 0, sizeof(BFloat16));
     h = take(widen ? tokens * width : 0, sizeof(float));
-    w = take(widen ? tile * width : 0, sizeof(float));
+    w = take(widen || (round && dtype == DType::f32) ? tile * width : 0, sizeof(float));
     dh = take(dtype == DType::bf16 ? tokens * width : 0, sizeof(float));
     maximum = take(tokens, sizeof(float));
     sum = take(tokens, sizeof(double));
     logit_of_target = take(tokens, sizeof(float));
+    dw = take(round ? tile * width : 0, sizeof(float));
     matmul = end;
   }
 };
@@ -58,7 +63,7 @@ struct Layout {
 /// Scratch of the three products for a tile of `columns`.
 std::size_t products_scratch(const Layout& layout, const Shape& h, std::int64_t columns, int threads) {
   const Shape dl{h.dimension(0), columns}, w{columns, layout.width};
-  const MatmulOptions logits{.transpose_b = true}, dh{.accumulate = true}, dw{.transpose_a = true, .accumulate = true};
+  const MatmulOptions logits{.transpose_b = true}, dh{.accumulate = true}, dw{.transpose_a = true, .accumulate = !layout.round};
   return std::max({cpu::matmul_scratch_bytes(h, w, layout.compute, DType::f32, logits, threads),
                    cpu::matmul_scratch_bytes(dl, w, layout.compute, DType::f32, {}, threads),
                    cpu::matmul_scratch_bytes(dl, w, layout.compute, DType::f32, dh, threads),
@@ -69,7 +74,7 @@ std::size_t products_scratch(const Layout& layout, const Shape& h, std::int64_t 
 class Tiles {
  public:
   Tiles(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
-      : stream_(stream), layout_(h.shape, w.shape, h.dtype), options_(options), w_(w), base_(scratch.data()), h_(h) {
+      : stream_(stream), layout_(h.shape, w.shape, h.dtype, options), options_(options), w_(w), base_(scratch.data()), h_(h) {
     const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % kAlignment;
     if (misaligned != 0) base_ += kAlignment - misaligned;
     matmul_scratch_ = scratch.subspan(static_cast<std::size_t>(base_ - scratch.data()) + layout_.matmul);
@@ -87,7 +92,7 @@ class Tiles {
       select_weights(first, columns);
       logits_ = make_tensor(base_ + layout_.logits, DType::f32, {layout_.tokens, columns});
       cpu::matmul(stream_, h_, w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
-      cpu::shape_logits(stream_, options_, logits_);
+      shape_logits();
       body(first, columns);
     }
   }
@@ -98,6 +103,27 @@ class Tiles {
     stream_.team().for_ranges(layout_.tokens, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) body(token);
     });
+  }
+
+  /// body(i) on the team for every i below count.
+  template <class Body>
+  void for_range(std::int64_t count, Body&& body) const {
+    stream_.team().for_ranges(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) body(i);
+    });
+  }
+
+  /// dw's rows from `first` on, plus this tile's part.
+  void add_weight_gradient(const Tensor& dw, std::int64_t first) {
+    const Shape shape{logits_.shape[1], layout_.width};
+    float* const sums = dw.as<float>() + first * layout_.width;
+    if (!layout_.round) {
+      cpu::matmul(stream_, dl(), h_, make_tensor(sums, DType::f32, shape), {.transpose_a = true, .accumulate = true}, matmul_scratch_);
+      return;
+    }
+    const Tensor part = make_tensor(base_ + layout_.dw, DType::f32, shape);
+    cpu::matmul(stream_, dl(), h_, part, {.transpose_a = true}, matmul_scratch_);
+    for_range(shape.elements(), [&](std::int64_t i) { sums[i] += rounded(part.as<float>()[i]); });
   }
 
   /// dl in the dtype of the products: over the logits, or beside them in bf16.
@@ -119,9 +145,20 @@ class Tiles {
     const Shape shape{columns, layout_.width};
     const Tensor stored = make_tensor(w_.data + static_cast<std::size_t>(first * layout_.width) * size_of(w_.dtype), w_.dtype, shape);
     w_tile_ = stored;
-    if (!layout_.widen) return;
-    w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
-    convert(stream_, stored, w_tile_);
+    if (layout_.widen) {
+      w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
+      convert(stream_, stored, w_tile_);
+    } else if (layout_.round && w_.dtype == DType::f32) {
+      w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
+      for_range(shape.elements(), [&](std::int64_t i) { w_tile_.as<float>()[i] = rounded(stored.as<float>()[i]); });
+    }
+  }
+  void shape_logits() {
+    if (options_.scale == 1.0F && options_.soft_cap == 0.0F) return;
+    stream_.team().for_ranges(layout_.tokens, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+      // Rows lie one after the other.
+      pick_cross_entropy_shape()(logits_of(begin), (end - begin) * logits_.shape[1], options_.scale, options_.soft_cap);
+    });
   }
 
   const Stream& stream_;
@@ -150,17 +187,17 @@ void add_losses(const Tiles& tiles, const Tensor& targets, CrossEntropyOptions o
 
 }  // namespace
 
-void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits) {
-  if (options.scale == 1.0F && options.soft_cap == 0.0F) return;
-  stream.team().for_ranges(logits.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-    // Rows lie one after the other.
-    pick_cross_entropy_shape()(logits.as<float>() + begin * logits.shape[1], (end - begin) * logits.shape[1], options.scale,
-                               options.soft_cap);
+void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+                   Scratch scratch) {
+  Tiles tiles(stream, h, w, options, scratch);
+  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
+    tiles.for_each_token(
+        [&](std::int64_t token) { std::copy_n(tiles.logits_of(token), columns, logits.as<float>() + token * logits.shape[1] + first); });
   });
 }
 
-std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads) {
-  const Layout layout(h, w, dtype);
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {
+  const Layout layout(h, w, dtype, options);
   std::size_t products = 0;
   if (layout.vocabulary > 0) {
     products = products_scratch(layout, h, layout.tile, threads);
@@ -215,10 +252,7 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
       pick_cross_entropy_gradient()(tiles.logits_of(token), columns, row, narrow == nullptr ? nullptr : narrow + token * columns);
     });
     if (dh != nullptr) cpu::matmul(stream, dl, tiles.w_tile(), dh_sum, {.accumulate = first > 0}, tiles.matmul_scratch());
-    if (dw != nullptr) {
-      const Tensor dw_tile = make_tensor(dw->as<float>() + first * h.shape[1], DType::f32, {columns, h.shape[1]});
-      cpu::matmul(stream, dl, tiles.h(), dw_tile, {.transpose_a = true, .accumulate = true}, tiles.matmul_scratch());
-    }
+    if (dw != nullptr) tiles.add_weight_gradient(*dw, first);
   });
   if (round_dh) convert(stream, dh_sum, *dh);
 }

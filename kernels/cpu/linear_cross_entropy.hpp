@@ -8,7 +8,8 @@
 /// instructions the whole computation is in fp32, rounded once into dh; with them the tile of dl is rounded to bf16 and multiplied as such.
 namespace millrace::kernels::cpu {
 
-void shape_logits(const Stream& stream, CrossEntropyOptions options, const Tensor& logits);
+void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+                   Scratch scratch);
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
@@ -17,6 +18,7 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
                                     const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor* dh,
                                     const Tensor* dw, Scratch scratch);
 
-[[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, int threads);
+[[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                                             int threads);
 
 }  // namespace millrace::kernels::cpu

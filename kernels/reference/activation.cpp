@@ -23,7 +23,19 @@ Point gelu(double x) {
   return {0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * steep * (1 + 3 * cubic * x * x)};
 }
 
-Point at(Activation activation, double x) { return activation == Activation::silu ? silu(x) : gelu(x); }
+Point relu(double x) { return x > 0 ? Point{x, 1} : Point{0, 0}; }
+
+Point at(Activation activation, double x) {
+  switch (activation) {
+    case Activation::silu:
+      return silu(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::relu:
+      break;
+  }
+  return relu(x);
+}
 
 }  // namespace
 

@@ -19,20 +19,29 @@ double slope(double logit, CrossEntropyOptions options) {
   return options.scale * (1 - share * share);
 }
 
+double table(const Tensor& w, std::int64_t index, CrossEntropyOptions options) {
+  const float value = load(w, index);
+  return options.round_table ? to_float(to_bfloat16(value)) : value;
+}
+
 void row_of_logits(const Tensor& h, const Tensor& w, std::int64_t token, CrossEntropyOptions options, std::vector<double>& logits) {
   const std::int64_t width = h.shape[1];
   for (std::size_t entry = 0; entry < logits.size(); ++entry) {
     double sum = 0;
     for (std::int64_t i = 0; i < width; ++i)
-      sum += static_cast<double>(load(h, token * width + i)) * static_cast<double>(load(w, static_cast<std::int64_t>(entry) * width + i));
+      sum += static_cast<double>(load(h, token * width + i)) * table(w, static_cast<std::int64_t>(entry) * width + i, options);
     logits[entry] = shaped(sum, options);
   }
 }
 
 }  // namespace
 
-void shape_logits(CrossEntropyOptions options, const Tensor& logits) {
-  for (std::int64_t i = 0; i < logits.elements(); ++i) logits.as<float>()[i] = static_cast<float>(shaped(logits.as<float>()[i], options));
+void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits) {
+  std::vector<double> row(static_cast<std::size_t>(w.shape[0]));
+  for (std::int64_t token = 0; token < h.shape[0]; ++token) {
+    row_of_logits(h, w, token, options, row);
+    std::transform(row.begin(), row.end(), logits.as<float>() + token * w.shape[0], [](double logit) { return static_cast<float>(logit); });
+  }
 }
 
 void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
@@ -61,6 +70,8 @@ void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tens
   const std::int64_t width = h.shape[1];
   const double scale = g.as<float>()[0];
   std::vector<double> dl(static_cast<std::size_t>(w.shape[0])), row(static_cast<std::size_t>(width));
+  std::vector<float> unrounded(dw != nullptr && options.round_table ? static_cast<std::size_t>(dw->elements()) : 0);
+  float* const sums = dw == nullptr ? nullptr : options.round_table ? unrounded.data() : dw->as<float>();
   for (std::int64_t token = 0; token < h.shape[0]; ++token) {
     const std::int32_t target = targets.as<std::int32_t>()[token];
     std::fill(row.begin(), row.end(), 0.0);
@@ -75,13 +86,14 @@ void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tens
       for (std::int64_t entry = 0; entry < w.shape[0]; ++entry)
         for (std::int64_t i = 0; i < width; ++i) {
           const double d = dl[static_cast<std::size_t>(entry)];
-          row[static_cast<std::size_t>(i)] += d * static_cast<double>(load(w, entry * width + i));
-          if (dw != nullptr) dw->as<float>()[entry * width + i] += static_cast<float>(d * static_cast<double>(load(h, token * width + i)));
+          row[static_cast<std::size_t>(i)] += d * table(w, entry * width + i, options);
+          if (sums != nullptr) sums[entry * width + i] += static_cast<float>(d * static_cast<double>(load(h, token * width + i)));
         }
     }
     if (dh != nullptr)
       for (std::int64_t i = 0; i < width; ++i) store(*dh, token * width + i, static_cast<float>(row[static_cast<std::size_t>(i)]));
   }
+  for (std::size_t i = 0; i < unrounded.size(); ++i) dw->as<float>()[i] += to_float(to_bfloat16(unrounded[i]));
 }
 
 }  // namespace millrace::kernels::reference

@@ -5,7 +5,7 @@
 /// The plain loops of kernels/linear_cross_entropy.hpp: one row of logits at a time, in double. Operands are checked by the caller.
 namespace millrace::kernels::reference {
 
-void shape_logits(CrossEntropyOptions options, const Tensor& logits);
+void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits);
 void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
                                   const Tensor& log_sum_exp);
 

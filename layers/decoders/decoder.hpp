@@ -11,8 +11,15 @@
 
 namespace millrace::layers {
 
-/// How a parameter begins.
-enum class InitialKind : std::uint8_t { normal, zeros, ones };
+/// How a parameter begins: truncated_normal is cut at two deviations.
+enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones };
+
+struct Initial {
+  InitialKind kind = InitialKind::normal;
+  double deviation = 0;  // of a normal distribution (before it is cut); 0: the model's initializer_range
+
+  bool operator==(const Initial&) const = default;
+};
 
 /// One family of models: what its embedding, its decoder layers and its head compute. A family is one pair of files in this folder and one
 /// line in registry.cpp. Stateless; lives as long as the process. Layers append to the builder and declare parameters under the
@@ -22,6 +29,8 @@ class Decoder {
   virtual ~Decoder() = default;
   /// `model_type` of config.json, `model.family` of a run description.
   [[nodiscard]] virtual std::string_view family() const = 0;
+  /// What `model.numerics` has to be.
+  [[nodiscard]] virtual std::string_view numerics() const { return "hf"; }
   /// Throws Error(model) naming the member that does not fit the family.
   virtual void validate(const ModelConfig& config) const = 0;
   /// tokens → the residual stream [T, hidden_size].
@@ -33,7 +42,7 @@ class Decoder {
   [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelConfig& config, runtime::ValueId x,
                                               bool want_logits, double z_loss) const = 0;
   /// Matrices normal, biases zeros, other vectors ones (norm scales), unless a family says otherwise.
-  [[nodiscard]] virtual InitialKind initial(const std::string& name, const kernels::Shape& shape) const;
+  [[nodiscard]] virtual Initial initial(const ModelConfig& config, const std::string& name, const kernels::Shape& shape) const;
 };
 
 /// The family that `config.family` names. Throws Error(model) listing the known ones.

@@ -9,8 +9,8 @@ namespace millrace::layers {
 /// What the Gemmas share: the embedding is multiplied by √hidden_size, and a norm's weight is stored as its distance from 1.
 class GemmaDecoder : public StandardDecoder {
  public:
-  [[nodiscard]] InitialKind initial(const std::string&, const kernels::Shape& shape) const override {
-    return shape.rank() >= 2 ? InitialKind::normal : InitialKind::zeros;
+  [[nodiscard]] Initial initial(const ModelConfig&, const std::string&, const kernels::Shape& shape) const override {
+    return {shape.rank() >= 2 ? InitialKind::normal : InitialKind::zeros};
   }
 
  protected:

@@ -44,7 +44,7 @@ ValueId attention(ProgramBuilder& builder, const ModelConfig& config, ValueId x,
 ValueId mlp(ProgramBuilder& builder, const ModelConfig& config, ValueId x, const std::string& module) {
   const ValueId hidden = dense(builder, x, config.hidden_size, config.intermediate_size, module + ".c_fc", "mlp.c_fc");
   builder.label(hidden, "mlpwi");
-  const ValueId active = runtime::gelu(builder, hidden, "mlp.gelu");
+  const ValueId active = runtime::activate(builder, kernels::Activation::gelu, hidden, "mlp.gelu");
   const ValueId out = dense(builder, active, config.intermediate_size, config.hidden_size, module + ".c_proj", "mlp.c_proj");
   builder.label(out, "mlpwo");
   return out;

@@ -4,28 +4,34 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/decoders/decoder.hpp"
+#include "layers/decoders/default_block.hpp"
 #include "layers/decoders/gemma.hpp"
 #include "layers/decoders/gemma2.hpp"
 #include "layers/decoders/gemma3.hpp"
 #include "layers/decoders/gpt2.hpp"
+#include "layers/decoders/gpt3.hpp"
 #include "layers/decoders/llama.hpp"
+#include "layers/decoders/llama2.hpp"
 #include "layers/decoders/mistral.hpp"
 #include "layers/decoders/olmo3.hpp"
 #include "layers/decoders/qwen2.hpp"
 #include "layers/decoders/qwen3.hpp"
+#include "layers/decoders/simple.hpp"
+#include "layers/decoders/simple_mlp.hpp"
 
 namespace millrace::layers {
 namespace {
 
 std::array<const Decoder*, model_families.size()> families() {
-  return {&llama(), &mistral(), &gemma(), &gemma2(), &gemma3(), &qwen2(), &qwen3(), &olmo3(), &gpt2()};
+  return {&llama(), &mistral(), &gemma(),         &gemma2(), &gemma3(), &qwen2(),  &qwen3(),
+          &olmo3(), &gpt2(),    &default_block(), &llama2(), &gpt3(),   &simple(), &simple_mlp()};
 }
 
 }  // namespace
 
-InitialKind Decoder::initial(const std::string& name, const kernels::Shape& shape) const {
-  if (name.ends_with(".bias")) return InitialKind::zeros;
-  return shape.rank() >= 2 ? InitialKind::normal : InitialKind::ones;
+Initial Decoder::initial(const ModelConfig&, const std::string& name, const kernels::Shape& shape) const {
+  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  return {shape.rank() >= 2 ? InitialKind::normal : InitialKind::ones};
 }
 
 const Decoder& decoder_of(const ModelConfig& config) {

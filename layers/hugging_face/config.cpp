@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 
 #include "layers/hugging_face/gpt2_config.hpp"
-#include "layers/hugging_face/json_reader.hpp"
+#include "layers/json_reader.hpp"
 
 namespace millrace::layers {
 namespace {
 
 constexpr const char* who = "hugging_face.config";
-constexpr std::size_t largest_file = 16 << 20;
 
 /// What a missing key means, by the class of transformers that writes the file (spec: models, section 4.1).
 struct Family {
@@ -343,43 +340,18 @@ Json standard_json(const ModelConfig& model) {
 
 }  // namespace
 
-HuggingFaceConfig parse_hugging_face_config(std::string_view text, const std::string& where) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail(ExitCode::model, who, "{}: not JSON: {}", where, error.what());
-  }
-  MILLRACE_CHECK(json.is_object(), ExitCode::model, who, "{}: a JSON {}, wanted an object", where, json.type_name());
-  HuggingFaceConfig result;
-  JsonReader reader(json, where);
-  if (is_gpt2(reader)) {
-    result.model = read_gpt2(reader);
-    reader.warn_of_the_rest(result.warnings);
-    return result;
-  }
+ModelConfig read_hugging_face(JsonReader& reader, std::vector<std::string>& warnings) {
+  if (is_gpt2(reader)) return read_gpt2(reader);
   const Family& family = family_of(reader);
-  refuse_what_is_not_computed(reader, family, result.warnings);
-  read_sizes(reader, family, result.model);
-  read_layer_kinds(reader, family, result.model);
-  read_rope(reader, family, result.model, result.warnings);
-  reader.warn_of_the_rest(result.warnings);
-  return result;
+  refuse_what_is_not_computed(reader, family, warnings);
+  ModelConfig model;
+  read_sizes(reader, family, model);
+  read_layer_kinds(reader, family, model);
+  read_rope(reader, family, model, warnings);
+  return model;
 }
 
-HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  const auto size = std::filesystem::file_size(file, error);
-  MILLRACE_CHECK(!error, ExitCode::model, who, "{}: cannot be read: {}", file.string(), error.message());
-  MILLRACE_CHECK(size <= largest_file, ExitCode::model, who, "{}: {} bytes, wanted at most {}", file.string(), size, largest_file);
-  std::ifstream stream(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  MILLRACE_CHECK(!stream.bad() && text.size() == size, ExitCode::model, who, "{}: cannot be read", file.string());
-  return parse_hugging_face_config(text, file.string());
-}
-
-std::string hugging_face_config_text(const ModelConfig& model, std::string_view dtype) {
+Json hugging_face_json(const ModelConfig& model, std::string_view dtype) {
   Json json = model.family == "gpt2" ? gpt2_json(model) : standard_json(model);
   // Ids that the library would take from its class are tokens of our vocabularies.
   json["bos_token_id"] = nullptr;
@@ -387,7 +359,7 @@ std::string hugging_face_config_text(const ModelConfig& model, std::string_view 
   json["pad_token_id"] = nullptr;
   json["dtype"] = dtype;
   json["torch_dtype"] = dtype;
-  return json.dump(2) + "\n";
+  return json;
 }
 
 }  // namespace millrace::layers

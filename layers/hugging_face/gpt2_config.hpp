@@ -1,6 +1,6 @@
 #pragma once
 
-#include "layers/hugging_face/json_reader.hpp"
+#include "layers/json_reader.hpp"
 #include "layers/model_config.hpp"
 
 namespace millrace::layers {

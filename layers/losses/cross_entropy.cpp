@@ -4,7 +4,9 @@ namespace millrace::layers {
 namespace {
 
 runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table) {
-  return builder.parameter(table.name, {table.vocabulary, table.width}, table.use);
+  const kernels::Shape shape{table.vocabulary, table.width};
+  if (!table.stored_transposed) return builder.parameter(table.name, shape, table.use);
+  return builder.parameter(table.name, shape, {{table.width, table.vocabulary}, true}, table.use);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct HeadTable {
   std::int64_t vocabulary = 0;
   std::int64_t width = 0;
   int use = 0;
+  bool stored_transposed = false;  // files have [width, vocabulary]
 };
 
 /// Output projection and next-token loss in one operation, summed over the valid targets: h [T, width] → f64 [2] {loss sum, z-loss sum}.

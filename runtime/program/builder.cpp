@@ -76,7 +76,14 @@ ValueId ProgramBuilder::token_in(std::int64_t width) {
 }
 
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, int use) {
+  return parameter(std::move(name), shape, {shape}, use);
+}
+
+ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, StoredForm stored, int use) {
+  MILLRACE_CHECK(stored.shape.elements() == shape.elements() && (!stored.transposed || shape.rank() == 2), ExitCode::internal, who,
+                 "'{}' is {} and stored as {}, wanted as many elements", name, kernels::to_string(shape), kernels::to_string(stored.shape));
   Value value;
+  value.stored = stored;
   value.type = {shape.rank() >= 2 ? options_.compute : kernels::DType::f32, shape};
   value.role = Role::parameter;
   value.name = name;

@@ -34,6 +34,8 @@ class ProgramBuilder {
   [[nodiscard]] ValueId token_in(std::int64_t width);
   /// A weight under the checkpoint's name. Two and more axes compute in the compute dtype, vectors stay f32.
   [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, int use = 0);
+  /// The same of a weight that files keep in another form with as many elements.
+  [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, StoredForm stored, int use = 0);
   [[nodiscard]] ValueId constant(std::string name, std::vector<float> data);
 
   // -- operations -------------------------------------------------------------------------------------------------------------------------

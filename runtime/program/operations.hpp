@@ -4,10 +4,11 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/activation.hpp"
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
-/// Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear and logits, which are products, in ops/matmul.cpp.
+/// Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear, which is a product, in ops/matmul.cpp.
 namespace millrace::runtime {
 
 /// table[tokens]: tokens i32 [T], table [V, D] → [T, D].
@@ -23,8 +24,9 @@ struct HeadForm {
   float z_loss = 0.0F;
   float scale = 1.0F;
   float soft_cap = 0.0F;
+  bool round_table = false;
 };
-/// The same as linear with fp32 results, scaled and capped, without gradient: logits for sampling and parity.
+/// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
 ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name);
 /// The members are those of kernels::RmsNormOptions.
 struct RmsNormForm {
@@ -61,11 +63,14 @@ struct AttentionForm {
 /// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
                   std::string_view name);
-/// silu(gate) · up, gelu(gate) · up, gelu(x): kernels::Activation says which functions these are.
+/// activation(x) and activation(gate) · up; kernels::Activation says which functions these are.
+ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name);
+ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name);
+/// glu with SiLU.
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
-ValueId geglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
-ValueId gelu(ProgramBuilder& builder, ValueId x, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);
+/// x plus sines and cosines of the positions: x [T, D], positions i32 [T], inverse_timescales f32 [D/2] → same.
+ValueId add_sinusoid(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_timescales, std::string_view name);
 /// x · factor; the factor rounded to the compute dtype first, as a tensor library does.
 ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name);
 /// Columns of x [T, N], from the first on: one result [T, width] a width, which add up to N.

@@ -19,6 +19,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/ops/rope.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rules.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/scale.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/sinusoid.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/split.cpp
   ${CMAKE_CURRENT_LIST_DIR}/print.cpp
   ${CMAKE_CURRENT_LIST_DIR}/program.cpp

@@ -34,6 +34,13 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
+/// A parameter as files have it, where that is not its shape in programs: axes that programs see as one, or the transposed matrix.
+struct StoredForm {
+  kernels::Shape shape;
+  bool transposed = false;  // of a matrix
+  friend bool operator==(const StoredForm&, const StoredForm&) = default;
+};
+
 struct Value {
   ValueType type;
   Role role = Role::intermediate;
@@ -42,6 +49,7 @@ struct Value {
   int layer = -1;                   // decoder layer, -1 outside of one
   int use = 0;                      // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
   std::vector<float> data;          // of a constant
+  StoredForm stored;                // of a parameter
 };
 
 }  // namespace millrace::runtime

@@ -7,7 +7,7 @@
 namespace millrace::kernels::testing {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::silu, Activation::gelu};
+constexpr Activation kActivations[] = {Activation::silu, Activation::gelu, Activation::relu};
 
 struct Results {
   Results(const Stream& stream, Activation activation, DType dtype, const Shape& shape)

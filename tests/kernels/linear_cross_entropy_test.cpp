@@ -33,6 +33,7 @@ struct Head {
 };
 
 constexpr CrossEntropyOptions kShaped{.z_loss = 1e-2F, .scale = 0.5F, .soft_cap = 3.0F};
+constexpr CrossEntropyOptions kRounded{.scale = 0.25F, .round_table = true};
 
 struct Results {
   Data loss, log_sum_exp, dh, dw, dh_alone, dw_alone;
@@ -45,7 +46,7 @@ struct Results {
         dh_alone(dh),
         dw_alone(dw) {
     const Stream stream(team, implementation);
-    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, team.size()));
+    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, head.options, team.size()));
     linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *loss, *log_sum_exp, scratch.bytes());
     linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh, *dw, scratch.bytes());
     linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh_alone,
@@ -61,19 +62,22 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndTheGradientsTogetherHaveTheBi
   for (const auto& [dtype, options] : {std::pair{DType::f32, CrossEntropyOptions{.z_loss = 1e-2F}},
                                        {DType::bf16, {.z_loss = 1e-2F}},
                                        {DType::f32, kShaped},
-                                       {DType::bf16, kShaped}}) {
+                                       {DType::bf16, kShaped},
+                                       {DType::f32, kRounded},
+                                       {DType::bf16, kRounded}}) {
     const Head head(GetParam(), dtype, options);
     ThreadTeam one(1);
     const Results wanted(head, one, Implementation::reference);
     const bool rounds_dl = dtype == DType::bf16 && cpu_features().fast_bf16();
     const double relative = rounds_dl ? 3e-2 : 1e-4;
+    const double relative_dw = options.round_table ? 0x1p-7 + relative : relative;  // a sum beside a tie is rounded either way
     for (const int threads : {1, 2, 3}) {
       ThreadTeam team(threads);
       const Results fast(head, team), again(head, team);
       EXPECT_TRUE(near(fast.loss, wanted.loss, 2e-6, 1e-6));
       EXPECT_TRUE(near(fast.log_sum_exp, wanted.log_sum_exp, 2e-6, 1e-6));
       EXPECT_TRUE(near(fast.dh, wanted.dh, dtype == DType::bf16 ? 0x1p-7 + relative : relative, rounds_dl ? 1e-2 : 5e-6));
-      EXPECT_TRUE(near(fast.dw, wanted.dw, relative, rounds_dl ? 1e-2 : 5e-6));
+      EXPECT_TRUE(near(fast.dw, wanted.dw, relative_dw, rounds_dl ? 1e-2 : options.round_table ? 1e-2 : 5e-6));
       EXPECT_TRUE(same_bits(fast.dh, fast.dh_alone));
       EXPECT_TRUE(same_bits(fast.dw, fast.dw_alone));
       EXPECT_TRUE(same_bits(fast.dh, again.dh));
@@ -107,14 +111,40 @@ TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
-TEST(LinearCrossEntropy, ShapesLogitsAsTheLossDoes) {
-  ThreadTeam team(1);
-  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    Data logits(DType::f32, {3, 21}, 4, 20.0F);
-    const Data plain(logits);
-    shape_logits(Stream(team, implementation), {.scale = 0.5F, .soft_cap = 3.0F}, *logits);
-    for (std::int64_t i = 0; i < logits.elements(); ++i) EXPECT_NEAR(logits.get(i), 3 * std::tanh(plain.get(i) / 6), 2e-6) << i;
+TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
+  ThreadTeam team(2);
+  for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, kShaped, kRounded}) {
+    const Head head({5, 7, 1301}, DType::f32, options);
+    Data fast(DType::f32, {5, 1301}), wanted(DType::f32, {5, 1301});
+    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, DType::f32, options, team.size()));
+    linear_logits(Stream(team), *head.h, *head.w, options, *fast, scratch.bytes());
+    linear_logits(Stream(team, Implementation::reference), *head.h, *head.w, options, *wanted, scratch.bytes());
+    EXPECT_TRUE(near(fast, wanted, 2e-6, 2e-6));
+    const Results results(head, team);
+    for (std::int64_t token = 0; token < 5; ++token) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < 1301; ++i) sum += std::exp(fast.get(token * 1301 + i));
+      EXPECT_NEAR(results.log_sum_exp.get(token), std::log(sum), 1e-5);
+    }
   }
+}
+
+TEST(LinearCrossEntropy, RoundsTheTableAndItsGradientWhereAsked) {
+  ThreadTeam team(1);
+  Head head({4, 3, 70}, DType::f32, {.round_table = true});
+  const Results rounded(head, team);
+  const Data start(DType::f32, {70, 3}, 9);
+  for (std::int64_t i = 0; i < head.w.elements(); ++i) {
+    EXPECT_EQ(rounded.dw.get(i),
+              static_cast<float>(start.get(i)) + to_float(to_bfloat16(static_cast<float>(rounded.dw.get(i) - start.get(i)))));
+    head.w.set(i, to_float(to_bfloat16(static_cast<float>(head.w.get(i)))));
+  }
+  // A table that is rounded already gives the same loss and the same gradient of h.
+  head.options.round_table = false;
+  const Results plain(head, team);
+  EXPECT_TRUE(same_bits(plain.loss, rounded.loss));
+  EXPECT_TRUE(same_bits(plain.dh, rounded.dh));
+  EXPECT_FALSE(same_bits(plain.dw, rounded.dw));
 }
 
 TEST(LinearCrossEntropy, MaskedTokensCountForNothing) {
@@ -162,7 +192,7 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Head head({64, 32, 1500}, dtype);
     Results results(head, team);
-    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, team.size()));
+    const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, head.options, team.size()));
     const Stream stream(team);
     const auto before = testing::large_allocations();
     linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *results.loss, *results.log_sum_exp,

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "layers/hugging_face/config.hpp"
+#include "layers/config_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 
 // Forward and backward of tiny models against what transformers and PyTorch computed from the same files.
@@ -55,7 +55,7 @@ class Golden : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Golden, AgreesWithTransformers) {
   const std::string folder = golden_folder(GetParam().name);
-  const ModelConfig config = read_hugging_face_config(folder).model;
+  const ModelConfig config = read_config_file(folder).model;
   const auto tolerance = nlohmann::json::parse(std::ifstream(folder + "/tolerance.json"));
   const runtime::SafetensorsFile golden(folder + "/golden.safetensors");
   const auto& shape = golden.at("input_ids").shape;
@@ -124,7 +124,7 @@ TEST(GoldenBf16, StaysNear) {
        {Bound{"hf_llama", 3e-2, 5e-2}, Bound{"hf_llama3", 3e-2, 5e-2}, Bound{"hf_mistral"}, Bound{"hf_gemma"}, Bound{"hf_gemma2"},
         Bound{"hf_gemma3"}, Bound{"hf_qwen2"}, Bound{"hf_qwen3"}, Bound{"hf_olmo3"}, Bound{"hf_gpt2"}}) {
     const std::string folder = golden_folder(name);
-    const ModelConfig config = read_hugging_face_config(folder).model;
+    const ModelConfig config = read_config_file(folder).model;
     const runtime::SafetensorsFile golden(folder + "/golden.safetensors");
     LoopOptions options;
     options.compute = kernels::DType::bf16;

@@ -33,7 +33,9 @@ TEST(StandardNormal, IsTheQuantileFunction) {
   for (std::uint32_t word : {3U, 77777U, 0x12345678U, 0x7fffffffU}) EXPECT_EQ(standard_normal(word), -standard_normal(~word));
 }
 
-ParameterSpec spec(const char* name, kernels::Shape shape, InitialKind kind = InitialKind::normal) { return {name, shape, -1, 0, kind, 0}; }
+ParameterSpec spec(const char* name, kernels::Shape shape, InitialKind kind = InitialKind::normal) {
+  return {name, shape, -1, 0, {kind}, {shape}, 0};
+}
 
 TEST(InitialValues, AreNormalWithTheDeviation) {
   const auto matrix = spec("model.layers.0.mlp.up_proj.weight", {512, 512});

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "layers/hugging_face/weights.hpp"
 #include "layers/initial_values.hpp"
+#include "layers/model_folder.hpp"
 #include "layers/optimizers/decay.hpp"
 #include "runtime/program/differentiate.hpp"
 
@@ -50,7 +50,7 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
             {options.compute, options.mode, options.accumulators, 1, true, options.staging, options.threads, {}}) {}
 
 void Model::load(const std::string& folder) {
-  const HuggingFaceWeights weights(folder, config_);
+  const FolderWeights weights(folder, config_);
   for (const ParameterSpec& spec : model_parameters(config_)) weights.read(spec, store().master(spec.name));
   store().refresh_copies(stream_);
 }

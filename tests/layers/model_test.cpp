@@ -63,7 +63,7 @@ TEST(Parameters, StagesOwnEachTensorOnce) {
         for (const auto& spec : parameters(config, stage)) {
           names.insert(spec.name);
           EXPECT_EQ(whole.at(static_cast<std::size_t>(spec.order)).name, spec.name);
-          EXPECT_EQ(spec.initial, spec.shape.rank() == 1 ? InitialKind::ones : InitialKind::normal);
+          EXPECT_EQ(spec.initial.kind, spec.shape.rank() == 1 ? InitialKind::ones : InitialKind::normal);
           EXPECT_EQ(spec.use, tied && stage.head && spec.name == "model.embed_tokens.weight" && spec.use == 1 ? 1 : 0);
         }
       }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "layers/hugging_face/config.hpp"
+#include "layers/config_file.hpp"
 #include "layers/optimizers/learning_rate.hpp"
 #include "tests/layers/model_fixture.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 
 TEST(Steps, FourAdamwStepsAgreeWithPytorch) {
   const std::string folder = golden_folder("hf_llama");
-  const ModelConfig config = read_hugging_face_config(folder).model;
+  const ModelConfig config = read_config_file(folder).model;
   const runtime::SafetensorsFile golden(folder + "/steps.safetensors");
   const auto& shape = golden.at("input_ids").shape;  // [step, microbatch, rows, sequence]
   const std::int64_t steps = shape[0], microbatches = shape[1], rows = shape[2], sequence = shape[3];

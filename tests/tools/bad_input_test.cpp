@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "kernels/base/check.hpp"
-#include "layers/hugging_face/weights.hpp"
+#include "layers/model_folder.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 
@@ -36,7 +36,7 @@ class BadInput : public ::testing::Test {
       elements.assign(static_cast<std::size_t>(spec.shape.elements()), 0.0F);
       return elements;
     };
-    layers::export_hugging_face(folder_ / "model", model, kernels::DType::f32, zeros);
+    layers::export_model_folder(folder_ / "model", model, kernels::DType::f32, zeros);
   }
 
   [[nodiscard]] CommandResult train(const Words& more = {}) const {

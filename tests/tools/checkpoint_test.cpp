@@ -5,8 +5,8 @@
 
 #include "configs/identity.hpp"
 #include "configs/load.hpp"
-#include "layers/hugging_face/config.hpp"
-#include "layers/hugging_face/weights.hpp"
+#include "layers/config_file.hpp"
+#include "layers/model_folder.hpp"
 #include "runtime/io/checkpoint_file.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
@@ -115,8 +115,8 @@ TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
   const auto out = folder_ / "hf";
   const auto result = run_millrace({"ckpt", "export-hf", run_, out});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(layers::read_hugging_face_config(out).model, config_.model);
-  const layers::HuggingFaceWeights weights(out, config_.model);
+  EXPECT_EQ(layers::read_config_file(out).model, config_.model);
+  const layers::FolderWeights weights(out, config_.model);
   for (const auto& spec : layers::model_parameters(config_.model)) {
     std::vector<float> elements(static_cast<std::size_t>(spec.shape.elements()));
     weights.read(spec, elements);
@@ -133,7 +133,7 @@ TEST_F(CheckpointCommand, ExportInBf16Rounds) {
   ASSERT_EQ(run_millrace({"ckpt", "export-hf", checkpoint(10), out, "--dtype", "bf16"}).code, 0);
   const runtime::TensorSource source(out);
   EXPECT_EQ(source.at("model.norm.weight").dtype, runtime::FileDType::bf16);
-  const layers::HuggingFaceWeights weights(out, config_.model);
+  const layers::FolderWeights weights(out, config_.model);
   for (const auto& spec : layers::model_parameters(config_.model)) {
     std::vector<float> elements(static_cast<std::size_t>(spec.shape.elements()));
     weights.read(spec, elements);

@@ -5,7 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
-#include "layers/hugging_face/config.hpp"
+#include "layers/config_file.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -95,7 +95,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   configs::LoadRequest request;
   for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
   request.environment = configs::environment_of_process();
-  request.read_model = [](const std::string& folder) { return layers::read_hugging_face_config(folder).model; };
+  request.read_model = [](const std::string& folder) { return layers::read_config_file(folder).model; };
   request.complete = complete;
   return configs::load(request);
 }

@@ -4,7 +4,7 @@
 #include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
-#include "layers/hugging_face/weights.hpp"
+#include "layers/model_folder.hpp"
 #include "runtime/io/checkpoint_file.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
@@ -98,7 +98,7 @@ layers::ModelConfig model_of(const runtime::CheckpointReader& checkpoint) {
   return configs::load(request).config.model;
 }
 
-int export_hugging_face(const std::string& path, const std::string& out, const std::string& dtype) {
+int export_model_folder(const std::string& path, const std::string& out, const std::string& dtype) {
   MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", dtype);
   const auto checkpoint = open(path);
   const auto model = model_of(checkpoint);
@@ -108,7 +108,7 @@ int export_hugging_face(const std::string& path, const std::string& out, const s
     checkpoint.read(spec.name, elements);
     return elements;
   };
-  layers::export_hugging_face(out, model, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+  layers::export_model_folder(out, model, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
   fmt::print("{}: {} weights of step {} in {}; train on with model.from={}, or load it with transformers\n", out,
              layers::count_parameters(model), checkpoint.step(), dtype, out);
   return 0;
@@ -131,7 +131,7 @@ int checkpoint(const std::vector<std::string>& arguments) {
   if (what == "ls") return list(words[1]);
   if (what == "verify") return verify(words[1]);
   if (what == "hash") return hash(words[1]);
-  return export_hugging_face(words[1], words[2], parsed.text("dtype", "fp32"));
+  return export_model_folder(words[1], words[2], parsed.text("dtype", "fp32"));
 }
 
 }  // namespace millrace::tools

@@ -1,5 +1,7 @@
 #include "kernels/activation.hpp"
 
+#include <array>
+
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
 
@@ -9,8 +11,8 @@ namespace {
 using kernels::Activation;
 
 /// FLOPs an element of the activation, and of it with its slope.
-constexpr double value_flops(Activation activation) { return activation == Activation::silu ? 4 : 9; }
-constexpr double slope_flops(Activation activation) { return activation == Activation::silu ? 8 : 18; }
+constexpr double value_flops(Activation activation) { return activation == Activation::silu ? 4 : activation == Activation::gelu ? 9 : 1; }
+constexpr double slope_flops(Activation activation) { return 2 * value_flops(activation); }
 
 /// dy, gate, up [T, F] → d_gate, d_up.
 class GluInputGradient final : public OperationRule {
@@ -74,9 +76,10 @@ class Glu final : public OperationRule {
 };
 
 /// dy, x [T, F] → dx.
-class GeluInputGradient final : public OperationRule {
+class ActivateInputGradient final : public OperationRule {
  public:
-  std::string_view name() const override { return "gelu_input_gradient"; }
+  ActivateInputGradient(Activation activation, std::string_view name) : activation_(activation), name_(name) {}
+  std::string_view name() const override { return name_; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1], name(), inputs,
@@ -85,18 +88,23 @@ class GeluInputGradient final : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {(slope_flops(Activation::gelu) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {(slope_flops(activation_) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::activation_input_gradient(stream, Activation::gelu, inputs[0], inputs[1], outputs[0]);
+    kernels::activation_input_gradient(stream, activation_, inputs[0], inputs[1], outputs[0]);
   }
+
+ private:
+  Activation activation_;
+  std::string_view name_;
 };
 
-class Gelu final : public OperationRule {
+class Activate final : public OperationRule {
  public:
-  std::string_view name() const override { return "gelu"; }
+  Activate(Activation activation, std::string_view gradient_name) : activation_(activation), gradient_(activation, gradient_name) {}
+  std::string_view name() const override { return kernels::to_string(activation_); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 1 && rules::is_matrix(inputs[0]), name(), inputs, "x [T, F]");
@@ -104,35 +112,49 @@ class Gelu final : public OperationRule {
   }
 
   void input_gradient(GradientBuilder& builder) const override {
-    static const GeluInputGradient rule;
-    if (builder.wants(0)) builder.add_gradient(0, builder.append(rule, {builder.output_gradient(0), builder.input(0)}, {}, "dx")[0]);
+    if (builder.wants(0)) builder.add_gradient(0, builder.append(gradient_, {builder.output_gradient(0), builder.input(0)}, {}, "dx")[0]);
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {value_flops(Activation::gelu) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {value_flops(activation_) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::activation_forward(stream, Activation::gelu, inputs[0], outputs[0]);
+    kernels::activation_forward(stream, activation_, inputs[0], outputs[0]);
   }
+
+ private:
+  Activation activation_;
+  ActivateInputGradient gradient_;
 };
+
+/// One rule an activation, in the order of the enum.
+const Activate& activate_rule(Activation activation) {
+  static const std::array rules = {Activate(Activation::silu, "silu_input_gradient"), Activate(Activation::gelu, "gelu_input_gradient"),
+                                   Activate(Activation::relu, "relu_input_gradient")};
+  return rules.at(static_cast<std::size_t>(activation));
+}
+
+const Glu& glu_rule(Activation activation) {
+  static const std::array rules = {Glu(Activation::silu, "swiglu", "swiglu_input_gradient"),
+                                   Glu(Activation::gelu, "geglu", "geglu_input_gradient"),
+                                   Glu(Activation::relu, "reglu", "reglu_input_gradient")};
+  return rules.at(static_cast<std::size_t>(activation));
+}
 
 }  // namespace
 
+ValueId activate(ProgramBuilder& builder, Activation activation, ValueId x, std::string_view name) {
+  return builder.append(activate_rule(activation), {x}, {}, name)[0];
+}
+
+ValueId glu(ProgramBuilder& builder, Activation activation, ValueId gate, ValueId up, std::string_view name) {
+  return builder.append(glu_rule(activation), {gate, up}, {}, name)[0];
+}
+
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name) {
-  static const Glu rule(Activation::silu, "swiglu", "swiglu_input_gradient");
-  return builder.append(rule, {gate, up}, {}, name)[0];
-}
-
-ValueId geglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name) {
-  static const Glu rule(Activation::gelu, "geglu", "geglu_input_gradient");
-  return builder.append(rule, {gate, up}, {}, name)[0];
-}
-
-ValueId gelu(ProgramBuilder& builder, ValueId x, std::string_view name) {
-  static const Gelu rule;
-  return builder.append(rule, {x}, {}, name)[0];
+  return glu(builder, Activation::silu, gate, up, name);
 }
 
 }  // namespace millrace::runtime

@@ -8,7 +8,13 @@ namespace {
 
 kernels::CrossEntropyOptions options_of(const Attributes& attributes) {
   return {static_cast<float>(attributes.real("z_loss")), static_cast<float>(attributes.real("scale")),
-          static_cast<float>(attributes.real("soft_cap"))};
+          static_cast<float>(attributes.real("soft_cap")), attributes.integer("round_table") != 0};
+}
+Attributes attributes_of(const HeadForm& form) {
+  return {{"z_loss", double{form.z_loss}},
+          {"scale", double{form.scale}},
+          {"soft_cap", double{form.soft_cap}},
+          {"round_table", std::int64_t{form.round_table}}};
 }
 
 /// h [T, D], w [V, D] of one dtype, targets i32 [T].
@@ -16,6 +22,10 @@ bool are_operands(std::span<const ValueType> inputs) {
   return inputs.size() >= 3 && rules::is_matrix(inputs[0]) && rules::is_matrix(inputs[1]) && inputs[0].dtype == inputs[1].dtype &&
          inputs[0].shape.dimension(1) == inputs[1].shape.dimension(1) && inputs[2].dtype == kernels::DType::i32 &&
          inputs[2].shape.rank() == 1 && inputs[2].shape.dimension(0) == inputs[0].shape.dimension(0);
+}
+
+std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attributes, int threads) {
+  return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes), threads);
 }
 
 /// 2·T·V·D: logits, or either product with dl.
@@ -35,8 +45,9 @@ class Gradient : public OperationRule {
     return {product_flops(inputs) * static_cast<double>(1 + outputs.size()), rules::traffic(inputs, outputs, accumulates())};
   }
 
-  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
-    return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, threads);
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs, attributes, threads);
   }
 
  private:
@@ -117,8 +128,9 @@ class LinearCrossEntropy final : public OperationRule {
     return {product_flops(inputs), rules::traffic(inputs, outputs)};
   }
 
-  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
-    return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, threads);
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs, attributes, threads);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
@@ -132,13 +144,44 @@ class LinearCrossEntropy final : public OperationRule {
   }
 };
 
+/// The same logits, all of them, for those who want to see them.
+class Logits final : public OperationRule {
+ public:
+  std::string_view name() const override { return "logits"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && rules::is_matrix(inputs[1]) && inputs[0].dtype == inputs[1].dtype &&
+                       inputs[0].shape.dimension(1) == inputs[1].shape.dimension(1),
+                   name(), inputs, "x [T, D] and weight [V, D] of one dtype");
+    return {{kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[1].shape.dimension(0)}}};
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {product_flops(inputs), rules::traffic(inputs, outputs)};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs, attributes, threads);
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_logits(stream, inputs[0], inputs[1], options_of(attributes), outputs[0], scratch);
+  }
+};
+
 }  // namespace
 
 ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, const HeadForm& form,
                              std::string_view name) {
   static const LinearCrossEntropy rule;
-  return builder.append(rule, {h, weight, targets},
-                        {{"z_loss", double{form.z_loss}}, {"scale", double{form.scale}}, {"soft_cap", double{form.soft_cap}}}, name)[0];
+  return builder.append(rule, {h, weight, targets}, attributes_of(form), name)[0];
+}
+
+ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name) {
+  static const Logits rule;
+  return builder.append(rule, {x, weight}, attributes_of(form), name)[0];
 }
 
 }  // namespace millrace::runtime

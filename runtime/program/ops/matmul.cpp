@@ -1,5 +1,4 @@
 #include "kernels/matmul.hpp"
-#include "kernels/linear_cross_entropy.hpp"
 
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
@@ -126,24 +125,6 @@ class LinearInputMajor final : public Matmul {
   }
 };
 
-class Logits final : public Matmul {
- public:
-  Logits() : Matmul({.transpose_b = true}) {}
-  std::string_view name() const override { return "logits"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(multiplies(inputs, 1, 1), name(), inputs, "x [T, K] and weight [V, K] of one dtype");
-    return {{kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[1].shape.dimension(0)}}};
-  }
-
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-           const Attributes& attributes, kernels::Scratch scratch) const override {
-    Matmul::run(stream, inputs, outputs, attributes, scratch);
-    const kernels::CrossEntropyOptions options{.scale = static_cast<float>(attributes.real("scale")),
-                                               .soft_cap = static_cast<float>(attributes.real("soft_cap"))};
-    kernels::shape_logits(stream, options, outputs[0]);
-  }
-};
-
 }  // namespace
 
 ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name) {
@@ -154,11 +135,6 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
 ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name) {
   static const LinearInputMajor rule;
   return builder.append(rule, {x, weight}, {}, name)[0];
-}
-
-ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name) {
-  static const Logits rule;
-  return builder.append(rule, {x, weight}, {{"scale", double{form.scale}}, {"soft_cap", double{form.soft_cap}}}, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -1,4 +1,4 @@
-#include "layers/hugging_face/config.hpp"
+#include "layers/config_file.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,10 @@ json version_4() {
   return config;
 }
 
-HuggingFaceConfig parse(const json& config) { return parse_hugging_face_config(config.dump(), "config.json"); }
+ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
-TEST(HuggingFaceConfig, ReadsBothSpellings) {
-  const HuggingFaceConfig read = parse(version_5());
+TEST(ConfigFile, ReadsBothSpellings) {
+  const ConfigFile read = parse(version_5());
   EXPECT_TRUE(read.warnings.empty()) << read.warnings[0];
   const ModelConfig& model = read.model;
   EXPECT_EQ(model.family, "llama");
@@ -65,7 +65,7 @@ TEST(HuggingFaceConfig, ReadsBothSpellings) {
   EXPECT_TRUE(parse(version_4()).warnings.empty());
 }
 
-TEST(HuggingFaceConfig, MissingKeysHaveTheDefaultsOfTheClass) {
+TEST(ConfigFile, MissingKeysHaveTheDefaultsOfTheClass) {
   const json least = {
       {"model_type", "llama"}, {"vocab_size", 1000}, {"hidden_size", 256}, {"intermediate_size", 512}, {"num_hidden_layers", 2}};
   const ModelConfig model = parse(least).model;
@@ -88,7 +88,7 @@ TEST(HuggingFaceConfig, MissingKeysHaveTheDefaultsOfTheClass) {
   EXPECT_EQ(parse(named_by_class).model, model);
 }
 
-TEST(HuggingFaceConfig, ReadsLinearScaling) {
+TEST(ConfigFile, ReadsLinearScaling) {
   json config = version_4();
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 4}};  // the spelling before rope_type
   const RopeConfig rope = parse(config).model.rope;
@@ -97,13 +97,13 @@ TEST(HuggingFaceConfig, ReadsLinearScaling) {
   EXPECT_EQ(rope.theta, 500000.0);
 }
 
-TEST(HuggingFaceConfig, Llama3ScalingWithoutOriginalLength) {
+TEST(ConfigFile, Llama3ScalingWithoutOriginalLength) {
   json config = version_5();
   config["rope_parameters"].erase("original_max_position_embeddings");
   EXPECT_EQ(parse(config).model.rope.original_max_position, 64);
 }
 
-TEST(HuggingFaceConfig, WarnsOfWhatItDoesNotKnow) {
+TEST(ConfigFile, WarnsOfWhatItDoesNotKnow) {
   json config = version_4();
   config["new_switch"] = 3;
   config["attention_dropout"] = 0.1;
@@ -122,7 +122,7 @@ struct Rejection {
   std::vector<std::string> says;
 };
 
-TEST(HuggingFaceConfig, RejectsWhatItDoesNotCompute) {
+TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   const auto at = [](const char* pointer) { return json::json_pointer(pointer); };
   const std::vector<Rejection> table = {
       {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported is \"llama\""}},
@@ -171,34 +171,34 @@ TEST(HuggingFaceConfig, RejectsWhatItDoesNotCompute) {
   expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported is \"llama\""});
 }
 
-TEST(HuggingFaceConfig, RejectsWhatIsNoConfig) {
-  expect_error([] { (void)parse_hugging_face_config("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
-  expect_error([] { (void)parse_hugging_face_config("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
-  expect_error([] { (void)parse_hugging_face_config("", "x.json"); }, ExitCode::model, {"not JSON"});
-  expect_error([] { (void)parse_hugging_face_config(std::string(100000, '['), "x.json"); }, ExitCode::model, {"not JSON"});
+TEST(ConfigFile, RejectsWhatIsNoConfig) {
+  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
+  expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
+  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"not JSON"});
+  expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"not JSON"});
   const TemporaryFolder folder;
-  expect_error([&] { (void)read_hugging_face_config(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
+  expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
 }
 
-TEST(HuggingFaceConfig, IsReadFromFoldersAndFiles) {
+TEST(ConfigFile, IsReadFromFoldersAndFiles) {
   const TemporaryFolder folder;
   const auto file = folder.write("config.json", version_5().dump());
-  EXPECT_EQ(read_hugging_face_config(folder.path()).model, parse(version_5()).model);
-  EXPECT_EQ(read_hugging_face_config(file).model, parse(version_5()).model);
+  EXPECT_EQ(read_config_file(folder.path()).model, parse(version_5()).model);
+  EXPECT_EQ(read_config_file(file).model, parse(version_5()).model);
 }
 
-TEST(HuggingFaceConfig, ExportIsReadBack) {
+TEST(ConfigFile, ExportIsReadBack) {
   json linear = version_4();
   linear["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3.0}};
   json plain = version_5();
   plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
   for (const json& config : {version_5(), linear, plain}) {
     const ModelConfig model = parse(config).model;
-    const std::string text = hugging_face_config_text(model, "bfloat16");
-    const HuggingFaceConfig again = parse_hugging_face_config(text, "export");
+    const std::string text = config_file_text(model, "bfloat16");
+    const ConfigFile again = parse_config_file(text, "export");
     EXPECT_EQ(again.model, model);
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
-    EXPECT_EQ(hugging_face_config_text(again.model, "bfloat16"), text);
+    EXPECT_EQ(config_file_text(again.model, "bfloat16"), text);
     // Each version of transformers finds its own spelling.
     json version_4_only = json::parse(text);
     version_4_only.erase("rope_parameters");

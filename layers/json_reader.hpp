@@ -28,7 +28,7 @@ class JsonReader {
   template <class Wanted>
   [[noreturn]] void refuse(const char* key, const Wanted& wanted) const {
     const auto found = object_.find(key);
-    fail(ExitCode::model, "hugging_face.config", "{}: {}{} = {}, {}", where_, prefix_, key,
+    fail(ExitCode::model, "layers.config_file", "{}: {}{} = {}, {}", where_, prefix_, key,
          found == object_.end() ? "(missing)" : found->dump(), wanted);
   }
 

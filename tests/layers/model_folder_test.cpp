@@ -1,8 +1,8 @@
-#include "layers/hugging_face/weights.hpp"
+#include "layers/model_folder.hpp"
 
 #include <gtest/gtest.h>
 
-#include "layers/hugging_face/config.hpp"
+#include "layers/config_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using testing::golden_folder;
 
-std::vector<float> read(const HuggingFaceWeights& weights, const ParameterSpec& spec) {
+std::vector<float> read(const FolderWeights& weights, const ParameterSpec& spec) {
   std::vector<float> values(static_cast<std::size_t>(spec.shape.elements()));
   weights.read(spec, values);
   return values;
@@ -20,37 +20,37 @@ std::vector<float> read(const HuggingFaceWeights& weights, const ParameterSpec& 
 
 TEST(Weights, ImportAndExportAreTheIdentity) {
   for (const char* name : {"hf_llama", "hf_llama3"}) {
-    const auto config = read_hugging_face_config(golden_folder(name)).model;
-    const HuggingFaceWeights weights(golden_folder(name), config);
+    const auto config = read_config_file(golden_folder(name)).model;
+    const FolderWeights weights(golden_folder(name), config);
     for (const std::uint64_t shard : {std::uint64_t{5'000'000'000}, std::uint64_t{40'000}}) {
       const tests::TemporaryFolder folder;
       std::vector<float> values;
-      export_hugging_face(
+      export_model_folder(
           folder.path(), config, kernels::DType::f32,
           [&](const ParameterSpec& spec) {
             values = read(weights, spec);
             return std::span<const float>(values);
           },
           shard);
-      const auto again = read_hugging_face_config(folder.path()).model;
+      const auto again = read_config_file(folder.path()).model;
       EXPECT_EQ(again, config);
       EXPECT_EQ(std::filesystem::exists(folder / "model.safetensors.index.json"), shard < 1'000'000);
-      const HuggingFaceWeights copy(folder.path(), again);
+      const FolderWeights copy(folder.path(), again);
       for (const auto& spec : model_parameters(config)) EXPECT_EQ(read(copy, spec), read(weights, spec)) << spec.name;
     }
   }
 }
 
 TEST(Weights, ExportInBf16Rounds) {
-  const auto config = read_hugging_face_config(golden_folder("hf_llama")).model;
-  const HuggingFaceWeights weights(golden_folder("hf_llama"), config);
+  const auto config = read_config_file(golden_folder("hf_llama")).model;
+  const FolderWeights weights(golden_folder("hf_llama"), config);
   const tests::TemporaryFolder folder;
   std::vector<float> values;
-  export_hugging_face(folder.path(), config, kernels::DType::bf16, [&](const ParameterSpec& spec) {
+  export_model_folder(folder.path(), config, kernels::DType::bf16, [&](const ParameterSpec& spec) {
     values = read(weights, spec);
     return std::span<const float>(values);
   });
-  const HuggingFaceWeights rounded(folder.path(), config);
+  const FolderWeights rounded(folder.path(), config);
   for (const auto& spec : model_parameters(config)) {
     auto wanted = read(weights, spec);
     for (float& value : wanted) value = kernels::to_float(kernels::to_bfloat16(value));
@@ -71,8 +71,8 @@ void write_changed(const tests::TemporaryFolder& folder, Change change) {
 }
 
 TEST(Weights, RefuseWhatIsMissingExtraOrMisshapen) {
-  const auto config = read_hugging_face_config(golden_folder("hf_llama")).model;
-  const auto open = [&](const tests::TemporaryFolder& folder) { (void)HuggingFaceWeights(folder.path(), config); };
+  const auto config = read_config_file(golden_folder("hf_llama")).model;
+  const auto open = [&](const tests::TemporaryFolder& folder) { (void)FolderWeights(folder.path(), config); };
   const auto find = [](std::vector<runtime::FileTensor>& tensors, std::string_view name) {
     return std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.name == name; });
   };

@@ -1,4 +1,4 @@
-#include "layers/hugging_face/json_reader.hpp"
+#include "layers/json_reader.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layers/model_config.hpp"
+
+namespace millrace::layers {
+
+/// What a config.json says, and what in it was not understood but does no harm.
+struct ConfigFile {
+  ModelConfig model;
+  double z_loss = 0;  // MaxText's stands in the same file
+  std::vector<std::string> warnings;
+};
+
+/// Reads the config.json of transformers (hugging_face/config.hpp) or, where it has the key decoder_block, of MaxText (maxtext/config.hpp).
+/// A key that this project does not know is a warning. `where` is named in messages. Errors: Error(model) naming the key, its value and
+/// what is supported.
+[[nodiscard]] ConfigFile parse_config_file(std::string_view text, const std::string& where);
+
+/// The same from a file, or from the config.json of a folder. Errors: Error(model), also when it cannot be read.
+[[nodiscard]] ConfigFile read_config_file(const std::filesystem::path& path);
+
+/// The config.json of a model, in the language of its numerics. `dtype` is the one of the exported tensors ("float32", "bfloat16"). Ends
+/// with a newline.
+[[nodiscard]] std::string config_file_text(const ModelConfig& model, std::string_view dtype);
+
+}  // namespace millrace::layers
