@@ -13,9 +13,8 @@
 
 namespace millrace::layers {
 
-/// A folder of transformers or MaxText as a model's weights, under their own names. Nothing is folded or scaled on the way; parameters whose
-/// stored form is not their shape in programs are reshaped or transposed.
-/// Thread: const functions from any number of threads.
+/// A folder of transformers or MaxText as a model's weights, under their own names. Nothing is folded or scaled on the way; parameters
+/// whose stored form is not their shape in programs are reshaped or transposed. Thread: const functions from any number of threads.
 class FolderWeights {
  public:
   /// `folder` has model.safetensors, or the files of model.safetensors.index.json. All names and shapes are checked against the whole
@@ -33,9 +32,9 @@ class FolderWeights {
 /// The elements of a parameter while it is exported; called once for each, from the calling thread.
 using ParameterReader = std::function<std::span<const float>(const ParameterSpec& spec)>;
 
-/// Writes config.json and model.safetensors (sharded with an index above `most_shard_bytes`) that transformers loads, or for MaxText's numerics that
-/// hold its keys and its parameters in its shapes. `dtype`: f32, or bf16
-/// (rounded to nearest even). Import of an f32 export gives the same bits. Throws Error(storage) naming file and operation.
+/// Writes config.json and model.safetensors (sharded with an index above `most_shard_bytes`) that transformers loads, or for MaxText's
+/// numerics that hold its keys and its parameters in its shapes. `dtype`: f32, or bf16 (rounded to nearest even). Import of an f32 export
+/// gives the same bits. Throws Error(storage) naming file and operation.
 void export_model_folder(const std::string& folder, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader,
                          std::uint64_t most_shard_bytes = 5'000'000'000);
 

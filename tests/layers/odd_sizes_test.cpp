@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/base/check.hpp"
+#include "tests/layers/model_fixture.hpp"
+
+// Sizes that no published model has, in every family: the fast kernels against the plain ones, and the gradients against differences of the
+// loss.
+namespace millrace::layers::testing {
+namespace {
+
+struct Sizes {
+  const char* name;
+  std::int64_t rows, sequence;
+  std::int64_t window;  // of families that have one
+  enum class Targets { next, masked, own } targets = Targets::next;
+  bool packed = false;
+};
+
+void PrintTo(const Sizes& sizes, std::ostream* out) { *out << sizes.name; }
+
+constexpr Sizes kSizes[] = {
+    {"window of one key in a packed row", 1, 13, 1, Sizes::Targets::next, true},
+    {"window longer than the row, rows packed", 3, 7, 50, Sizes::Targets::next, true},
+    {"window as long as the row", 2, 9, 9},
+    {"one token", 1, 1, 4, Sizes::Targets::own},
+    {"all targets masked", 2, 5, 3, Sizes::Targets::masked},
+};
+
+/// Odd vocabulary and width, one key/value head where the family lets it, heads of 6, layers of both kinds.
+ModelConfig odd_model(const std::string& family) {
+  ModelConfig config;
+  config.family = family;
+  config.vocab_size = 61;
+  config.hidden_size = 24;
+  config.intermediate_size = 35;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 1;
+  config.head_dim = 6;
+  config.rms_norm_eps = 1e-5;
+  config.initializer_range = 0.3;
+  if (family == "gpt2" || family == "gpt3") config.kv_heads = config.heads;
+  if (family == "mistral") config.layer_kinds.assign(3, LayerKind::sliding);
+  if (family == "gemma2" || family == "gemma3" || family == "olmo3")
+    config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
+  if (family == "gemma3") config.rope_local_theta = 100;
+  if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3, config.query_pre_attn_scalar = 10;
+  config.tie_word_embeddings = family.starts_with("gemma") || family == "gpt2" || family == "gpt3";
+  for (const char* name : {"default", "llama2", "gpt3", "simple", "simple_mlp"})
+    if (family == name) config.numerics = "maxtext";
+  if (family == "default") config.share_kv = true, config.sinusoidal_positions = true, config.activation = kernels::Activation::relu;
+  if (family == "llama2") config.rope_interleaved = true, config.attn_logit_softcapping = 2;
+  if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
+  return config;
+}
+
+runtime::FillBatch batch(const Sizes& sizes) {
+  const auto ids = random_ids(static_cast<std::size_t>(sizes.rows * sizes.sequence), 61, 5);
+  return [ids, sizes](std::int64_t, const runtime::BatchPlaces& batch) {
+    for (std::int64_t t = 0; t < sizes.rows * sizes.sequence; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      const std::int64_t place = t % sizes.sequence, border = sizes.packed ? sizes.sequence / 3 : sizes.sequence;
+      batch.tokens[at] = ids[at];
+      batch.positions[at] = static_cast<std::int32_t>(place < border ? place : place - border);
+      batch.segments[at] = place < border ? 1 : 2;
+      const bool last = place == sizes.sequence - 1 || place == border - 1;
+      batch.targets[at] = sizes.targets == Sizes::Targets::own              ? ids[at]
+                          : sizes.targets == Sizes::Targets::masked || last ? -1
+                                                                            : ids[at + 1];
+    }
+  };
+}
+
+class OddSizes : public ::testing::TestWithParam<std::tuple<const char*, Sizes>> {
+ protected:
+  [[nodiscard]] const Sizes& sizes() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] ModelConfig config() const {
+    ModelConfig config = odd_model(std::get<0>(GetParam()));
+    config.sliding_window = sizes().window;
+    return config;
+  }
+  [[nodiscard]] LoopOptions options(kernels::Implementation implementation) const {
+    LoopOptions options;
+    options.rows = sizes().rows;
+    options.sequence = sizes().sequence;
+    options.z_loss = 1e-2;
+    options.implementation = implementation;
+    return options;
+  }
+};
+
+TEST_P(OddSizes, FastKernelsAgreeWithPlainOnesAndGradientsWithDifferences) {
+  Model fast(config(), options(kernels::Implementation::fast)), plain(config(), options(kernels::Implementation::reference));
+  fast.initialise(3);
+  plain.initialise(3);
+  const auto fill = batch(sizes());
+  const auto found = fast.loop().accumulate(fast.stream(), 1, 1, fill), wanted = plain.loop().accumulate(plain.stream(), 1, 1, fill);
+  EXPECT_NEAR(found.loss, wanted.loss, 2e-5 * std::abs(wanted.loss));
+  EXPECT_EQ(wanted.loss == 0, sizes().targets == Sizes::Targets::masked);
+  // MaxText's rounded table: a sum beside a tie may be rounded either way.
+  const bool rounds = config().numerics == "maxtext" && config().tie_word_embeddings;
+  double slope = 0, most = 0;  // the slope along the gradient itself; a softmax over one key has gradients of nothing but rounding
+  for (const auto& spec : model_parameters(config())) most = std::max(most, largest(plain.gradient(spec.name)));
+  for (const auto& spec : model_parameters(config())) {
+    const auto gradient = plain.gradient(spec.name);
+    const double relative = rounds && spec.name.starts_with("token_embedder") ? 4e-3 : 1e-4;
+    EXPECT_LE(largest_difference(fast.gradient(spec.name), gradient), relative * largest(gradient) + 1e-6 * most) << spec.name;
+    for (const float value : gradient) slope += static_cast<double>(value) * value;
+  }
+  if (sizes().targets == Sizes::Targets::masked) {
+    EXPECT_EQ(slope, 0);
+    return;
+  }
+  ASSERT_GT(slope, 0);
+  if (rounds) return;  // steps of a rounded table say nothing
+  const double step = 1e-3 / std::sqrt(slope);
+  const auto loss_at = [&](double distance) {
+    for (const auto& spec : model_parameters(config())) {
+      const auto gradient = fast.gradient(spec.name);
+      auto master = plain.store().master(spec.name);
+      for (std::size_t i = 0; i < gradient.size(); ++i) master[i] += static_cast<float>(distance * gradient[i]);
+    }
+    plain.store().refresh_copies(plain.stream());
+    return plain.loop().accumulate(plain.stream(), 1, 1, fill).loss;
+  };
+  const double above = loss_at(step), below = loss_at(-2 * step);
+  EXPECT_NEAR((above - below) / (2 * step), slope, 2e-2 * slope);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OddSizes, ::testing::Combine(::testing::ValuesIn(model_families), ::testing::ValuesIn(kSizes)));
+
+TEST(OddSizesMessages, SayWhatDoesNotFit) {
+  const auto refused = [](const std::string& family, auto change, const std::string& says) {
+    ModelConfig config = odd_model(family);
+    config.sliding_window = 4;
+    change(config);
+    try {
+      (void)build_stage(config, {true, 0, 3, true}, {kernels::DType::f32, 1, 16, 0, Output::loss});
+      ADD_FAILURE() << family << ": nothing was thrown, wanted " << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::model) << error.what();
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  refused(
+      "llama", [](ModelConfig& config) { config.head_dim = 7; }, "head_dim = 7, wanted an even number");
+  refused(
+      "qwen3", [](ModelConfig& config) { config.kv_heads = 3; }, "heads = 4, kv_heads = 3");
+  refused(
+      "gemma3", [](ModelConfig& config) { config.sliding_window = 0; }, "sliding_window = 0 with sliding layers");
+  refused(
+      "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "kinds of 2 layers are given, wanted 3");
+  refused(
+      "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
+  refused(
+      "gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
+  refused(
+      "gpt3", [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2, wanted heads = 4 with fused_qkv");
+  refused(
+      "default",
+      [](ModelConfig& config) {
+        config.fused_qkv = true;
+        config.kv_heads = 4;
+      },
+      "fused_qkv and share_kv together");
+  refused(
+      "llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
+  refused(
+      "simple", [](ModelConfig& config) { config.numerics = "hf"; }, "model.numerics = \"hf\" with the family simple, wanted \"maxtext\"");
+}
+
+}  // namespace
+}  // namespace millrace::layers::testing
