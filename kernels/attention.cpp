@@ -53,12 +53,14 @@ double attention_pairs(AttentionOptions options) {
 }
 
 void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
-  check_operands("kernels.attention_forward", stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
+  constexpr const char* who = "kernels.attention_forward";
+  check_operands(who, stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+  if (sinks != nullptr) check_operand(who, "sinks", *sinks, {q.shape[1]}, {DType::f32});
   if (stream.implementation() == Implementation::reference)
-    reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch);
+    reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
   else
-    cpu::attention_forward(stream.team(), q, k, v, segments, options, o, log_sum_exp, scratch);
+    cpu::attention_forward(stream.team(), q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
 }
 
 void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
@@ -74,6 +76,22 @@ void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Ten
     reference::attention_input_gradient(d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
   else
     cpu::attention_input_gradient(stream.team(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+}
+
+void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
+                             const Tensor& d_sinks) {
+  constexpr const char* who = "kernels.attention_sink_gradient";
+  require_cpu(stream, who);
+  check_rank(who, "o", o, 3);
+  check_operand(who, "o", o, o.shape, {DType::f32, DType::bf16});
+  check_operand(who, "d_o", d_o, o.shape, {o.dtype});
+  check_operand(who, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
+  check_operand(who, "sinks", sinks, {o.shape[1]}, {DType::f32});
+  check_operand(who, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
+  // A pass over two tensors that attention has just read: the plain loops, a head a thread.
+  stream.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
+    reference::attention_sink_gradient(d_o, o, log_sum_exp, sinks, begin, end, d_sinks);
+  });
 }
 
 std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType /*dtype*/, AttentionOptions options, int threads) {

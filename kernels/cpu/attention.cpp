@@ -66,20 +66,21 @@ void backward(ThreadTeam& team, const AttentionBackward<T>& at, Head* backward_h
 }  // namespace
 
 void attention_forward(ThreadTeam& team, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
+  const float* sink = sinks == nullptr ? nullptr : sinks->as<float>();
   auto* packed = reinterpret_cast<float*>(scratch.data());
   auto* memory = packed + sizes.rows * sizes.kv_heads * 2 * head_floats(sizes);
   const auto* segment = segments.as<std::int32_t>();
   auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
-    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, o.as<float>(), sums, packed},
+    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums, packed},
             pick_attention_pack_f32(), pick_attention_forward_f32(), memory);
   else
-    forward(
-        team,
-        AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, o.as<BFloat16>(), sums, packed},
-        pick_attention_pack_bf16(), pick_attention_forward_bf16(), memory);
+    forward(team,
+            AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, o.as<BFloat16>(), sums,
+                                       packed},
+            pick_attention_pack_bf16(), pick_attention_forward_bf16(), memory);
 }
 
 void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,

@@ -6,7 +6,7 @@
 namespace millrace::kernels::cpu {
 
 void attention_forward(ThreadTeam& team, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch);
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks);
 void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
                               const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
                               const Tensor& dk, const Tensor& dv, Scratch scratch);

@@ -82,9 +82,12 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   const std::int64_t queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   pack_rows(at.q + (first_token * sizes.heads + head) * sizes.width, sizes.heads * sizes.width, queries, sizes, sizes.scale * kLog2E,
             work.q);
+  // A sink is a first score that is seen before all others and has no value.
+  f32x16 sum{};
+  if (at.sinks != nullptr) sum[0] = 1.0F;
   for (std::int64_t t = 0; t < queries; ++t) {
-    store(work.sums + 16 * t, f32x16{});
-    work.maximum[t] = kMinusInfinity;
+    store(work.sums + 16 * t, sum);
+    work.maximum[t] = at.sinks != nullptr ? at.sinks[head] * kLog2E : kMinusInfinity;
   }
   bool first = true;
   ScoreTile tile;

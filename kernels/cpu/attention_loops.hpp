@@ -46,6 +46,7 @@ struct AttentionForward {
   const T* k;
   const T* v;
   const std::int32_t* segments;
+  const float* sinks;  // of each query head, or null
   T* o;
   float* log_sum_exp;
   float* packed;  // for each row and key/value head: Kᵀ by tiles [tiles, D, 64], then V [S, padded]

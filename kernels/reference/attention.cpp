@@ -70,7 +70,7 @@ void query_gradient(const Operands& x, const Layout& at, AttentionOptions option
 }  // namespace
 
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
-                       const Tensor& log_sum_exp, Scratch scratch) {
+                       const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   const Layout at(q, k, options);
   const auto* segment = segments.as<std::int32_t>();
   auto* scores = reinterpret_cast<double*>(scratch.data());
@@ -78,13 +78,14 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
     for (std::int64_t h = 0; h < at.heads; ++h) {
       const std::int64_t begin = at.row_begin(t);
       const Seen seen(t - begin, options);
-      double maximum = -std::numeric_limits<double>::infinity();
+      const double sink = sinks == nullptr ? -std::numeric_limits<double>::infinity() : double{sinks->as<float>()[h]};
+      double maximum = sink;
       for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
         if (segment[u] != segment[t]) continue;
         scores[u - begin] = capped(dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale, options);
         maximum = std::max(maximum, scores[u - begin]);
       }
-      double sum = 0;
+      double sum = std::exp(sink - maximum);
       for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
         if (segment[u] == segment[t]) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
       for (std::int64_t d = 0; d < at.width; ++d) {
@@ -121,6 +122,20 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
         store(dv, element, static_cast<float>(dv_sum[i]));
       }
     }
+}
+
+void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks, std::int64_t begin,
+                             std::int64_t end, const Tensor& d_sinks) {
+  const std::int64_t heads = o.shape[1], width = o.shape[2];
+  for (std::int64_t head = begin; head < end; ++head) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < o.shape[0]; ++t) {
+      const std::int64_t vector = t * heads + head;
+      sum +=
+          std::exp(double{sinks.as<float>()[head]} - log_sum_exp.as<float>()[vector]) * dot(d_o, vector * width, o, vector * width, width);
+    }
+    d_sinks.as<float>()[head] -= static_cast<float>(sum);
+  }
 }
 
 std::size_t attention_scratch_bytes(const Shape& k, AttentionOptions options) {

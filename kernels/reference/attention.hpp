@@ -7,7 +7,10 @@
 namespace millrace::kernels::reference {
 
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
-                       const Tensor& log_sum_exp, Scratch scratch);
+                       const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks);
+/// Of query heads [begin, end).
+void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks, std::int64_t begin,
+                             std::int64_t end, const Tensor& d_sinks);
 void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
                               const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
                               const Tensor& dk, const Tensor& dv, Scratch scratch);

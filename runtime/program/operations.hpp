@@ -60,9 +60,10 @@ struct AttentionForm {
   std::int64_t chunk = 0;
   bool causal = true;
 };
-/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows.
+/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows. `sinks` f32 [H]: a parameter
+/// that joins the softmax's sum of each query head.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
-                  std::string_view name);
+                  std::string_view name, ValueId sinks = {});
 /// activation(x) and activation(gate) · up; kernels::Activation says which functions these are.
 ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name);
 ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name);

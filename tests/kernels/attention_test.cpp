@@ -17,6 +17,7 @@ struct Case {
   std::int64_t window = 0, chunk = 0;
   float soft_cap = 0;
   bool causal = true;
+  bool sinks = false;
 };
 
 std::string describe(const Case& c) {
@@ -32,14 +33,15 @@ struct Inputs {
         k(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 12),
         v(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 13),
         d_o(c.dtype, (*q).shape, 14),
-        segments(DType::i32, {c.rows * c.sequence}) {
+        segments(DType::i32, {c.rows * c.sequence}),
+        sinks(DType::f32, {c.heads}, 15, 2.0F) {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
   }
   [[nodiscard]] AttentionOptions options() const {
     return {shape.sequence, shape.scale, shape.soft_cap, shape.window, shape.chunk, shape.causal};
   }
   Case shape;
-  Data q, k, v, d_o, segments;
+  Data q, k, v, d_o, segments, sinks;
 };
 
 struct Outputs {
@@ -48,8 +50,9 @@ struct Outputs {
         sums(DType::f32, {(*in.q).shape[0], (*in.q).shape[1]}),
         dq((*in.q).dtype, (*in.q).shape),
         dk((*in.k).dtype, (*in.k).shape),
-        dv((*in.k).dtype, (*in.k).shape) {}
-  Data o, sums, dq, dk, dv;
+        dv((*in.k).dtype, (*in.k).shape),
+        d_sinks(DType::f32, {(*in.q).shape[1]}, 16) {}
+  Data o, sums, dq, dk, dv, d_sinks;
 };
 
 Buffer scratch_of(const Inputs& in, int threads) {
@@ -58,13 +61,16 @@ Buffer scratch_of(const Inputs& in, int threads) {
 
 void forward(const Stream& stream, const Inputs& in, Outputs& out) {
   const Buffer scratch = scratch_of(in, stream.threads());
-  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
+  const Tensor sinks = *in.sinks;
+  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes(),
+                    in.shape.sinks ? &sinks : nullptr);
 }
 
 void backward(const Stream& stream, const Inputs& in, const Outputs& saved, Outputs& out) {
   const Buffer scratch = scratch_of(in, stream.threads());
   attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
                            *out.dv, scratch.bytes());
+  if (in.shape.sinks) attention_sink_gradient(stream, *in.d_o, *saved.o, *saved.sums, *in.sinks, *out.d_sinks);
 }
 
 Outputs run(const Inputs& in, int threads = 1) {
@@ -107,6 +113,10 @@ const Case kCases[] = {
     {2, 50, 2, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, false},
     {1, 131, 2, 2, 8, DType::f32, 40, 1.0F, 0, 0, 3, false},
     {1, 192, 2, 1, 16, DType::bf16, 0, 0.3F, 0, 0, 0, false},
+    // sinks, alone and with everything
+    {2, 130, 4, 2, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, true},
+    {1, 140, 2, 1, 24, DType::bf16, 60, 0.3F, 20, 0, 5, true, true},
+    {2, 5, 3, 1, 7, DType::f32, 2, 0.3F, 1, 0, 0, true, true},
 };
 
 TEST(Attention, MatchesReference) {
@@ -128,7 +138,19 @@ TEST(Attention, MatchesReference) {
     EXPECT_TRUE(near(found.dq, wanted.dq, relative, 1e-5));
     EXPECT_TRUE(near(found.dk, wanted.dk, relative, 1e-5));
     EXPECT_TRUE(near(found.dv, wanted.dv, relative, 1e-5));
+    EXPECT_TRUE(near(found.d_sinks, wanted.d_sinks, relative, 1e-5));
   }
+}
+
+// One key and a sink of the same score share the probability.
+TEST(Attention, ASinkTakesItsShare) {
+  Inputs in({1, 1, 1, 1, 4, DType::f32, 0, 1.0F, 0, 0, 0, true, true});
+  double score = 0;
+  for (std::int64_t d = 0; d < 4; ++d) score += in.q.get(d) * in.k.get(d);
+  in.sinks.set(0, score);
+  const Outputs out = run(in);
+  for (std::int64_t d = 0; d < 4; ++d) EXPECT_NEAR(out.o.get(d), in.v.get(d) / 2, 1e-6);
+  EXPECT_NEAR(out.sums.get(0), score + std::log(2.0), 1e-6);
 }
 
 TEST(Attention, LargeScoresStayFinite) {
@@ -226,6 +248,7 @@ TEST(Attention, SameBitsForAnyThreadCount) {
       EXPECT_TRUE(same_bits(one.dq, many.dq));
       EXPECT_TRUE(same_bits(one.dk, many.dk));
       EXPECT_TRUE(same_bits(one.dv, many.dv));
+      EXPECT_TRUE(same_bits(one.d_sinks, many.d_sinks));
     }
   }
 }
@@ -256,10 +279,23 @@ TEST(Attention, GradientsAreSlopes) {
   ThreadTeam team(1);
   const Stream plain(team, Implementation::reference);
   for (const Case& c : {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
-                        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false}}) {
+                        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
+                        Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true}}) {
     SCOPED_TRACE(describe(c));
     Inputs in(c);
-    const Outputs out = run(in);
+    Outputs out = run(in);
+    if (c.sinks) {
+      const Outputs before(in);
+      for (std::int64_t h = 0; h < out.d_sinks.elements(); ++h) out.d_sinks.set(h, out.d_sinks.get(h) - before.d_sinks.get(h));
+      for (std::int64_t h = 0; h < out.d_sinks.elements(); ++h) {
+        const double value = in.sinks.get(h);
+        in.sinks.set(h, value + 1e-2);
+        const double above = objective(plain, in);
+        in.sinks.set(h, value - 1e-2);
+        EXPECT_NEAR(out.d_sinks.get(h), (above - objective(plain, in)) / 2e-2, 1e-3) << h;
+        in.sinks.set(h, value);
+      }
+    }
     expect_slopes(plain, in, in.q, out.dq);
     expect_slopes(plain, in, in.k, out.dk);
     expect_slopes(plain, in, in.v, out.dv);

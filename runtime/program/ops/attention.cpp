@@ -68,6 +68,31 @@ class AttentionInputGradient final : public OperationRule {
   }
 };
 
+/// dO, o, log_sum_exp, sinks: adds into f32 [H].
+class AttentionSinkGradient final : public OperationRule {
+ public:
+  std::string_view name() const override { return "attention_sink_gradient"; }
+  bool accumulates() const override { return true; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(
+        inputs.size() == 4 && inputs[0] == inputs[1] && inputs[2].shape.rank() == 2 && inputs[3].shape.elements() == inputs[2].shape[1],
+        name(), inputs, "dO and o [T, H * head_dim], log_sum_exp [T, H], sinks [H]");
+    return {inputs[3]};
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch) const override {
+    const auto head_dim = attributes.integer("head_dim");
+    kernels::attention_sink_gradient(stream, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim), inputs[2], inputs[3],
+                                     outputs[0]);
+  }
+};
+
 class Attention final : public OperationRule {
  public:
   std::string_view name() const override { return "attention"; }
@@ -77,11 +102,13 @@ class Attention final : public OperationRule {
     const auto head_dim = attributes.integer("head_dim");
     const auto sequence = attributes.integer("sequence");
     rules::require(
-        inputs.size() == 4 && are_heads(inputs[0], inputs[1], inputs[2], head_dim) && inputs[3].dtype == kernels::DType::i32 &&
-            inputs[3].shape.rank() == 1 && inputs[3].shape.dimension(0) == inputs[0].shape.dimension(0) &&
-            inputs[0].shape[0] % sequence == 0,
+        (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], head_dim) &&
+            inputs[3].dtype == kernels::DType::i32 && inputs[3].shape.rank() == 1 &&
+            inputs[3].shape.dimension(0) == inputs[0].shape.dimension(0) && inputs[0].shape[0] % sequence == 0 &&
+            (inputs.size() == 4 || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / head_dim}),
         name(), inputs,
-        fmt::format("q [T, H * {0}], k and v [T, K * {0}] with K dividing H, segments i32 [T], T a multiple of {1}", head_dim, sequence));
+        fmt::format("q [T, H * {0}], k and v [T, K * {0}] with K dividing H, segments i32 [T], T a multiple of {1}, perhaps sinks [H]",
+                    head_dim, sequence));
     return {inputs[0], {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / head_dim}}};
   }
 
@@ -94,6 +121,13 @@ class Attention final : public OperationRule {
                                           builder.forward().attributes, "dx");
     for (std::size_t i = 0; i < 3; ++i)
       if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+  }
+
+  void weight_gradient(GradientBuilder& builder) const override {
+    static const AttentionSinkGradient rule;
+    if (builder.forward().inputs.size() == 5)
+      builder.append_accumulate(rule, {builder.output_gradient(0), builder.output(0), builder.output(1), builder.input(4)},
+                                {builder.accumulator(4)}, builder.forward().attributes, "dsinks");
   }
 
   /// Scores and their product with v.
@@ -111,16 +145,18 @@ class Attention final : public OperationRule {
     const auto head_dim = attributes.integer("head_dim");
     kernels::attention_forward(stream, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
                                rules::heads(inputs[2], head_dim), inputs[3], options_of(attributes), rules::heads(outputs[0], head_dim),
-                               outputs[1], scratch);
+                               outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
   }
 };
 
 }  // namespace
 
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
-                  std::string_view name) {
+                  std::string_view name, ValueId sinks) {
   static const Attention rule;
-  return builder.append(rule, {q, k, v, segments},
+  std::vector<ValueId> inputs{q, k, v, segments};
+  if (sinks.valid()) inputs.push_back(sinks);
+  return builder.append(rule, std::move(inputs),
                         {{"head_dim", form.head_dim},
                          {"sequence", builder.options().sequence},
                          {"scale", double{form.scale}},
