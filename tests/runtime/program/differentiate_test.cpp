@@ -70,6 +70,9 @@ void expect_gradients_equal_slopes(const SmallNet& net, std::size_t tensors) {
 
 TEST(Differentiate, GradientsEqualFiniteDifferences) {
   expect_gradients_equal_slopes(SmallNet{}, 20);  // table, final norm, nine in each layer
+  SmallNet with_sinks;
+  with_sinks.sinks = true;
+  expect_gradients_equal_slopes(with_sinks, 22);
 }
 
 class Both : public ::testing::TestWithParam<std::pair<DType, Implementation>> {};

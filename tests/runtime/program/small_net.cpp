@@ -24,8 +24,10 @@ ValueId attention_block(ProgramBuilder& builder, const SmallNet& net, const std:
   const auto v = labelled(builder, linear(builder, h, weight("v", net.key_heads * net.head_dim, net.width), "v"), "value_proj");
   q = labelled(builder, rope(builder, q, positions, table, {}, "q_rope"), "query_proj");
   k = labelled(builder, rope(builder, k, positions, table, {}, "k_rope"), "key_proj");
+  const auto sinks = net.sinks ? builder.parameter(scope + ".sinks", {net.heads}) : ValueId{};
   const auto o = labelled(
-      builder, attention(builder, q, k, v, builder.batch("segments"), {.head_dim = net.head_dim, .scale = 0.5F}, "attention"), "context");
+      builder, attention(builder, q, k, v, builder.batch("segments"), {.head_dim = net.head_dim, .scale = 0.5F}, "attention", sinks),
+      "context");
   return labelled(builder, linear(builder, o, weight("o", net.width, net.heads * net.head_dim), "o"), "out_proj");
 }
 

@@ -18,6 +18,7 @@ struct SmallNet {
   bool first = true, last = true;      // has the embedding, has the head
   float z_loss = 0.01F;
   std::int16_t tokens_bound = -1;
+  bool sinks = false;   // attention has one for each query head
   bool logits = false;  // ends in logits instead of the loss
 
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
