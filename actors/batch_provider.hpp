@@ -78,6 +78,7 @@ class GivenRows : public BatchProvider {
         batch.positions[r * length + i] = row.positions[i];
         batch.segments[r * length + i] = row.segments[i];
         batch.targets[r * length + i] = row.targets[i];
+        batch.samples[r * length + i] = 0;
       }
     }
   }

@@ -57,6 +57,7 @@ void RecordingRunner::run(Rank& rank, const Execute& execute) {
     call.positions.assign(batch.positions.begin(), batch.positions.end());
     call.segments.assign(batch.segments.begin(), batch.segments.end());
     call.targets.assign(batch.targets.begin(), batch.targets.end());
+    call.samples.assign(batch.samples.begin(), batch.samples.end());
   }
   if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, bytes);
   ProgramRunner::run(rank, execute);
@@ -84,6 +85,7 @@ ReplayedRound replay(Rank& rank, const StageRecording& recording) {
     std::copy(forward->positions.begin(), forward->positions.end(), batch.positions.begin());
     std::copy(forward->segments.begin(), forward->segments.end(), batch.segments.begin());
     std::copy(forward->targets.begin(), forward->targets.end(), batch.targets.begin());
+    std::copy(forward->samples.begin(), forward->samples.end(), batch.samples.begin());
     // Programs read these only; the executor's bases are not const.
     slots.token_in = forward->token_in.empty() ? nullptr : const_cast<std::byte*>(forward->token_in.data());
     const auto gradient = gradients.find(microbatch);

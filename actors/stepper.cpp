@@ -74,7 +74,7 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
   void load(const LoadBatch& request) override {
     stepper_.post([this, request] {
       const auto places = seat_.rank->compute().batch(request.slot);
-      const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets};
+      const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets, places.samples};
       stepper_.setup_.batches->fill(request.step, request.microbatch, view);
       seat_.control->batch_ready(request);
     });

@@ -25,7 +25,7 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   ConfigFile result;
   JsonReader reader(json, where);
   if (is_maxtext(reader)) {
-    result.model = read_maxtext(reader, result.z_loss, result.warnings);
+    result.model = read_maxtext(reader, result.z_loss);
   } else {
     result.model = read_hugging_face(reader, result.warnings);
   }

@@ -83,6 +83,7 @@ struct ModelConfig {
   bool rope_interleaved = false;           // pairs are neighbours, not halves of the head
   bool sinusoidal_positions = false;       // sines and cosines of the position are added to the embedding
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
+  double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
 
   bool operator==(const ModelConfig&) const = default;

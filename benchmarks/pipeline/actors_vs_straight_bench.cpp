@@ -45,7 +45,7 @@ class Straight {
     scalars.weight_decay = 0.1;
     scalars.update = step_ + 1;
     const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
-      batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets});
+      batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets, places.samples});
     };
     const auto done = loop_.step(stream_, plan_.schedule.microbatches, batches_.valid_targets(step_), fill, scalars, kClip);
     ++step_;

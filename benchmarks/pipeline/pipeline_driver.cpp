@@ -85,6 +85,7 @@ void RandomTokens::fill(std::int64_t step, std::int64_t microbatch, const runtim
     batch.positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(sequence_));
     batch.segments[i] = 1;
     batch.targets[i] = token(i + 1);
+    batch.samples[i] = 0;
   }
 }
 

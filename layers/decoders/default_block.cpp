@@ -15,7 +15,7 @@ class DefaultBlock final : public MaxTextDecoder {
   [[nodiscard]] ValueId layer(ProgramBuilder& builder, const ModelConfig& config, int index, ValueId x) const override {
     const MaxTextLayer layer = begin_layer(builder, config, index, x);
     const ValueId u = layer.norm(x, "pre_self_attention_norm");
-    return layer.add(x, layer.add(layer.mlp(u), layer.attention(u), "branches"), "residual");
+    return layer.add(x, layer.dropout(layer.add(layer.mlp(u), layer.attention(u), "branches"), "dropout"), "residual");
   }
 };
 

@@ -18,7 +18,7 @@ class Gpt3 final : public MaxTextDecoder {
     const MaxTextAttention style{.bias = true, .rotary = false, .scale_in_weights = false, .split_axis = true};
     const ValueId attended = layer.attention(layer.layer_norm(x, "pre_self_attention_norm"), style);
     const ValueId middle = layer.add(x, attended, "attention_residual");
-    return layer.add(middle, layer.mlp(layer.layer_norm(middle, "mlp.mlp_layer_norm"), true), "mlp_residual");
+    return layer.dropout(layer.add(middle, layer.mlp(layer.layer_norm(middle, "mlp.mlp_layer_norm"), true), "mlp_residual"), "dropout");
   }
 
   void validate(const ModelConfig& config) const override {

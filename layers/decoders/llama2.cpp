@@ -15,7 +15,7 @@ class Llama2 final : public MaxTextDecoder {
   [[nodiscard]] ValueId layer(ProgramBuilder& builder, const ModelConfig& config, int index, ValueId x) const override {
     const MaxTextLayer layer = begin_layer(builder, config, index, x);
     const ValueId middle = layer.add(x, layer.attention(layer.norm(x, "pre_self_attention_layer_norm")), "attention_residual");
-    return layer.add(middle, layer.mlp(layer.norm(middle, "post_self_attention_layer_norm")), "mlp_residual");
+    return layer.dropout(layer.add(middle, layer.mlp(layer.norm(middle, "post_self_attention_layer_norm")), "mlp_residual"), "dropout");
   }
 };
 

@@ -33,6 +33,10 @@ ValueId rms(ProgramBuilder& builder, const ModelConfig& config, ValueId x, const
   return runtime::rms_norm(builder, x, weight, {.epsilon = static_cast<float>(config.rms_norm_eps)}, name);
 }
 
+ValueId drop(ProgramBuilder& builder, const ModelConfig& config, ValueId x, std::string_view name) {
+  return config.dropout_rate > 0 ? runtime::dropout(builder, x, config.dropout_rate, name) : x;
+}
+
 }  // namespace
 
 ValueId maxtext_layer_norm(ProgramBuilder& builder, const ModelConfig& config, ValueId x, const std::string& module,
@@ -65,6 +69,8 @@ ValueId MaxTextLayer::product(ValueId x, const std::string& name, std::int64_t i
 }
 
 ValueId MaxTextLayer::add(ValueId x, ValueId y, std::string_view name) const { return runtime::add(builder_, x, y, name); }
+
+ValueId MaxTextLayer::dropout(ValueId x, std::string_view name) const { return drop(builder_, config_, x, name); }
 
 ValueId MaxTextLayer::dense(ValueId x, const Kernel& kernel) const {
   const std::string name = module_ + "." + kernel.path;
@@ -156,7 +162,8 @@ ValueId MaxTextLayer::mlp(ValueId x, bool bias) const {
     hidden = runtime::glu(builder_, config_.activation, gate, up, "mlp.activation");
   }
   const ValueId out =
-      dense(hidden, {.path = "mlp.wo", .inputs = inner, .outputs = width, .stored = {inner, width}, .bias = bias, .stored_bias = {width}});
+      dense(dropout(hidden, "mlp.dropout"),
+            {.path = "mlp.wo", .inputs = inner, .outputs = width, .stored = {inner, width}, .bias = bias, .stored_bias = {width}});
   builder_.label(out, "mlpwo");
   return out;
 }
@@ -179,6 +186,8 @@ void MaxTextDecoder::validate(const ModelConfig& config) const {
          fmt::format("heads = {} with fused_qkv", config.heads));
   MILLRACE_CHECK(!config.fused_qkv || !config.share_kv, ExitCode::model, who, "{}: fused_qkv and share_kv together, wanted one of them",
                  family());
+  MILLRACE_CHECK(config.dropout_rate >= 0 && config.dropout_rate < 1, ExitCode::model, who,
+                 "{}: dropout_rate = {}, wanted from 0 to below 1", family(), config.dropout_rate);
   wanted(!config.sinusoidal_positions || config.hidden_size % 2 == 0, "hidden_size", config.hidden_size,
          "an even number with sinusoidal_positions");
   MILLRACE_CHECK(config.tie_word_embeddings || config.final_logit_softcapping == 0, ExitCode::model, who,
@@ -187,7 +196,7 @@ void MaxTextDecoder::validate(const ModelConfig& config) const {
 }
 
 ValueId MaxTextDecoder::embed(ProgramBuilder& builder, const ModelConfig& config) const {
-  ValueId x = token_embedding(builder, config.vocab_size, config.hidden_size, token_table);
+  ValueId x = drop(builder, config, token_embedding(builder, config.vocab_size, config.hidden_size, token_table), "embedding_dropout");
   if (config.sinusoidal_positions) {
     const std::int64_t half = config.hidden_size / 2;
     std::vector<float> inverse_timescales(static_cast<std::size_t>(half));
@@ -207,8 +216,9 @@ ValueId MaxTextDecoder::embed(ProgramBuilder& builder, const ModelConfig& config
 
 ValueId MaxTextDecoder::head(ProgramBuilder& builder, const ModelConfig& config, ValueId x, bool want_logits, double z_loss) const {
   builder.label(x, "decoder_output");
-  const ValueId h = final_norm(builder, config, x);
-  builder.label(h, "final_norm");
+  const ValueId normed = final_norm(builder, config, x);
+  builder.label(normed, "final_norm");
+  const ValueId h = drop(builder, config, normed, "final_dropout");
   HeadTable table{
       .name = "decoder.logits_dense.kernel", .vocabulary = config.vocab_size, .width = config.hidden_size, .stored_transposed = true};
   runtime::HeadForm form{.z_loss = static_cast<float>(z_loss)};

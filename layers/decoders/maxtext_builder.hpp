@@ -30,6 +30,8 @@ class MaxTextLayer {
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].
   [[nodiscard]] runtime::ValueId product(runtime::ValueId x, const std::string& name, std::int64_t inputs, std::int64_t outputs) const;
   [[nodiscard]] runtime::ValueId add(runtime::ValueId x, runtime::ValueId y, std::string_view name) const;
+  /// x with features dropped where the config asks for it.
+  [[nodiscard]] runtime::ValueId dropout(runtime::ValueId x, std::string_view name) const;
 
  private:
   struct Kernel;

@@ -341,7 +341,7 @@ Json standard_json(const ModelConfig& model) {
 }  // namespace
 
 ModelConfig read_hugging_face(JsonReader& reader, std::vector<std::string>& warnings) {
-  if (is_gpt2(reader)) return read_gpt2(reader);
+  if (is_gpt2(reader)) return read_gpt2(reader, warnings);
   const Family& family = family_of(reader);
   refuse_what_is_not_computed(reader, family, warnings);
   ModelConfig model;

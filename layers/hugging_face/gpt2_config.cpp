@@ -10,7 +10,7 @@ bool is_gpt2(JsonReader& reader) {
   return architectures != nullptr && architectures->is_array() && !architectures->empty() && architectures->front() == "GPT2LMHeadModel";
 }
 
-ModelConfig read_gpt2(JsonReader& reader) {
+ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   ModelConfig model;
   model.family = "gpt2";
   model.vocab_size = reader.size("vocab_size", 1 << 26, 50257);
@@ -31,9 +31,11 @@ ModelConfig read_gpt2(JsonReader& reader) {
   for (const char* key : {"add_cross_attention", "scale_attn_by_inverse_layer_idx"})
     if (reader.boolean(key).value_or(false)) reader.refuse(key, "supported is false");
   if (!reader.boolean("scale_attn_weights").value_or(true)) reader.refuse("scale_attn_weights", "supported is true");
-  // They change the rounding, dropout that is not applied, or a head that is not this one.
-  for (const char* key : {"reorder_and_upcast_attn", "attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_activation",
-                          "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"})
+  for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
+    if (reader.number(key, 0, 1).value_or(0.0) != 0) warnings.push_back(fmt::format("{}: {} is not applied", reader.where(), key));
+  // They change the rounding, or a head that is not this one.
+  for (const char* key : {"reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+                          "summary_type", "summary_use_proj"})
     (void)reader.find(key);
   return model;
 }

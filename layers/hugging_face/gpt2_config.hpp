@@ -9,7 +9,7 @@ namespace millrace::layers {
 [[nodiscard]] bool is_gpt2(JsonReader& reader);
 
 /// Errors: Error(model) naming the key, its value and what is supported.
-[[nodiscard]] ModelConfig read_gpt2(JsonReader& reader);
+[[nodiscard]] ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings);
 
 /// The config.json of a GPT-2.
 [[nodiscard]] Json gpt2_json(const ModelConfig& model);

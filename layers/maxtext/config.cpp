@@ -137,15 +137,13 @@ constexpr std::array without_effect = {
     "weight_dtype",
 };
 
-void refuse_what_is_not_computed(JsonReader& reader, std::vector<std::string>& warnings) {
+void refuse_what_is_not_computed(JsonReader& reader) {
   for (const Fixed& fixed : fixed_keys()) {
     const Json* value = reader.find(fixed.key);
     // MaxText writes "off" as null, 0 or its default alike.
     if (value != nullptr && *value != fixed.value) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
   }
   for (const char* key : without_effect) static_cast<void>(reader.find(key));
-  if (reader.number("dropout_rate", 0, 1).value_or(0) != 0)
-    warnings.push_back(fmt::format("{}: dropout_rate is not applied", reader.where()));
 }
 
 void read_activations(JsonReader& reader, ModelConfig& model) {
@@ -181,13 +179,13 @@ void read_rope(JsonReader& reader, ModelConfig& model) {
 
 bool is_maxtext(JsonReader& reader) { return reader.find("decoder_block") != nullptr; }
 
-ModelConfig read_maxtext(JsonReader& reader, double& z_loss, std::vector<std::string>& warnings) {
+ModelConfig read_maxtext(JsonReader& reader, double& z_loss) {
   ModelConfig model;
   model.numerics = "maxtext";
   model.family = reader.text("decoder_block").value_or("");
   if (std::ranges::find(blocks, model.family) == blocks.end())
     reader.refuse("decoder_block", "supported are \"default\", \"llama2\", \"gpt3\", \"simple\" and \"simple_mlp\"");
-  refuse_what_is_not_computed(reader, warnings);
+  refuse_what_is_not_computed(reader);
   model.vocab_size = reader.size("vocab_size", 1 << 26);
   model.hidden_size = reader.size("emb_dim", 1 << 20);
   model.intermediate_size = reader.size("mlp_dim", 1 << 24);
@@ -206,6 +204,9 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss, std::vector<std::st
   model.share_kv = reader.boolean("share_kv_projections").value_or(false);
   model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
   model.final_logit_softcapping = reader.number("final_logits_soft_cap", 0, 1e9).value_or(0);
+  // enable_dropout is what a training run says; a file that lacks it means it.
+  model.dropout_rate = reader.boolean("enable_dropout").value_or(true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
+  (void)reader.find("dropout_rate");
   z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);
   read_activations(reader, model);
   read_rope(reader, model);
@@ -239,7 +240,7 @@ Json maxtext_json(const ModelConfig& model, std::string_view dtype) {
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   json["rope_type"] = model.rope_interleaved ? "llama3.1" : "default";
   json["rope_max_timescale"] = model.rope.theta;
-  json["dropout_rate"] = 0.0;
+  json["dropout_rate"] = model.dropout_rate;
   for (const Fixed& fixed : fixed_keys()) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;
   return json;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/mix.hpp"
 #include "runtime/data/permutation.hpp"
 
 namespace millrace::runtime {
@@ -16,7 +17,12 @@ BatchView row_of(const BatchView& batch, std::int64_t row, std::int64_t sequence
   const auto first = static_cast<std::size_t>(row * sequence);
   const auto count = static_cast<std::size_t>(sequence);
   return {batch.tokens.subspan(first, count), batch.positions.subspan(first, count), batch.segments.subspan(first, count),
-          batch.targets.subspan(first, count)};
+          batch.targets.subspan(first, count), batch.samples.subspan(first, count)};
+}
+
+/// Of the sample in its run; two samples share one with a chance of 2⁻³¹.
+std::int32_t sample_key(std::uint64_t seed, std::int64_t sample) {
+  return static_cast<std::int32_t>(1 + (splitmix(splitmix(seed) ^ static_cast<std::uint64_t>(sample)) >> 33) % 0x7fffffff);
 }
 
 void pad(const BatchView& row, std::int64_t from) {
@@ -80,7 +86,9 @@ void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchVi
   const std::int64_t first_sample = (step * shape_.microbatches + microbatch) * shape_.rows;
   for (std::int64_t row = 0; row < shape_.rows; ++row) {
     const std::int64_t window = window_of(first_sample + row);
-    fill_row(stream_, window * shape_.sequence, shape_.sequence, shape_.packing, row_of(batch, row, shape_.sequence));
+    const BatchView out = row_of(batch, row, shape_.sequence);
+    fill_row(stream_, window * shape_.sequence, shape_.sequence, shape_.packing, out);
+    std::ranges::fill(out.samples, sample_key(shape_.seed, first_sample + row));
   }
 }
 
@@ -108,6 +116,7 @@ void EvaluationSource::fill(std::int64_t microbatch, const BatchView& batch) con
   for (std::int64_t row = 0; row < shape_.rows; ++row) {
     const std::int64_t sample = microbatch * shape_.rows + row;
     const BatchView out = row_of(batch, row, shape_.sequence);
+    std::ranges::fill(out.samples, 0);
     if (sample >= windows_) {
       pad(out, 0);
       continue;

@@ -8,21 +8,26 @@
 
 namespace millrace::runtime {
 
-/// A microbatch, in buffers of others: four arrays of rows * sequence entries, row by row.
+/// A microbatch, in buffers of others: five arrays of rows * sequence entries, row by row.
 struct BatchView {
   std::span<std::int32_t> tokens;     // the model's input
   std::span<std::int32_t> positions;  // of the token in its document, as far as the row holds it
   std::span<std::int32_t> segments;   // documents of a row 1, 2, …; 0: padding
   std::span<std::int32_t> targets;    // the token that follows; -1: none (document border, padding)
+  std::span<std::int32_t> samples;    // what dropout is keyed by: a number above 0 of (seed, sample); 0: nothing is dropped (evaluation)
 };
 
 /// A microbatch that owns its arrays.
 struct Batch {
   Batch(std::int64_t rows, std::int64_t sequence)
-      : tokens(static_cast<std::size_t>(rows * sequence)), positions(tokens.size()), segments(tokens.size()), targets(tokens.size()) {}
-  [[nodiscard]] BatchView view() noexcept { return {tokens, positions, segments, targets}; }
+      : tokens(static_cast<std::size_t>(rows * sequence)),
+        positions(tokens.size()),
+        segments(tokens.size()),
+        targets(tokens.size()),
+        samples(tokens.size()) {}
+  [[nodiscard]] BatchView view() noexcept { return {tokens, positions, segments, targets, samples}; }
 
-  std::vector<std::int32_t> tokens, positions, segments, targets;
+  std::vector<std::int32_t> tokens, positions, segments, targets, samples;
 };
 
 /// The shape of a run's batches. A step is `microbatches` microbatches of `rows` rows of `sequence` tokens.

@@ -61,7 +61,7 @@ BatchPlaces RankCompute::batch(int index) const {
     const std::size_t offset = batch_offset(name, static_cast<std::int64_t>(batch_tokens_));
     return std::span<std::int32_t>{reinterpret_cast<std::int32_t*>(base + offset), batch_tokens_};
   };
-  return {field("tokens"), field("positions"), field("segments"), field("targets")};
+  return {field("tokens"), field("positions"), field("segments"), field("targets"), field("samples")};
 }
 
 void RankCompute::set_loss_scale(float scale) const { std::memcpy(memory_->slot(MemoryKind::scalar), &scale, sizeof(scale)); }

@@ -38,7 +38,7 @@ struct RankOptions {
 
 /// The four arrays of a microbatch in a rank's memory, i32 [T] each.
 struct BatchPlaces {
-  std::span<std::int32_t> tokens, positions, segments, targets;
+  std::span<std::int32_t> tokens, positions, segments, targets, samples;
 };
 
 /// All that one rank computes with: its stages' programs, the layout of their weights, the arena under both. No thread, no schedule:

@@ -55,9 +55,9 @@ Value& ProgramBuilder::checked(ValueId value, std::string_view what) {
 }
 
 ValueId ProgramBuilder::batch(std::string_view field) {
-  constexpr std::array<std::string_view, 4> fields = {"tokens", "positions", "segments", "targets"};
+  constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
   MILLRACE_CHECK(std::find(fields.begin(), fields.end(), field) != fields.end(), ExitCode::internal, who,
-                 "a batch has no field '{}', wanted tokens, positions, segments or targets", field);
+                 "a batch has no field '{}', wanted tokens, positions, segments, targets or samples", field);
   Value value;
   value.type = {kernels::DType::i32, {tokens_dimension()}};
   value.role = Role::batch;

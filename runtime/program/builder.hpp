@@ -28,7 +28,7 @@ class ProgramBuilder {
   [[nodiscard]] kernels::Dimension tokens_dimension() const noexcept { return {tokens_count(), options_.tokens_bound}; }
 
   // -- inputs -----------------------------------------------------------------------------------------------------------------------------
-  /// i32 [T]: "tokens", "positions", "segments" or "targets"; the same id each time.
+  /// i32 [T]: "tokens", "positions", "segments", "targets" or "samples" (see runtime/data/batch_source.hpp); the same id each time.
   [[nodiscard]] ValueId batch(std::string_view field);
   /// The activation [T, width] from the stage before, in the compute dtype.
   [[nodiscard]] ValueId token_in(std::int64_t width);
@@ -41,6 +41,7 @@ class ProgramBuilder {
   // -- operations -------------------------------------------------------------------------------------------------------------------------
   /// Operations appended from here on belong to decoder layer `layer` (-1: to none) and their names start with `scope`.
   void enter(int layer, std::string scope);
+  [[nodiscard]] const std::string& scope() const noexcept { return scope_; }
   /// Appends one operation; returns its results. `name` is put after the scope.
   std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view name);
   /// Adds a label to a value and to what its operation keeps beside it for the gradients (attention's log-sum-exp): a policy keeps them

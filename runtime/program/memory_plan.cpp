@@ -20,7 +20,7 @@ std::size_t index(Region region) { return static_cast<std::size_t>(region); }
 std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 
 constexpr std::array kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward};
-constexpr std::array<std::string_view, 4> fields = {"tokens", "positions", "segments", "targets"};
+constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
 
 /// Where a value is written and read, over the programs of one mode.
 struct Life {

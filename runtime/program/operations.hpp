@@ -74,6 +74,8 @@ ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name
 ValueId add_sinusoid(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_timescales, std::string_view name);
 /// x · factor; the factor rounded to the compute dtype first, as a tensor library does.
 ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name);
+/// x with features dropped at `rate` in training: which ones depends on (seed, sample, the operation's name with its scope, feature) alone.
+ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Columns of x [T, N], from the first on: one result [T, width] a width, which add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
 /// A copy: what an empty stage does.

@@ -11,6 +11,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/ops/attention.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/bias.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/copy.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/dropout.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/embedding.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/layer_norm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/linear_cross_entropy.cpp

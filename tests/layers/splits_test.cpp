@@ -86,6 +86,37 @@ INSTANTIATE_TEST_SUITE_P(Models, Splits,
                                   std::string(kernels::to_string(std::get<1>(model.param)));
                          });
 
+/// Gradients of MaxText's Llama with dropout; `sample`: of the first row, the others count on.
+std::vector<std::uint32_t> gradients_with_dropout(LoopOptions options, std::int32_t sample, double rate = 0.3) {
+  ModelConfig config = tiny_model(false);
+  config.family = "llama2";
+  config.numerics = "maxtext";
+  config.dropout_rate = rate;
+  options.rows = 2;
+  options.sequence = 12;
+  Model model(config, options);
+  model.initialise(7);
+  const auto fill = [sample, rows = rows_of(random_ids(48, 61, 9), 2, 12)](std::int64_t m, const runtime::BatchPlaces& batch) {
+    rows(m, batch);
+    for (std::size_t t = 0; t < batch.samples.size(); ++t)
+      batch.samples[t] = sample == 0 ? 0 : sample + static_cast<std::int32_t>(2 * m + static_cast<std::int64_t>(t) / 12);
+  };
+  (void)model.loop().accumulate(model.stream(), 2, 44, fill);
+  return model.gradient_bits();
+}
+
+TEST(Dropout, IsTheSameForEveryLayoutAndOtherForEverySample) {
+  const auto whole = gradients_with_dropout({}, 5);
+  LoopOptions other;
+  other.layout = "E t*2 | t*2 H";
+  EXPECT_EQ(gradients_with_dropout(other, 5), whole);
+  other.rematerialize = "full";
+  other.mode = runtime::BackwardMode::split;
+  EXPECT_EQ(gradients_with_dropout(other, 5), whole);
+  EXPECT_NE(gradients_with_dropout({}, 6), whole);
+  EXPECT_EQ(gradients_with_dropout({}, 0), gradients_with_dropout({}, 5, 0));  // no sample, as in evaluation: nothing is dropped
+}
+
 TEST(Rematerialisation, FullKeepsLessThanNone) {
   LoopOptions options;
   options.rows = 2;

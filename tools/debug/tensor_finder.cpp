@@ -98,6 +98,7 @@ void TensorFinder::add_values() {
   add("positions", batch.positions);
   add("segments", batch.segments);
   add("targets", batch.targets);
+  add("samples", batch.samples);
 }
 
 std::vector<std::string> TensorFinder::names() const {

@@ -47,6 +47,7 @@ void BusyRank::fill(const actors::PlanRequest& request) {
       batch.targets[place] = static_cast<std::int32_t>(next * 7919 % vocabulary);
       batch.positions[place] = static_cast<std::int32_t>(place % sequence);
       batch.segments[place] = 1;
+      batch.samples[place] = 1;
     }
     rank_.set_loss_scale(1.0F / static_cast<float>(batch.tokens.size()));
   }

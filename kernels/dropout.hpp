@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::kernels {
+
+/// Which features are dropped: a pure function of (samples[t], site, feature), so that tokens of one sample share a mask, as MaxText's do,
+/// and neither rank nor order nor recomputation changes it.
+struct DropoutOptions {
+  float rate = 0.0F;       // of features that become 0; 0 <= rate < 1
+  std::uint64_t site = 0;  // the layer and the place in it
+};
+
+/// y = x / (1 − rate) where the feature is kept, else 0; a token whose sample is 0 stays as it is (Srivastava et al., JMLR 15, 2014). x, y
+/// [T, D] of one dtype (may be the same memory); samples i32 [T]. The gradient is the same function of dy. Does not depend on the thread
+/// count. A rate outside of [0, 1) throws Error(config).
+void dropout(const Stream& stream, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y);
+
+/// Whether a feature of a sample (not 0) is kept.
+[[nodiscard]] bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t feature) noexcept;
+
+}  // namespace millrace::kernels

@@ -1,0 +1,48 @@
+#include "kernels/dropout.hpp"
+
+#include "runtime/program/operations.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+class Dropout final : public OperationRule {
+ public:
+  std::string_view name() const override { return "dropout"; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
+                       inputs[1].shape.rank() == 1 && inputs[1].shape.dimension(0) == inputs[0].shape.dimension(0),
+                   name(), inputs, "x [T, D], samples i32 [T]");
+    return {inputs[0]};
+  }
+
+  /// The same features of the gradient are dropped.
+  void input_gradient(GradientBuilder& builder) const override {
+    if (!builder.wants(0)) return;
+    builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0), builder.input(1)}, builder.forward().attributes, "dx")[0]);
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch) const override {
+    kernels::dropout(stream, inputs[0], inputs[1],
+                     {static_cast<float>(attributes.real("rate")), static_cast<std::uint64_t>(attributes.integer("site"))}, outputs[0]);
+  }
+};
+
+}  // namespace
+
+ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name) {
+  static const Dropout rule;
+  // FNV-1a of the operation's whole name, which has the layer and the place in it.
+  std::uint64_t site = 0xcbf29ce484222325ULL;
+  for (const std::string_view part : {std::string_view(builder.scope()), std::string_view("."), name})
+    for (const char letter : part) site = (site ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
+  return builder.append(rule, {x, builder.batch("samples")}, {{"rate", rate}, {"site", static_cast<std::int64_t>(site)}}, name)[0];
+}
+
+}  // namespace millrace::runtime
