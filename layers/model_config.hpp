@@ -10,7 +10,7 @@
 namespace millrace::layers {
 
 /// How rotary frequencies are scaled for contexts longer than those trained on.
-enum class RopeKind : std::uint8_t { none, linear, llama3, yarn };
+enum class RopeKind : std::uint8_t { none, linear, llama3, yarn, proportional };
 
 [[nodiscard]] constexpr const char* to_string(RopeKind kind) noexcept {
   switch (kind) {
@@ -22,6 +22,8 @@ enum class RopeKind : std::uint8_t { none, linear, llama3, yarn };
       return "llama3";
     case RopeKind::yarn:
       return "yarn";
+    case RopeKind::proportional:
+      return "proportional";
   }
   return "?";
 }
@@ -37,6 +39,7 @@ struct RopeConfig {
   double beta_fast = 32.0;                 // yarn: what turns more often than this within the old context is left alone
   double beta_slow = 1.0;                  // yarn: what turns less often than this is scaled wholly
   bool truncate = true;                    // yarn: the ramp between begins and ends at whole numbers
+  double proportion = 1.0;                 // proportional: this part of the pairs turns, the rest stands still
   double attention_factor = 0.0;           // yarn: multiplies cos and sin; 0: 0.1·ln factor + 1
 
   bool operator==(const RopeConfig&) const = default;

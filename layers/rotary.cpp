@@ -79,6 +79,13 @@ std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head
   MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kWho, "head_dim = {}, wanted an even number", head_dim);
   std::vector<float> result = unscaled(rope.theta, head_dim);
   if (rope.kind == RopeKind::none) return result;
+  if (rope.kind == RopeKind::proportional) {
+    MILLRACE_CHECK(rope.proportion > 0 && rope.proportion <= 1, ExitCode::model, kWho, "proportion = {}, wanted above 0 and at most 1",
+                   rope.proportion);
+    const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
+    std::fill(result.begin() + static_cast<std::ptrdiff_t>(turning), result.end(), 0.0F);
+    return result;
+  }
   MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kWho, "rope factor = {}, wanted more than 0", rope.factor);
   if (rope.kind == RopeKind::linear) {
     for (float& frequency : result) frequency /= static_cast<float>(rope.factor);

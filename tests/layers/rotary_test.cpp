@@ -52,6 +52,16 @@ TEST(Rotary, Llama3KeepsShortScalesLongAndRampsBetween) {
   EXPECT_GT(between, 0);
 }
 
+TEST(Rotary, ProportionalTurnsTheFirstPairsAlone) {
+  RopeConfig rope{.kind = RopeKind::proportional, .theta = 1e6};
+  rope.proportion = 0.25;
+  const auto plain = inverse_frequencies({.theta = 1e6}, 512), found = inverse_frequencies(rope, 512);
+  ASSERT_EQ(found.size(), 256U);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], i < 64 ? plain[i] : 0.0F) << i;
+  rope.proportion = 1.5;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"proportion = 1.5"});
+}
+
 TEST(Rotary, RefusesWhatMakesNoTable) {
   tests::expect_error([] { (void)inverse_frequencies(llama31(), 7); }, ExitCode::model, {"head_dim = 7", "even"});
   auto rope = llama31();
