@@ -30,6 +30,8 @@ int rehearse(const std::vector<std::string>& arguments);
 int debug(const std::vector<std::string>& arguments);
 int replay(const std::vector<std::string>& arguments);
 int compare(const std::vector<std::string>& arguments);
+int generate(const std::vector<std::string>& arguments);
+int evaluate(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
 /// The same of `millrace plan`.
@@ -44,6 +46,9 @@ extern const char* const debug_help;
 extern const char* const replay_help;
 /// The same of `millrace compare`.
 extern const char* const compare_help;
+/// The same of `millrace generate` and `millrace eval`.
+extern const char* const generate_help;
+extern const char* const evaluate_help;
 
 /// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
 /// Error(usage) with the nearest known one.
