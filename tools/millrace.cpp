@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 15> commands{{
+const std::array<Command, 16> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -39,6 +39,8 @@ const std::array<Command, 15> commands{{
      millrace::tools::checkpoint},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
      millrace::tools::config},
+    {"data", "tokenize --tokenizer PATH --out PREFIX|FILE FILES|FOLDERS … | inspect FILE [--tokenizer PATH]",
+     "make token files of text, or look into one", millrace::tools::data, millrace::tools::data_help},
     {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",
      "list pipeline schedules; draw, prove and price a built-in one or a table of your own", millrace::tools::schedule,
      millrace::tools::schedule_help},

@@ -228,7 +228,7 @@ class Reader {
     } else if (piece->second != id) {
       token.member("id").refuse(fmt::format("{}, which the vocabulary has for {}", piece->second, shown(content)));
     }
-    model_.texts[static_cast<std::size_t>(id)] = special ? "" : content;
+    model_.texts[static_cast<std::size_t>(id)] = special ? "" : text_of(content);
     if (special) {
       if (!special_.emplace(content, id).second) token.refuse("each special token once");
       return;

@@ -22,6 +22,7 @@ int parity(const std::vector<std::string>& arguments);
 int inspect(const std::vector<std::string>& arguments);
 int checkpoint(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
+int data(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
 int schedule(const std::vector<std::string>& arguments);
 int plan(const std::vector<std::string>& arguments);
@@ -44,6 +45,8 @@ extern const char* const rehearse_help;
 extern const char* const debug_help;
 /// The same of `millrace replay`.
 extern const char* const replay_help;
+/// The same of `millrace data`.
+extern const char* const data_help;
 /// The same of `millrace compare`.
 extern const char* const compare_help;
 /// The same of `millrace generate` and `millrace eval`.

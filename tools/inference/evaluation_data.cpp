@@ -8,8 +8,8 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/data/dataset.hpp"
 #include "runtime/data/mapped_file.hpp"
-#include "runtime/data/text_files.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -60,10 +60,7 @@ std::string_view text_of(const runtime::MappedFile& file) {
 EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime::Tokenizer* tokenizer, std::int64_t vocabulary,
                                const runtime::BatchShape& shape) {
   const bool text = !config.text.empty();
-  MILLRACE_CHECK(text != !config.tokens.empty(), ExitCode::config, who, "{}, wanted exactly one of them",
-                 text ? "data.text and data.tokens are both given" : "neither data.text nor data.tokens is given");
-  const std::vector<std::string> suffixes = text || !config.suffixes.empty() ? config.suffixes : std::vector<std::string>{".bin"};
-  auto files = runtime::list_data_files(text ? config.text : config.tokens, suffixes);
+  auto files = runtime::data_files(config);
   const auto listed = files.size();
   if (config.held_out > 0) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
   MILLRACE_CHECK(!files.empty(), ExitCode::data, who, "data.held_out = {} holds out none of {} files, wanted 0 (all of them) or at most {}",

@@ -1,0 +1,5 @@
+millrace_add_test(runtime_tokenize_test
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/reference_test.cpp
+    ${PROJECT_SOURCE_DIR}/tests/support/mixed_text.cpp
+  LIBRARIES millrace_runtime)
