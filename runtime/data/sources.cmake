@@ -1,5 +1,6 @@
 target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/batch_source.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/choice_file.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dataset.cpp
   ${CMAKE_CURRENT_LIST_DIR}/mapped_file.cpp
   ${CMAKE_CURRENT_LIST_DIR}/megatron_index.cpp

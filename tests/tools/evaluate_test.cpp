@@ -5,7 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/config_file.hpp"
-#include "runtime/io/metrics_file.hpp"
+#include "runtime/data/choice_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
@@ -93,6 +93,137 @@ TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
     EXPECT_EQ(found.at("targets"), 3 * sequence);
     EXPECT_NEAR(found.at("loss").get<double>(), sums.loss / static_cast<double>(3 * sequence), 1e-12) << name;  // rows in another order
   }
+}
+
+/// A multiple-choice file of llm.c.
+struct Choice {
+  std::size_t right;
+  std::vector<std::int32_t> context;
+  std::vector<std::vector<std::int32_t>> completions;
+};
+std::string choice_bytes(const std::vector<Choice>& choices) {
+  std::vector<std::int32_t> all;
+  std::size_t longest = 0;
+  for (std::size_t index = 0; index < choices.size(); ++index) {
+    const auto& choice = choices[index];
+    std::vector<std::int32_t> stream{65535, 0, static_cast<std::int32_t>(index), static_cast<std::int32_t>(choice.right),
+                                     static_cast<std::int32_t>(choice.completions.size())};
+    const auto append = [&stream](const std::vector<std::int32_t>& tokens) {
+      stream.push_back(static_cast<std::int32_t>(tokens.size()));
+      stream.insert(stream.end(), tokens.begin(), tokens.end());
+    };
+    append(choice.context);
+    for (const auto& completion : choice.completions) append(completion);
+    stream[1] = static_cast<std::int32_t>(2 * stream.size());
+    longest = std::max(longest, 2 * stream.size());
+    all.insert(all.end(), stream.begin(), stream.end());
+  }
+  std::vector<std::int32_t> header(512, 0);  // 256 numbers of 32 bits
+  const auto put = [&header](std::size_t at, std::uint32_t value) {
+    header[2 * at] = static_cast<std::int32_t>(value & 0xffffU);
+    header[2 * at + 1] = static_cast<std::int32_t>(value >> 16U);
+  };
+  put(0, 20240522);
+  put(1, 1);
+  put(2, static_cast<std::uint32_t>(choices.size()));
+  put(3, static_cast<std::uint32_t>(longest));
+  return token_bytes(header) + token_bytes(all);
+}
+
+/// Examples of random tokens, two to five completions each.
+std::vector<Choice> some_choices(std::size_t count) {
+  std::vector<Choice> choices;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Choice choice{0, layers::testing::random_ids(1 + i % 7, 128, 3 * i + 1), {}};
+    for (std::uint32_t c = 0; c < 2 + i % 4; ++c)
+      choice.completions.push_back(layers::testing::random_ids(1 + (i + c) % 6, 128, 50 * i + c));
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+TEST(Eval, ChoosesTheCompletionOfLowestMeanLoss) {
+  const TemporaryFolder folder;
+  const auto where = layers::testing::golden_folder("hf_llama");
+  const auto config = layers::read_config_file(where).model;
+  auto choices = some_choices(24);
+  // The straight programs, each completion in a row of its own length, say which one is best; a third of the labels is made wrong.
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto& choice = choices[i];
+    double lowest = 0;
+    std::size_t best = 0;
+    for (std::size_t c = 0; c < choice.completions.size(); ++c) {
+      auto row = choice.context;
+      row.insert(row.end(), choice.completions[c].begin(), choice.completions[c].end());
+      layers::testing::LoopOptions options;
+      options.sequence = static_cast<std::int64_t>(row.size()) - 1;
+      layers::testing::Model model(config, options);
+      model.load(where);
+      const auto sums = model.loop().evaluate(model.stream(), 1, [&](std::int64_t, const runtime::BatchPlaces& batch) {
+        for (std::size_t t = 0; t + 1 < row.size(); ++t) {
+          batch.tokens[t] = row[t];
+          batch.positions[t] = static_cast<std::int32_t>(t);
+          batch.segments[t] = 1;
+          batch.targets[t] = t + 1 < choice.context.size() ? -1 : row[t + 1];
+        }
+      });
+      const double mean = sums.loss / static_cast<double>(choice.completions[c].size());
+      if (c == 0 || mean < lowest) best = c;
+      if (c == 0 || mean < lowest) lowest = mean;
+    }
+    choice.right = i % 3 == 0 ? (best + 1) % choice.completions.size() : best;
+    right += i % 3 == 0 ? 0 : 1;
+  }
+  const auto file = folder.write("choices.bin", choice_bytes(choices));
+  for (const Words& layout : {Words{}, Words{"--ranks", "3"}, Words{"--ranks", "2", "--chunks", "2"}}) {
+    const auto found = measure(joined({"--model", where, "--choices", file}, layout));
+    EXPECT_EQ(found.at("examples"), 24);
+    EXPECT_EQ(found.at("right"), right);
+    EXPECT_EQ(found.at("accuracy"), 16.0 / 24.0);
+  }
+  expect_parts(run_millrace({"eval", "--model", where, "--choices", file}).out, {"accuracy    0.6667, 16 of 24 examples right"});
+}
+
+TEST(Eval, RefusesDamagedChoices) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& bytes, const Words& parts) {
+    const auto file = folder.write("choices.bin", bytes);
+    EXPECT_THROW(runtime::ChoiceFile(file, 128), Error);
+    try {
+      const runtime::ChoiceFile opened(file, 128);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      expect_parts(error.what(), joined({file}, parts));
+    }
+  };
+  const auto good = choice_bytes(some_choices(3));
+  const auto changed = [&](std::size_t number, std::int32_t value) {
+    auto bytes = good;
+    bytes[2 * number] = static_cast<char>(value & 255);
+    bytes[2 * number + 1] = static_cast<char>(value >> 8);
+    return bytes;
+  };
+  refused("", {"20240522"});
+  refused(changed(0, 7), {"wanted llm.c's multiple-choice file"});
+  refused(changed(2, 2), {"wanted llm.c's multiple-choice file"});
+  refused(changed(4, 0), {"0 examples"});
+  refused(changed(4, 2), {"bytes behind the last of 2 examples"});
+  refused(changed(4, 4), {"example 3: the file ends in it"});
+  refused(changed(6, 1), {"example 0", "the longest 1"});
+  refused(changed(512, 1), {"example 0: begins with 1, wanted 65535"});
+  refused(changed(513, 1), {"example 0", "said to have 1"});
+  refused(changed(514, 1), {"example 0: has the index 1"});
+  refused(changed(515, 9), {"example 0: completion 9 of 2 is right"});
+  refused(changed(517, 0), {"example 0: a context without tokens"});
+  refused(changed(517, 60000), {"example 0: a context of 60000 tokens, the file ends before"});
+  refused(changed(518, 128), {"example 0: token 128 in a context, the model's vocabulary has 128"});
+  for (std::size_t size = 1; size < good.size(); size += 13) refused(good.substr(0, size), {});
+  const auto file = folder.write("good.bin", good);
+  expect_failure(run_millrace({"eval", "--model", "tests/golden/hf_llama", "--choices", file, "data.text=docs"}), ExitCode::usage,
+                 {"data.text=docs with --choices"});
+  expect_failure(run_millrace({"eval", "--model", "tests/golden/hf_llama", "--choices", file, "--batch", "3"}), ExitCode::usage,
+                 {"--batch with --choices"});
 }
 
 TEST(Eval, SaysWhatIsWrong) {

@@ -18,6 +18,7 @@
 #include "runtime/io/metrics_file.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/trained_model.hpp"
+#include "tools/inference/choice_data.hpp"
 #include "tools/inference/evaluation_data.hpp"
 #include "tools/terminal.hpp"
 
@@ -30,6 +31,7 @@ const char* const evaluate_help =
     "  --sequence S         tokens of a row (the run's, else 512 or what the model is meant for)\n"
     "  --batch B            rows of a microbatch (the run's, else 4)\n"
     "  --microbatches M     at most so many (0: all)\n"
+    "  --choices FILE       instead of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion\n"
     "  --json               one line of JSON instead of words\n" MILLRACE_MODEL_OPTIONS_HELP;
 
 namespace {
@@ -41,7 +43,8 @@ struct Request {
   TrainedModel model;
   NamedTokenizer tokens;  // of data.text
   actors::ForwardJob job;
-  std::unique_ptr<EvaluationData> data;
+  std::unique_ptr<EvaluationData> data;          // of text or tokens; or
+  std::unique_ptr<runtime::ChoiceFile> choices;  // these
   std::int64_t microbatches = 0;
   bool json = false;
 };
@@ -64,7 +67,8 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   for (const auto& word : words) {
     const auto key = word.substr(0, word.find('='));
     MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, who,
-                   "{}: wanted options and data.…=… alone{}", word, did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
+                   "{}: wanted options and data.…=… alone{}", word,
+                   did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
   }
   const bool given = std::any_of(words.begin(), words.end(), names_data);
   MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, who,
@@ -95,9 +99,31 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   return config;
 }
 
+void read_choices(Request& request, const Arguments& arguments, const actors::Session& session) {
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, wanted one of them",
+                 arguments.positional().front());
+  for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
+    MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
+  const auto path = arguments.text("choices", "");
+  const auto& model = request.model.model;
+  request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
+  const ChoiceData data(*request.choices);
+  const auto longest = layers::longest_row(model);
+  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, who,
+                 "{}: a context with its completion has {} tokens, the model has learned {} positions", path, data.sequence() + 1,
+                 longest.value_or(0));
+  request.microbatches = data.evaluation_microbatches();
+  request.job = job_of(request.model, arguments, session, 1, data.sequence());
+}
+
 Request read(const Arguments& arguments, const actors::Session& session) {
   Request request;
   request.model = find_model(arguments, who);
+  request.json = arguments.flag("json");
+  if (arguments.flag("choices")) {
+    read_choices(request, arguments, session);
+    return request;
+  }
   const auto config = config_of(request.model, arguments);
   const auto vocabulary = request.model.model.vocab_size;
   const bool text = !config.data.text.empty();
@@ -113,7 +139,6 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   if (config.evaluate.batches > 0) request.microbatches = std::min(request.microbatches, config.evaluate.batches);
   request.job = job_of(request.model, arguments, session, shape.rows, shape.sequence);
   request.job.request.train.z_loss = config.train.z_loss;
-  request.json = arguments.flag("json");
   return request;
 }
 
@@ -122,6 +147,11 @@ void introduce(const Request& request) {
   for (const auto& warning : request.model.warnings) fmt::print(stderr, "warning: {}\n", warning);
   if (train.z_loss > 0) fmt::print(stderr, "warning: as in its run, the loss has the z-loss in it ({})\n", train.z_loss);
   fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
+  if (request.choices) {
+    fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),
+               request.microbatches, train.sequence);
+    return;
+  }
   fmt::print(stderr, "data        {} tokens in {} files{} | {} microbatches of {} x {}\n",
              actors::count_text(static_cast<double>(request.data->tokens())), request.data->files(),
              request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
@@ -153,13 +183,29 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
   MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "the loss is not finite");
 }
 
+void tell_choices(const Request& request, const actors::Evaluated& evaluated) {
+  for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "a loss is not finite");
+  const auto examples = static_cast<std::int64_t>(request.choices->examples().size());
+  const auto right = count_right(*request.choices, evaluated.losses);
+  const double accuracy = static_cast<double>(right) / static_cast<double>(examples);
+  if (request.json) {
+    const nlohmann::ordered_json json{{"examples", examples}, {"right", right}, {"accuracy", accuracy}, {"seconds", evaluated.seconds}};
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print("accuracy    {:.4f}, {} of {} examples right, in {:.2f} s\n", accuracy, right, examples, evaluated.seconds);
+  }
+}
+
 void measure(actors::Session& session, const Request& request) {
   if (session.leads()) introduce(request);
   ProgressLine line(session.leads() && watched(session.launch(), STDERR_FILENO));
   const auto progress = [&](std::int64_t begun) { line.show(fmt::format("{} of {} microbatches", begun, request.microbatches)); };
-  const auto evaluated = actors::evaluate(session, request.job, *request.data, request.microbatches, progress);
+  std::optional<ChoiceData> choices;
+  if (request.choices) choices.emplace(*request.choices);
+  const actors::BatchProvider& batches = choices ? static_cast<const actors::BatchProvider&>(*choices) : *request.data;
+  const auto evaluated = actors::evaluate(session, request.job, batches, request.microbatches, progress);
   line.wipe();
-  if (session.leads()) tell(request, evaluated);
+  if (session.leads()) (choices ? tell_choices : tell)(request, evaluated);
 }
 
 }  // namespace
@@ -168,7 +214,7 @@ int evaluate(const std::vector<std::string>& arguments) {
   actors::Session session;
   Request request;
   session.prepare_together([&] {
-    const Arguments parsed(arguments, with_model_options({"sequence", "batch", "microbatches"}), {"json"});
+    const Arguments parsed(arguments, with_model_options({"sequence", "batch", "microbatches", "choices"}), {"json"});
     request = read(parsed, session);
   });
   session.connect(static_cast<int>(request.job.request.pipeline.ranks), {});
