@@ -46,8 +46,8 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
   for (const Words& layout : {Words{"--ranks", "3"}, Words{"--ranks", "2", "--chunks", "2"}, Words{"--ranks", "1", "--layout", "E t*4 H"}})
     EXPECT_EQ(loss_of(joined({"--model", run.directory()}, layout)), wanted) << layout.back();
   EXPECT_EQ(loss_of({"--model", run.checkpoint()}, on_processes(2)), wanted);
-  EXPECT_EQ(loss_of({"--model", run.checkpoint(), "data.text=docs", "data.held_out=4"}), wanted);
-  EXPECT_NE(loss_of({"--model", run.checkpoint(), "data.text=docs", "data.held_out=3"}), wanted);
+  EXPECT_EQ(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=4"}), wanted);
+  EXPECT_NE(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=3"}), wanted);
   // Another way to the ids of bytes.
   const auto tiktoken = measure({"--model", run.directory(), "--tokenizer", run.tiktoken()});
   EXPECT_EQ(tiktoken.at("loss_hex"), wanted);
@@ -56,7 +56,7 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
 
 TEST(Eval, TakesAFolderAndAFewMicrobatches) {
   const auto& run = TrainedRun::get();
-  const Words shape{"--sequence", "64", "--batch", "4", "--threads", "1", "data.text=docs", "data.held_out=4"};
+  const Words shape{"--sequence", "64", "--batch", "4", "--threads", "1", "data.text=" + run.data(), "data.held_out=4"};
   EXPECT_EQ(loss_of(joined({"--model", run.exported()}, shape)), run.metric("evaluation_loss_hex"));
   const auto few = measure(joined({"--model", run.exported(), "--microbatches", "3"}, shape));
   EXPECT_EQ(few.at("microbatches"), 3);
