@@ -68,6 +68,27 @@ TEST(Eval, TakesAFolderAndAFewMicrobatches) {
   expect_parts(words.err, {"model       llama | ", "data        ", "in 1 files, tokenizer byte | "});
 }
 
+TEST(Eval, MeasuresTextAsTheTokenFileOfItsTokenizer) {
+  const auto& run = TrainedRun::get();
+  const std::string tokens = run.folder() / "tokens", other = run.folder() / "other", tokenizer = "tests/golden/tokenizers/llama2.json";
+  ASSERT_EQ(run_millrace({"data", "tokenize", "--tokenizer", tokenizer, "--prepend-bod", "--out", tokens, run.data()}).code, 0);
+  const auto trained =
+      run_millrace({"train", "configs/runs/tiny.toml", "model.vocab_size=1600", "train.threads=1", "train.steps=1", "train.warmup_steps=0",
+                    "data.text=", "data.tokens=" + tokens, "data.held_out=0", "sample.tokens=0", "run.directory=" + other});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto by_tokens = measure({"--model", other, "data.tokens=" + tokens});
+  const auto by_text = measure({"--model", other, "--tokenizer", tokenizer, "data.text=" + run.data()});
+  EXPECT_EQ(by_text.at("loss_hex"), by_tokens.at("loss_hex"));
+  EXPECT_EQ(by_text.at("targets"), by_tokens.at("targets"));
+  EXPECT_FALSE(by_tokens.contains("bits_per_byte"));
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < 8; ++i) bytes += 1500 + 100 * i;
+  EXPECT_EQ(by_text.at("bytes"), bytes);
+  const auto text = run_millrace({"generate", "--model", other, "--tokenizer", tokenizer, "--prompt", "A step", "--tokens", "8"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  expect_failure(run_millrace({"generate", "--model", other, "--prompt", "A step"}), ExitCode::usage, {"a vocabulary of 1600"});
+}
+
 TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
   const TemporaryFolder folder;
   constexpr std::int64_t sequence = 16;

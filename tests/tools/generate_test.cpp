@@ -141,6 +141,19 @@ TEST(Generate, SaysWhatDoesNotFit) {
   expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, {"--ranks", "9"})), ExitCode::config, {"9", "3"});
 }
 
+TEST(Generate, RefusesToDrawFromWhatIsNoNumber) {
+  const TemporaryFolder folder;
+  const auto good = read_source(golden("hf_llama") + "/model.safetensors");
+  const auto header = 8 + static_cast<unsigned char>(good[0]) + 256U * static_cast<unsigned char>(good[1]);
+  folder.write("model.safetensors", good.substr(0, header) + std::string(good.size() - header, '\xff'));
+  folder.write("config.json", read_source(golden("hf_llama") + "/config.json"));
+  for (const std::string before : {std::string(), on_processes(2)}) {
+    const auto result = write_on(folder.path().string(), "abc", {"--tokenizer", "byte"}, before);
+    expect_failure(result, ExitCode::numerics, {"the logits behind token 3 of the text are not finite"});
+    EXPECT_EQ(result.out, "");
+  }
+}
+
 TEST(Generate, NamesWhatWasMeant) {
   const Words bytes{"--tokenizer", "byte"};
   expect_failure(write_on(golden("hf_llama"), "", bytes), ExitCode::usage, {"--prompt is empty"});
