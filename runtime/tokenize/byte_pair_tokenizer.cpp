@@ -210,6 +210,13 @@ class BytePairTokenizer final : public Tokenizer {
 
 }  // namespace
 
+bool has_word_border(std::string_view piece) noexcept {
+  for (std::size_t at = piece.find(visible_space); at != std::string_view::npos; at = piece.find(visible_space, at + 1)) {
+    if (at > 0 && !piece.substr(0, at).ends_with(visible_space)) return true;
+  }
+  return false;
+}
+
 std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairModel model) { return std::make_unique<BytePairTokenizer>(std::move(model)); }
 
 }  // namespace millrace::runtime

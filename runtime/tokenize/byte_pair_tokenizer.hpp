@@ -18,6 +18,9 @@ namespace millrace::runtime {
 /// Space as SentencePiece writes it in its pieces: U+2581.
 inline constexpr std::string_view visible_space = "\u2581";
 
+/// Whether a visible space stands behind another character in this piece.
+[[nodiscard]] bool has_word_border(std::string_view piece) noexcept;
+
 /// How a byte-pair tokenizer over characters (SentencePiece's way) writes spaces before it merges.
 struct SpaceRule {
   bool replace = false;                                                                        // each space by a visible one
