@@ -162,14 +162,14 @@ class Encoding {
 
   void append_characters(std::string_view piece, Ids& pieces) const {
     for (std::size_t at = 0; at < piece.size();) {
-      const std::string_view character = piece.substr(at, character_at(piece, at).length);
-      const auto found = model_.characters.find(std::string(character));
+      const Character character = character_at(piece, at);
+      const auto found = model_.characters.find(character.code);
       if (found != model_.characters.end()) {
         pieces.push_back(found->second);
       } else {
-        for (const char byte : character) pieces.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
+        for (const char byte : piece.substr(at, character.length)) pieces.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
       }
-      at += character.size();
+      at += character.length;
     }
   }
 

@@ -35,10 +35,10 @@ struct SpaceRule {
 struct BytePairModel {
   explicit BytePairModel(std::size_t merges) : pairs(merges) {}
 
-  std::string where;                                         // the file, for messages
-  std::vector<std::string> texts;                            // what each id stands for; special ids stand for nothing
-  std::array<std::int32_t, 256> bytes{};                     // the id of each byte
-  std::unordered_map<std::string, std::int32_t> characters;  // the ids that merging starts from; none: it starts from bytes
+  std::string where;                                           // the file, for messages
+  std::vector<std::string> texts;                              // what each id stands for; special ids stand for nothing
+  std::array<std::int32_t, 256> bytes{};                       // the id of each byte
+  std::unordered_map<std::uint32_t, std::int32_t> characters;  // the ids that merging starts from; none: it starts from bytes
   BytePairs pairs;
   std::unordered_map<std::string, std::int32_t> whole;  // pieces that are looked up before anything is merged
   std::vector<std::unique_ptr<Splitter>> splitters;     // each cuts the pieces of the one before it

@@ -184,7 +184,8 @@ std::optional<BytePairModel> byte_pairs_of_sentence_piece(std::string_view bytes
   model.spaces.strip_first = read.prefix;
   model.spaces.cut_at_words = true;
   for (const auto& [text, id] : ids) {
-    if (character_at(text, 0).length == text.size()) model.characters.emplace(text, id);
+    const Character first = character_at(text, 0);
+    if (first.length == text.size()) model.characters.emplace(first.code, id);
     if (has_word_border(text)) model.spaces.cut_at_words = false;
   }
   if (model.characters.empty()) return std::nullopt;

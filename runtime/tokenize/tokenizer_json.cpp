@@ -160,7 +160,8 @@ class Reader {
         continue;
       }
       if (whole) model_.whole.emplace(piece, id);
-      if (character_at(piece, 0).length == piece.size() && !piece.empty()) model_.characters.emplace(piece, id);
+      const Character first = character_at(piece, 0);
+      if (first.length == piece.size() && !piece.empty()) model_.characters.emplace(first.code, id);
       if (has_word_border(piece)) model_.spaces.cut_at_words = false;
     }
     if (!over_bytes_ && model_.characters.empty()) model_json_.member("vocab").refuse("some pieces of single characters");
