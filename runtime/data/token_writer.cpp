@@ -71,14 +71,17 @@ std::vector<std::string> TokenWriter::paths() const {
   return {path_ + ".bin", path_ + ".idx"};
 }
 
+void TokenWriter::refuse(std::int32_t id, std::int64_t index) const {
+  fail(ExitCode::data, who, "{}: token {} of document {} is {}, the vocabulary has {}", path_, index, documents_, id, vocabulary_);
+}
+
 void TokenWriter::append(std::span<const std::int32_t> ids) {
   std::array<std::byte, 4096> block;
   for (std::size_t from = 0; from < ids.size();) {
     const auto part = ids.subspan(from, std::min(ids.size() - from, block.size() / 4));
     std::byte* to = block.data();
     for (const std::int32_t id : part) {
-      MILLRACE_CHECK(id >= 0 && id < vocabulary_, ExitCode::data, who, "{}: token {} of document {} is {}, the vocabulary has {}", path_,
-                     in_document_, documents_, id, vocabulary_);
+      if (id < 0 || id >= vocabulary_) refuse(id, in_document_ + static_cast<std::int64_t>(from) + (to - block.data()) / width_);
       std::memcpy(to, &id, static_cast<std::size_t>(width_));  // the low bytes come first
       to += width_;
     }

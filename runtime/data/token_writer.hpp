@@ -56,6 +56,7 @@ class TokenWriter {
     std::vector<std::byte> buffer_;
   };
 
+  [[noreturn]] void refuse(std::int32_t id, std::int64_t index) const;
   void write_llmc_header();
   void write_index();
   template <class Write>

@@ -162,14 +162,14 @@ class Encoding {
 
   void append_characters(std::string_view piece, Ids& pieces) const {
     for (std::size_t at = 0; at < piece.size();) {
-      const std::string_view character = piece.substr(at, character_at(piece, at).length);
-      const auto found = model_.characters.find(std::string(character));
+      const Character character = character_at(piece, at);
+      const auto found = model_.characters.find(character.code);
       if (found != model_.characters.end()) {
         pieces.push_back(found->second);
       } else {
-        for (const char byte : character) pieces.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
+        for (const char byte : piece.substr(at, character.length)) pieces.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
       }
-      at += character.size();
+      at += character.length;
     }
   }
 
@@ -209,6 +209,13 @@ class BytePairTokenizer final : public Tokenizer {
 };
 
 }  // namespace
+
+bool has_word_border(std::string_view piece) noexcept {
+  for (std::size_t at = piece.find(visible_space); at != std::string_view::npos; at = piece.find(visible_space, at + 1)) {
+    if (at > 0 && !piece.substr(0, at).ends_with(visible_space)) return true;
+  }
+  return false;
+}
 
 std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairModel model) { return std::make_unique<BytePairTokenizer>(std::move(model)); }
 

@@ -18,6 +18,9 @@ namespace millrace::runtime {
 /// Space as SentencePiece writes it in its pieces: U+2581.
 inline constexpr std::string_view visible_space = "\u2581";
 
+/// Whether a visible space stands behind another character in this piece.
+[[nodiscard]] bool has_word_border(std::string_view piece) noexcept;
+
 /// How a byte-pair tokenizer over characters (SentencePiece's way) writes spaces before it merges.
 struct SpaceRule {
   bool replace = false;                                                                        // each space by a visible one
@@ -32,10 +35,10 @@ struct SpaceRule {
 struct BytePairModel {
   explicit BytePairModel(std::size_t merges) : pairs(merges) {}
 
-  std::string where;                                         // the file, for messages
-  std::vector<std::string> texts;                            // what each id stands for; special ids stand for nothing
-  std::array<std::int32_t, 256> bytes{};                     // the id of each byte
-  std::unordered_map<std::string, std::int32_t> characters;  // the ids that merging starts from; none: it starts from bytes
+  std::string where;                                           // the file, for messages
+  std::vector<std::string> texts;                              // what each id stands for; special ids stand for nothing
+  std::array<std::int32_t, 256> bytes{};                       // the id of each byte
+  std::unordered_map<std::uint32_t, std::int32_t> characters;  // the ids that merging starts from; none: it starts from bytes
   BytePairs pairs;
   std::unordered_map<std::string, std::int32_t> whole;  // pieces that are looked up before anything is merged
   std::vector<std::unique_ptr<Splitter>> splitters;     // each cuts the pieces of the one before it

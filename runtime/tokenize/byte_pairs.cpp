@@ -72,7 +72,10 @@ std::size_t BytePairs::merge_few(std::span<std::int32_t> pieces) const noexcept 
 // over. A rank stands for one pair, so that an equal rank means the same pair.
 std::size_t BytePairs::merge_many(std::span<std::int32_t> pieces, Scratch& scratch) const {
   const auto count = static_cast<std::int32_t>(pieces.size());
-  auto& [next, previous, rank, queue] = scratch;
+  auto& next = scratch.next;
+  auto& previous = scratch.previous;
+  auto& rank = scratch.rank;
+  auto& queue = scratch.queue;
   next.resize(pieces.size());
   previous.resize(pieces.size());
   rank.resize(pieces.size());

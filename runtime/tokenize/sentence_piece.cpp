@@ -3,10 +3,12 @@
 #include <sentencepiece_processor.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/check.hpp"
 #include "runtime/tokenize/byte_pair_tokenizer.hpp"
+#include "runtime/tokenize/sentence_piece_model.hpp"
 #include "runtime/tokenize/utf8.hpp"
 
 namespace millrace::runtime {
@@ -33,6 +35,17 @@ class SentencePiece final : public Tokenizer {
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, true); }
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, false); }
+
+  /// The same as byte pairs of our own, where that is the same; this object is not used any more.
+  [[nodiscard]] std::unique_ptr<Tokenizer> as_byte_pairs(std::string_view bytes, const std::string& where) {
+    auto model = byte_pairs_of_sentence_piece(bytes, where);
+    if (!model) return nullptr;
+    model->texts = std::move(texts_);
+    model->bytes = bytes_;
+    model->begin_of_document = begin_of_document();
+    model->end_of_document = end_of_document();
+    return make_byte_pair_tokenizer(std::move(*model));
+  }
 
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
@@ -99,7 +112,10 @@ class SentencePiece final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_sentence_piece(std::string_view bytes, const std::string& where) {
-  return std::make_unique<SentencePiece>(bytes, where);
+  auto library = std::make_unique<SentencePiece>(bytes, where);
+  auto quick = library->as_byte_pairs(bytes, where);
+  if (quick) return quick;
+  return library;
 }
 
 }  // namespace millrace::runtime

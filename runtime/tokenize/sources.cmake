@@ -7,6 +7,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/open_tokenizer.cpp
   ${CMAKE_CURRENT_LIST_DIR}/pattern_splitter.cpp
   ${CMAKE_CURRENT_LIST_DIR}/sentence_piece.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/sentence_piece_model.cpp
   ${CMAKE_CURRENT_LIST_DIR}/text_cut.cpp
   ${CMAKE_CURRENT_LIST_DIR}/tiktoken.cpp
   ${CMAKE_CURRENT_LIST_DIR}/tokenize_files.cpp

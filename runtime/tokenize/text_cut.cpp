@@ -16,7 +16,7 @@ std::size_t next_cut(std::string_view text, std::size_t wanted) noexcept {
   if (text.size() <= wanted) return text.size();
   const std::size_t limit = std::min(text.size(), wanted * patience);
   for (std::size_t at = text.find('\n', wanted); at < limit; at = text.find('\n', at + 1)) {
-    if (at + 1 < text.size() && is_plain(text[at - 1]) && is_plain(text[at + 1])) return at + 1;
+    if (at + 1 < text.size() && is_plain(text[at - 1]) && is_plain(text[at + 1]) && text[at + 1] != '/') return at + 1;
   }
   if (limit == text.size()) return limit;
   // Not within a character, whose begin is at most three bytes back.

@@ -152,7 +152,7 @@ class Reader {
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
     }
     const bool whole = model_json_.boolean("ignore_merges", false);
-    model_.spaces.cut_at_words = true;
+    model_.spaces.cut_at_words = !whole;
     for (const auto& [piece, id] : pieces_) {
       if (over_bytes_) {
         const auto bytes = whole ? alphabet_.bytes_of(piece) : std::nullopt;
@@ -160,20 +160,11 @@ class Reader {
         continue;
       }
       if (whole) model_.whole.emplace(piece, id);
-      if (character_at(piece, 0).length == piece.size() && !piece.empty()) model_.characters.emplace(piece, id);
+      const Character first = character_at(piece, 0);
+      if (first.length == piece.size() && !piece.empty()) model_.characters.emplace(first.code, id);
       if (has_word_border(piece)) model_.spaces.cut_at_words = false;
     }
     if (!over_bytes_ && model_.characters.empty()) model_json_.member("vocab").refuse("some pieces of single characters");
-  }
-
-  /// Whether a visible space stands behind another character.
-  static bool has_word_border(const std::string& piece) {
-    for (std::size_t at = piece.find(visible_space); at != std::string::npos; at = piece.find(visible_space, at + 1)) {
-      if (at > 0 &&
-          (at < visible_space.size() || std::string_view(piece).substr(at - visible_space.size(), visible_space.size()) != visible_space))
-        return true;
-    }
-    return false;
   }
 
   void read_merges() {
