@@ -86,7 +86,19 @@ TEST(Eval, MeasuresTextAsTheTokenFileOfItsTokenizer) {
   EXPECT_EQ(by_text.at("bytes"), bytes);
   const auto text = run_millrace({"generate", "--model", other, "--tokenizer", tokenizer, "--prompt", "A step", "--tokens", "8"});
   EXPECT_EQ(text.code, 0) << text.err;
-  expect_failure(run_millrace({"generate", "--model", other, "--prompt", "A step"}), ExitCode::usage, {"a vocabulary of 1600"});
+  expect_failure(run_millrace({"generate", "--model", other, "--prompt", "A step"}), ExitCode::usage, {other + " was not trained on text"});
+}
+
+TEST(Eval, KnowsThatARunWasTrainedOnBytes) {
+  const auto& run = TrainedRun::get();
+  const std::string wide = run.folder() / "wide";  // more ids than anybody would take for bytes
+  const auto trained =
+      run_millrace({"train", "configs/runs/tiny.toml", "model.vocab_size=700", "train.threads=1", "train.steps=1", "train.warmup_steps=0",
+                    "data.text=" + run.data(), "data.held_out=4", "evaluate.batches=0", "sample.tokens=0", "run.directory=" + wide});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto loss = loss_of({"--model", wide});
+  EXPECT_NE(read_file(wide + "/metrics.jsonl").find("\"evaluation_loss_hex\":\"" + loss + "\""), std::string::npos);
+  EXPECT_EQ(loss_of({"--model", wide, "--tokenizer", "byte"}), loss);
 }
 
 TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
@@ -259,7 +271,7 @@ TEST(Eval, SaysWhatIsWrong) {
   refused({"--model", llama, "--checkpoint", llama}, ExitCode::usage, {"both given"});
   refused({"--model", llama}, ExitCode::usage, {"neither data.text=… nor data.tokens=… is given"});
   refused({"--model", "docs", "data.text=docs"}, ExitCode::model, {"docs: no model"});
-  refused({"--model", llama, "data.text=docs"}, ExitCode::usage, {"a vocabulary of 128", "--tokenizer PATH"});
+  refused({"--model", llama, "data.text=docs"}, ExitCode::usage, {"128 ids", "--tokenizer PATH"});
   refused({"--model", llama, "data.text=docs", "--tokenizer", "byte"}, ExitCode::data, {"257", "128"});
   refused({"--model", llama, "data.tokens=" + beyond}, ExitCode::data, {beyond, "300", "128"});
   refused({"--model", llama, "data.tokens=" + beyond, "--tokenizer", "byte"}, ExitCode::usage, {"--tokenizer with data.tokens"});

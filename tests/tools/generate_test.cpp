@@ -136,7 +136,7 @@ TEST(Generate, SaysWhatDoesNotFit) {
   expect_failure(write_on(golden("hf_llama"), "caf\xc3\xa9", bytes), ExitCode::data,
                  {"the prompt has token 195 of the tokenizer byte (257 ids), the model's vocabulary has 128"});
   expect_failure(write_on(golden("hf_llama"), "a", {}), ExitCode::usage,
-                 {"tests/golden/hf_llama has no tokenizer.json", "a vocabulary of 128", "--tokenizer PATH"});
+                 {"nothing tells the tokenizer of tests/golden/hf_llama: it has no tokenizer.json", "128 ids", "--tokenizer PATH"});
   expect_failure(write_on(golden("hf_llama"), "a", {"--tokenizer", "/no/such.model"}), ExitCode::data, {"/no/such.model"});
   expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, {"--ranks", "9"})), ExitCode::config, {"9", "3"});
 }
@@ -147,7 +147,7 @@ TEST(Generate, RefusesToDrawFromWhatIsNoNumber) {
   const auto header = 8 + static_cast<unsigned char>(good[0]) + 256U * static_cast<unsigned char>(good[1]);
   folder.write("model.safetensors", good.substr(0, header) + std::string(good.size() - header, '\xff'));
   folder.write("config.json", read_source(golden("hf_llama") + "/config.json"));
-  for (const std::string before : {std::string(), on_processes(2)}) {
+  for (const std::string& before : {std::string(), on_processes(2)}) {
     const auto result = write_on(folder.path().string(), "abc", {"--tokenizer", "byte"}, before);
     expect_failure(result, ExitCode::numerics, {"the logits behind token 3 of the text are not finite"});
     EXPECT_EQ(result.out, "");

@@ -14,7 +14,6 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/model.hpp"
-#include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/trained_model.hpp"
@@ -51,15 +50,6 @@ struct Request {
 
 bool names_data(const std::string& word) { return word.starts_with("data.text=") || word.starts_with("data.tokens="); }
 
-/// Where a run's own data lie.
-runtime::DataConfig data_of_run(const std::string& run) {
-  configs::LoadRequest request;
-  request.complete = false;
-  request.files = {runtime::join_path(run, "run.toml")};
-  request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
-  return configs::load(request).config.data;
-}
-
 /// Data, rows and dtype: the checkpoint's, under what the command line says.
 configs::RunConfig config_of(const TrainedModel& model, const Arguments& arguments) {
   const auto& words = arguments.positional();
@@ -91,7 +81,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     if (arguments.flag(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option, "")));
   auto config = configs::load(request).config;
   if (!given) {
-    const auto data = data_of_run(model.run);
+    const auto data = data_of_run(model);
     config.data.text = data.text;
     config.data.tokens = data.tokens;
     MILLRACE_CHECK(config.data.held_out > 0, ExitCode::usage, who, "{} held no files out, wanted data.text=… or data.tokens=…", model.run);

@@ -37,11 +37,11 @@ TrainedModel from_checkpoint(const std::string& path, const char* who) {
   return found;
 }
 
-/// Whether the run was trained on text, so in the byte vocabulary, or may have been.
+/// Whether the model was trained on text, so in the byte vocabulary; where nobody tells, whether it looks so.
 bool byte_vocabulary(const TrainedModel& model) {
-  constexpr std::int64_t bytes = runtime::ByteTokenizer::vocabulary;
-  // Tables are padded to round numbers at most: a vocabulary of 512 has no other use for the 255 ids beyond.
-  return model.model.vocab_size >= bytes && model.model.vocab_size <= 512;
+  if (!model.run.empty()) return !data_of_run(model).text.empty();
+  // Tables are padded to round numbers at most: 512 ids have no other use for the 255 beyond the bytes.
+  return model.model.vocab_size >= runtime::ByteTokenizer::vocabulary && model.model.vocab_size <= 512;
 }
 
 bool has_tokenizer(const fs::path& folder) {
@@ -74,6 +74,15 @@ TrainedModel find_model(const Arguments& arguments, const char* who) {
   found.model = config.model;
   found.warnings = config.warnings;
   return found;
+}
+
+runtime::DataConfig data_of_run(const TrainedModel& model) {
+  if (model.run.empty()) return {};
+  configs::LoadRequest request;
+  request.complete = false;
+  request.files = {runtime::join_path(model.run, "run.toml")};
+  request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
+  return configs::load(request).config.data;
 }
 
 actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session, std::int64_t rows,
@@ -113,10 +122,12 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
     MILLRACE_CHECK(!arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, wanted a path or byte");
     if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
     if (path.empty() && byte_vocabulary(model)) path = "byte";
-    MILLRACE_CHECK(!path.empty(), ExitCode::usage, who,
-                   "{} has no tokenizer.json, tokenizer.model or .tiktoken, and a vocabulary of {} is not that of bytes (257 to 512); say "
-                   "where its tokenizer is with --tokenizer PATH",
-                   model.path(), model.model.vocab_size);
+    MILLRACE_CHECK(!path.empty(), ExitCode::usage, who, "nothing tells the tokenizer of {}: {}; say where it is with --tokenizer PATH",
+                   model.path(),
+                   model.run.empty() ? fmt::format("it has no tokenizer.json, tokenizer.model or .tiktoken, and {} ids are not those of "
+                                                   "bytes (257 to 512)",
+                                                   model.model.vocab_size)
+                                     : model.run + " was not trained on text");
   }
   NamedTokenizer found;
   found.name = path;

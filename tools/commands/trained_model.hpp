@@ -10,6 +10,7 @@
 #include "actors/session.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/train_config.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -41,6 +42,9 @@ struct TrainedModel {
 /// Errors: Error(usage) for none or two of --model and --checkpoint, Error(model), Error(checkpoint).
 [[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* who);
 
+/// What the run of a model's checkpoint was trained on; nothing where there is no run.
+[[nodiscard]] runtime::DataConfig data_of_run(const TrainedModel& model);
+
 /// The job of a model with rows of `sequence` tokens; ranks, layout and dtype by the options (not given: a rank a process, the
 /// checkpoint's dtype, else fp32). threads are those of --threads, 0 where it is not there.
 [[nodiscard]] actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session,
@@ -54,8 +58,8 @@ struct NamedTokenizer {
   std::string name;
   bool bytes = false;  // the byte vocabulary
 };
-/// --tokenizer, else that of the model's folder, else for a model of this project's byte vocabulary (257 ids, or those and some unused
-/// ones) that. Errors: Error(usage) for a model of which nothing tells its tokenizer, Error(data).
+/// --tokenizer, else that of the model's folder, else the byte vocabulary for a run that was trained on text, and where there is no run for
+/// a model of 257 to 512 ids. Errors: Error(usage) for a model of which nothing tells its tokenizer, Error(data).
 [[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who);
 
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": for people.
