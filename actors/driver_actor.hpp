@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/behavior.hpp>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <utility>
@@ -12,8 +13,8 @@
 
 namespace millrace::actors {
 
-/// A coordinator of a few phases that gathers one Output and stops: of parity and of rehearsals. `Derived` has a public handle() for each
-/// report that it waits for, and passes the others on with `using DriverActor::handle`.
+/// A coordinator of a few phases that gathers one Output and stops: of parity, of rehearsals, of forwards alone. `Derived` has a public
+/// handle() for each report that it waits for, and passes the others on with `using DriverActor::handle`.
 template <class Derived, class Output>
 class DriverActor : public MessageActor {
  public:
@@ -32,10 +33,8 @@ class DriverActor : public MessageActor {
   }
 
   void handle(const StageFailed& failure) {
-    setup_.output->set_exception(
-        std::make_exception_ptr(Error(static_cast<ExitCode>(failure.code), fmt::format("rank {}, stage {}, action {}: {}", failure.rank,
-                                                                                       failure.stage, failure.action, failure.cause))));
-    quit();
+    fail_job(static_cast<ExitCode>(failure.code),
+             fmt::format("rank {}, stage {}, action {}: {}", failure.rank, failure.stage, failure.action, failure.cause));
   }
   template <class Report>
   void handle(const Report&) {}
@@ -47,6 +46,11 @@ class DriverActor : public MessageActor {
     if (++answers_ < setup_.ranks) return false;
     answers_ = 0;
     return true;
+  }
+  /// Ends the job with this message; nothing else may follow.
+  void fail_job(ExitCode code, const std::string& message) {
+    setup_.output->set_exception(std::make_exception_ptr(Error(code, message)));
+    quit();
   }
   void finish(Output output) {
     tell(Stop{});
@@ -60,13 +64,18 @@ class DriverActor : public MessageActor {
 };
 
 /// Collective: starts the pipeline and returns when it has stopped: in process 0 what its driver gathered, elsewhere an empty Output. Never
-/// returns where the driver failed.
+/// returns where the driver failed. `meanwhile` is called in process 0 about four times a second until then.
 template <class Output>
-[[nodiscard]] Output drive(Session& session, Pipeline& pipeline, const Pipeline::Start& start, std::promise<Output>& output) {
+[[nodiscard]] Output drive(Session& session, Pipeline& pipeline, const Pipeline::Start& start, std::promise<Output>& output,
+                           const std::function<void()>& meanwhile = {}) {
   pipeline.start(start);
   Output result;
   try {
-    if (session.leads()) result = output.get_future().get();
+    if (session.leads()) {
+      auto future = output.get_future();
+      while (meanwhile && future.wait_for(std::chrono::milliseconds(250)) != std::future_status::ready) meanwhile();
+      result = future.get();
+    }
   } catch (const Error& error) {
     session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
   }

@@ -32,8 +32,10 @@ void initialize_from_folder(Rank& rank, const std::string& folder) {
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
+  const bool trains = rank.compute().memory_plan().find(runtime::MemoryKind::first_moment) != nullptr;
   for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) {
     checkpoint.read(spec.name, store.master(spec.name));
+    if (!trains) return;
     checkpoint.read("adamw.m/" + spec.name, store.first_moment(spec.name));
     checkpoint.read("adamw.v/" + spec.name, store.second_moment(spec.name));
   });

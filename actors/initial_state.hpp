@@ -12,7 +12,8 @@ namespace millrace::actors {
 void initialize_from_seed(Rank& rank, std::uint64_t seed);
 /// … from a Hugging Face folder. Errors: Error(model).
 void initialize_from_folder(Rank& rank, const std::string& folder);
-/// … parameters and moments from a checkpoint, whatever layout wrote it. Every chunk is verified. Errors: Error(checkpoint).
+/// … parameters, and moments where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified. Errors:
+/// Error(checkpoint).
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint);
 
 }  // namespace millrace::actors

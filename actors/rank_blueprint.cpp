@@ -67,6 +67,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
       rank_stage.parameters.push_back(stage_parameter(spec, stage, plan_.schedule.placement.replica_of(stage) > 0));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
+    if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
     if (last)
       rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
     stages.push_back(std::move(rank_stage));
@@ -76,6 +77,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.mode = plan_.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
   options.accumulators = plan_.accumulators;
   options.batches = training_batches + evaluation_batches;
+  options.training = needs_.training;
   options.staging = needs_.staging;
   options.threads = needs_.threads;
   options.plan_only = plan_only;

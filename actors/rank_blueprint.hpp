@@ -17,6 +17,7 @@ struct RankNeeds {
   int ranks_per_process = 1;                 // consecutive ranks share a process
   bool staging = false;                      // room for snapshots
   bool logits = false;                       // the head also has a program that ends in logits
+  bool training = true;                      // false: forwards alone, without room for moments, gradients and what backward needs
 };
 
 /// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and

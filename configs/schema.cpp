@@ -188,7 +188,11 @@ void model_keys(std::vector<Key>& keys) {
 void data_keys(std::vector<Key>& keys) {
   // The places of the data are layout: its fingerprint (names, sizes, tokens) is in the identity, so that data can be moved.
   keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Either this or data.tokens.", MEMBER(data.text)));
-  keys.push_back(bind("data.tokens", layout, "Token files of llm.c or nanoGPT (.bin), or folders of them.", MEMBER(data.tokens)));
+  keys.push_back(
+      bind("data.tokens", layout,
+           "Token files of llm.c, nanoGPT or Megatron (.bin; Megatron's with its .idx beside it, or the name without both), or folders of "
+           "them.",
+           MEMBER(data.tokens)));
   keys.push_back(bind("data.suffixes", identity, "Of the files taken from folders, e.g. [\".py\", \".md\"]. Empty: all (for tokens: .bin).",
                       MEMBER(data.suffixes)));
   keys.push_back(between(

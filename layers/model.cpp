@@ -81,6 +81,11 @@ std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayo
   return specs;
 }
 
+std::optional<std::int64_t> longest_row(const ModelConfig& config) {
+  if (config.family == "gpt2") return config.max_position_embeddings;
+  return config.learned_positions > 0 ? std::optional(config.learned_positions) : std::nullopt;
+}
+
 std::int64_t count_parameters(const ModelConfig& config) {
   std::int64_t count = 0;
   for (const ParameterSpec& spec : model_parameters(config)) count += spec.shape.elements();

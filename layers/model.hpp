@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ struct ParameterSpec {
 
 /// Weights of the model; a tied table counts once.
 [[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
+
+/// Tokens that a row may have where the model has learned a vector for each place of a row; nothing where any length can be computed.
+[[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);
 
 /// The labels that the family's decoder layers write, sorted: what a rematerialisation policy may name.
 [[nodiscard]] std::vector<std::string> known_labels(const ModelConfig& config);

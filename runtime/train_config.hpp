@@ -44,7 +44,7 @@ struct TrainConfig {
 struct DataConfig {
   std::vector<std::string> text;      // files and folders, through the byte tokenizer
   std::vector<std::string> suffixes;  // of the files taken from folders; empty: all
-  std::vector<std::string> tokens;    // llm.c and nanoGPT .bin files
+  std::vector<std::string> tokens;    // .bin files of llm.c, nanoGPT and Megatron
   std::int64_t separator = -1;        // the token that ends a document in token files; -1: none
   std::int64_t held_out = 10;         // every n-th file is kept for evaluation; 0: none
   bool packing = true;                // documents of a row do not see each other

@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 13> commands{{
+const std::array<Command, 16> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -30,10 +30,17 @@ const std::array<Command, 13> commands{{
     {"compare", "RUN_A RUN_B",
      "where two runs trained with --record hashes first differ: step, microbatch, stage, operation, tensor, values",
      millrace::tools::compare, millrace::tools::compare_help},
+    {"generate", "--model DIR --prompt TEXT [--tokens N] [--temperature T] [--tokenizer PATH|byte] …",
+     "a trained model writes on behind a prompt. Alone or under mpirun", millrace::tools::generate, millrace::tools::generate_help},
+    {"eval", "--model DIR data.text=FILES|data.tokens=FILES [--sequence S] [--batch B] [--json] …",
+     "the loss of a trained model on files: nats a token, perplexity, bits a byte. Alone or under mpirun", millrace::tools::evaluate,
+     millrace::tools::evaluate_help},
     {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints",
      millrace::tools::checkpoint},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
      millrace::tools::config},
+    {"data", "tokenize --tokenizer PATH --out PREFIX|FILE FILES|FOLDERS … | inspect FILE [--tokenizer PATH]",
+     "make token files of text, or look into one", millrace::tools::data, millrace::tools::data_help},
     {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",
      "list pipeline schedules; draw, prove and price a built-in one or a table of your own", millrace::tools::schedule,
      millrace::tools::schedule_help},

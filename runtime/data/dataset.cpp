@@ -1,25 +1,45 @@
 #include "runtime/data/dataset.hpp"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
-#include "runtime/data/text_files.hpp"
+#include "runtime/data/megatron_index.hpp"
 
 namespace millrace::runtime {
+namespace {
 
-Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
+/// Megatron's way to name data: the path without .bin and .idx.
+std::vector<std::string> with_prefixes_spelled_out(std::vector<std::string> sources) {
+  std::error_code error;
+  for (std::string& source : sources) {
+    if (std::filesystem::exists(source, error) || megatron_index_beside(source + ".bin").empty()) continue;
+    source += ".bin";
+  }
+  return sources;
+}
+
+}  // namespace
+
+std::vector<DataFile> data_files(const DataConfig& config) {
   MILLRACE_CHECK(config.text.empty() != config.tokens.empty(), ExitCode::config, "data", "{}, wanted exactly one of them",
                  config.text.empty() ? "neither data.text nor data.tokens is given" : "data.text and data.tokens are both given");
+  const bool text = !config.text.empty();
+  // A folder of token files often holds their tokenizer too.
+  const std::vector<std::string> suffixes = text || !config.suffixes.empty() ? config.suffixes : std::vector<std::string>{".bin"};
+  return list_data_files(text ? config.text : with_prefixes_spelled_out(config.tokens), suffixes);
+}
+
+Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
+  const auto files = data_files(config);
   const bool text = !config.text.empty();
   MILLRACE_CHECK(!text || vocabulary >= ByteTokenizer::vocabulary, ExitCode::data, "data",
                  "data.text has {} tokens (256 bytes and the end of a document), the model's vocabulary has {}", +ByteTokenizer::vocabulary,
                  vocabulary);
-
-  // A folder of token files often holds their tokenizer too.
-  const std::vector<std::string> suffixes = text || !config.suffixes.empty() ? config.suffixes : std::vector<std::string>{".bin"};
-  const auto files = list_data_files(text ? config.text : config.tokens, suffixes);
   const SplitFiles split = split_held_out(files, config.held_out);
   const auto open = [&](const std::vector<DataFile>& part) {
     return text ? open_text_stream(part) : open_token_stream(part, vocabulary, static_cast<std::int32_t>(config.separator));

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "runtime/data/text_files.hpp"
 #include "runtime/data/token_stream.hpp"
 #include "runtime/train_config.hpp"
 
@@ -17,6 +19,10 @@ struct Dataset {
   std::int64_t train_files = 0;
   std::int64_t held_out_files = 0;
 };
+
+/// The files that data.text or data.tokens names, held out or not. Errors: Error(config) for both or neither, Error(data) as of
+/// list_data_files.
+[[nodiscard]] std::vector<DataFile> data_files(const DataConfig& config);
 
 /// Opens data.text or data.tokens. `vocabulary` is the model's; text wants 257 or more.
 /// Errors: Error(data) for what is missing, unreadable, damaged or empty.

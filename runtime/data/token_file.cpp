@@ -22,7 +22,7 @@ struct Stranger {
 };
 constexpr std::array strangers = {
     Stranger{std::string_view("\x93NUMPY", 6), "a NumPy array"},
-    Stranger{std::string_view("MMIDIDX\0\0", 9), "an index of Megatron's IndexedDataset"},
+    Stranger{megatron_magic, "an index of Megatron's IndexedDataset"},
     Stranger{std::string_view("PK\x03\x04", 4), "a zip archive or PyTorch checkpoint"},
     Stranger{std::string_view("\x1f\x8b", 2), "a gzip archive"},
     Stranger{std::string_view("\x28\xb5\x2f\xfd", 4), "a zstd archive"},
@@ -50,7 +50,7 @@ void refuse_strangers(const std::filesystem::path& path, std::span<const std::by
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 16));
   for (const Stranger& stranger : strangers) {
     MILLRACE_CHECK(!start.starts_with(stranger.opens_with), ExitCode::data, "data",
-                   "{}: {}, not tokens; wanted an llm.c or nanoGPT .bin file", path.string(), stranger.what);
+                   "{}: {}, not tokens; wanted a .bin file of llm.c, nanoGPT or Megatron", path.string(), stranger.what);
   }
   if (bytes.size() < sizeof(std::int32_t)) return;
   const auto magic = load<std::int32_t>(bytes.data());
@@ -64,6 +64,25 @@ void refuse_strangers(const std::filesystem::path& path, std::span<const std::by
 TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary) : path_(path), file_(path), vocabulary_(vocabulary) {
   const auto bytes = file_.bytes();
   MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, wanted tokens", path.string());
+  const auto index = megatron_index_beside(path);
+  if (index.empty()) {
+    open_headed(path);
+  } else {
+    index_.emplace(index, bytes.size());
+    format_ = TokenFormat::megatron;
+    width_ = index_->width();
+    count_ = index_->tokens();
+    tokens_ = bytes.data();
+  }
+  // A sample finds a wrong vocabulary at the start of a run and not after a day; every token is checked when it is read.
+  constexpr std::int64_t samples = 1024;
+  const std::int64_t stride = std::max<std::int64_t>(count_ / samples, 1);
+  std::int32_t token = 0;
+  for (std::int64_t i = 0; i < count_; i += stride) read(i, {&token, 1});
+}
+
+void TokenFile::open_headed(const std::filesystem::path& path) {
+  const auto bytes = file_.bytes();
   refuse_strangers(path, bytes);
   const std::int32_t magic = bytes.size() >= sizeof(std::int32_t) ? load<std::int32_t>(bytes.data()) : 0;
   if (magic == magic_u16 || magic == magic_u32) {
@@ -74,11 +93,6 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary)
   } else {
     open_nanogpt();
   }
-  // A sample finds a wrong vocabulary at the start of a run and not after a day; every token is checked when it is read.
-  constexpr std::int64_t samples = 1024;
-  const std::int64_t stride = std::max<std::int64_t>(count_ / samples, 1);
-  std::int32_t token = 0;
-  for (std::int64_t i = 0; i < count_; i += stride) read(i, {&token, 1});
 }
 
 void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
@@ -92,6 +106,7 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   MILLRACE_CHECK(file_.bytes().size() == wanted, ExitCode::data, "data", "{}: {} bytes, wanted {} for {} tokens (cut off while copying?)",
                  path_.string(), file_.bytes().size(), wanted, count);
   count_ = count;
+  width_ = wide ? 4 : 2;
   tokens_ = file_.bytes().data() + header_bytes;
 }
 
@@ -104,8 +119,9 @@ void TokenFile::open_nanogpt() {
 }
 
 std::uint32_t TokenFile::token(std::int64_t index) const noexcept {
-  if (format_ == TokenFormat::llmc_u32) return load<std::uint32_t>(tokens_ + index * 4);
-  return load<std::uint16_t>(tokens_ + index * 2);
+  if (width_ == 2) return load<std::uint16_t>(tokens_ + index * 2);
+  if (width_ == 4) return load<std::uint32_t>(tokens_ + index * 4);  // a negative one is beyond every vocabulary
+  return load<std::uint8_t>(tokens_ + index);
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
@@ -127,6 +143,10 @@ std::int64_t TokenFile::find(std::int32_t wanted, std::int64_t first, std::int64
   if (wanted < 0) return last;
   while (first < last && token(first) != static_cast<std::uint32_t>(wanted)) ++first;
   return first;
+}
+
+std::int64_t TokenFile::find_sequence_end(std::int64_t first, std::int64_t last) const noexcept {
+  return index_ && first < last ? std::min(index_->end_of_sequence(first), last) : last;
 }
 
 }  // namespace millrace::runtime

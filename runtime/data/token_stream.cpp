@@ -89,7 +89,8 @@ class TokenFileStream final : public TokenStream {
     const std::size_t file = starts_.file_of(first);
     const std::int64_t begin = starts_.begin_of(file);
     const std::int64_t final_token = starts_.end_of(file) - 1;
-    return begin + files_[file].find(separator_, first - begin, std::min(last, final_token) - begin);
+    const std::int64_t end = files_[file].find_sequence_end(first - begin, std::min(last, final_token) - begin);
+    return begin + files_[file].find(separator_, first - begin, end);
   }
 
  private:

@@ -12,7 +12,8 @@
 namespace millrace::runtime {
 
 /// Documents one after another, as tokens by their index, without holding them in memory. A document ends with the token that is a
-/// *border*: the end-of-document token of the byte vocabulary, the separator of a token file, the last token of a file.
+/// *border*: the end-of-document token of the byte vocabulary, the separator of a token file, the last token of a
+/// sequence of Megatron's and of a file.
 /// All members may be called from several threads at once, and none allocates.
 class TokenStream {
  public:
@@ -31,7 +32,8 @@ class TokenStream {
 /// Errors: Error(data) for a file that cannot be read.
 [[nodiscard]] std::unique_ptr<TokenStream> open_text_stream(std::span<const DataFile> files);
 
-/// Token files; `separator` is the token that ends a document, -1 if there is none.
+/// Token files; `separator` is the token that ends a document, -1 if there is none. Each
+/// sequence of a Megatron file is a document too.
 /// Errors: Error(data), see TokenFile.
 [[nodiscard]] std::unique_ptr<TokenStream> open_token_stream(std::span<const DataFile> files, std::int64_t vocabulary,
                                                              std::int32_t separator);

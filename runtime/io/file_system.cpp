@@ -122,6 +122,17 @@ void File::write(std::span<const std::byte> bytes) {
 
 void File::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
+void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ask(FileOperation::write, path_, "writing", bytes.size());
+    const auto count = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_with(ExitCode::storage, "writing", path_, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
 void File::read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode short_file) const {
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min(bytes.size(), largest_call));

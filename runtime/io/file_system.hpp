@@ -36,6 +36,8 @@ class File {
   /// Writes all bytes at the end of what was written, in calls of at most 4 MiB.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  /// Writes all bytes over what is at `offset`; not for a file opened by append(). The end of the file is where it was, or further.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Reads exactly bytes.size() bytes from `offset`. A file that has become shorter is an Error(short_file).
   void read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode short_file = ExitCode::storage) const;
   /// Bytes, as fstat sees them now.

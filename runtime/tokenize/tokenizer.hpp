@@ -20,6 +20,10 @@ class Tokenizer {
   /// text that spells a special token is text. Texts encoded one by one are not the text encoded whole.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 
+  /// The same for a text that goes on where another one was cut: nothing is put before it, where encode() does that (a space, in
+  /// SentencePiece's vocabularies).
+  virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+
   /// The text of `ids`; special tokens and ids that nothing is known of leave nothing.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 

@@ -122,5 +122,20 @@ TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
   EXPECT_EQ(batches_in_flight(RankBlueprint(make_plan(request("1f1b", 4, 12, false)), runtime::RankId(0), {}).training), 4);
 }
 
+TEST(RankBlueprint, HasNoRoomForTrainingWhereOnlyForwardsRun) {
+  const auto plan = make_plan(request("1f1b", 2, 8, false));
+  RankNeeds needs;
+  needs.evaluation_microbatches = 3;
+  const auto trains = RankBlueprint(plan, runtime::RankId(0), needs).build(true);
+  needs.training = false;
+  const auto runs = RankBlueprint(plan, runtime::RankId(0), needs).build(true);
+  using enum runtime::MemoryKind;
+  for (const auto kind : {first_moment, second_moment, accumulator, stash_input}) {
+    EXPECT_GT(trains->memory_plan().bytes(kind), 0U) << to_string(kind);
+    EXPECT_EQ(runs->memory_plan().bytes(kind), 0U) << to_string(kind);
+  }
+  EXPECT_EQ(runs->memory_plan().bytes(master), trains->memory_plan().bytes(master));
+}
+
 }  // namespace
 }  // namespace millrace::actors

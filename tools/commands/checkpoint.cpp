@@ -1,55 +1,20 @@
 #include <algorithm>
-#include <filesystem>
 
 #include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/model_folder.hpp"
 #include "runtime/io/checkpoint_file.hpp"
-#include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/found_checkpoint.hpp"
 
 namespace millrace::tools {
 namespace {
 
 constexpr const char* who = "millrace ckpt";
 
-bool exists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
-}
-
-bool is_run_directory(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(runtime::checkpoints_folder(path), error);
-}
-
-bool is_checkpoint(const std::string& path) {
-  return exists(runtime::join_path(path, runtime::manifest_name)) || exists(runtime::join_path(path, runtime::commit_name));
-}
-
-[[noreturn]] void refuse(const std::string& path) {
-  MILLRACE_CHECK(exists(path), ExitCode::checkpoint, who, "{}: there is no such folder", path);
-  fail(ExitCode::checkpoint, who, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
-       runtime::manifest_name);
-}
-
-/// The committed checkpoints of a run directory, oldest first.
-std::vector<runtime::ListedCheckpoint> committed(const std::string& path) {
-  if (!is_run_directory(path)) refuse(path);
-  return runtime::list_checkpoints(path);
-}
-
-/// A checkpoint as named, or the newest committed one of a run directory: opened, and so with a whole manifest and whole headers.
-runtime::CheckpointReader open(const std::string& path) {
-  if (is_checkpoint(path)) return runtime::CheckpointReader(path);
-  const auto listed = committed(path);
-  MILLRACE_CHECK(!listed.empty(), ExitCode::checkpoint, who, "{}: no checkpoint was committed", path);
-  return runtime::CheckpointReader(listed.back().folder);
-}
-
 int list(const std::string& path) {
-  const auto listed = committed(path);
+  const auto listed = committed_checkpoints(path, who);
   if (listed.empty()) fmt::print("no checkpoints\n");
   for (const auto& line : listed) {
     fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? actors::bytes_text(line.bytes) : "?", line.folder,
@@ -73,7 +38,7 @@ int verify(const std::string& path) {
   std::vector<std::string> folders{path};
   if (!is_checkpoint(path)) {
     folders.clear();
-    for (const auto& line : committed(path)) folders.push_back(line.folder);
+    for (const auto& line : committed_checkpoints(path, who)) folders.push_back(line.folder);
     MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, who, "{}: no checkpoint was committed", path);
   }
   bool good = true;
@@ -82,26 +47,14 @@ int verify(const std::string& path) {
 }
 
 int hash(const std::string& path) {
-  fmt::print("{}\n", open(path).state_hash().hex());
+  fmt::print("{}\n", open_checkpoint(path, who).state_hash().hex());
   return 0;
-}
-
-/// The model that a checkpoint is of: its identity has every model key, checksummed with the rest of the manifest.
-layers::ModelConfig model_of(const runtime::CheckpointReader& checkpoint) {
-  const auto& identity = checkpoint.meta().identity;
-  MILLRACE_CHECK(identity.contains("model.hidden_size"), ExitCode::checkpoint, who, "{}: its identity does not say what model it is of",
-                 checkpoint.folder());
-  configs::LoadRequest request;
-  request.complete = false;
-  for (const auto& [key, value] : identity)
-    if (key.starts_with("model.")) request.overrides.push_back(fmt::format("{}={}", key, value));
-  return configs::load(request).config.model;
 }
 
 int export_model_folder(const std::string& path, const std::string& out, const std::string& dtype) {
   MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", dtype);
-  const auto checkpoint = open(path);
-  const auto model = model_of(checkpoint);
+  const auto checkpoint = open_checkpoint(path, who);
+  const auto model = model_of(checkpoint, who);
   std::vector<float> elements;
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));

@@ -22,6 +22,7 @@ int parity(const std::vector<std::string>& arguments);
 int inspect(const std::vector<std::string>& arguments);
 int checkpoint(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
+int data(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
 int schedule(const std::vector<std::string>& arguments);
 int plan(const std::vector<std::string>& arguments);
@@ -30,6 +31,8 @@ int rehearse(const std::vector<std::string>& arguments);
 int debug(const std::vector<std::string>& arguments);
 int replay(const std::vector<std::string>& arguments);
 int compare(const std::vector<std::string>& arguments);
+int generate(const std::vector<std::string>& arguments);
+int evaluate(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
 /// The same of `millrace plan`.
@@ -42,8 +45,13 @@ extern const char* const rehearse_help;
 extern const char* const debug_help;
 /// The same of `millrace replay`.
 extern const char* const replay_help;
+/// The same of `millrace data`.
+extern const char* const data_help;
 /// The same of `millrace compare`.
 extern const char* const compare_help;
+/// The same of `millrace generate` and `millrace eval`.
+extern const char* const generate_help;
+extern const char* const evaluate_help;
 
 /// Options of a command line: "--ranks 3", "--dtype=bf16", flags without a value; everything else is positional. Unknown options throw
 /// Error(usage) with the nearest known one.

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <filesystem>
 #include <optional>
 
 #include "actors/training.hpp"
@@ -10,18 +9,10 @@
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
 #include "tools/run_settings.hpp"
+#include "tools/terminal.hpp"
 
 namespace millrace::tools {
 namespace {
-
-/// Whether a person watches stdout. mpirun gives its processes a terminal of their own whatever its output goes to, so there its output
-/// decides.
-bool watched(const cluster::Launch& launch) {
-  if (!launch.under_mpirun) return isatty(STDOUT_FILENO) != 0;
-  std::error_code error;
-  const auto output = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), error).string();
-  return !error && (output.starts_with("/dev/pts/") || output.starts_with("/dev/tty"));
-}
 
 std::string write_live_profile(runtime::Measured measured, const std::string& folder) {
   const auto profile = runtime::analyze(std::move(measured));
@@ -48,7 +39,7 @@ int train(const std::vector<std::string>& arguments) {
     if (session.leads())
       for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
     auto settings = settings_of(run->config, build_id());
-    settings.terminal = watched(session.launch());
+    settings.terminal = watched(session.launch(), STDOUT_FILENO);
     settings.profiled = write_live_profile;
     actors::train(session, settings);
   } catch (const Error& error) {

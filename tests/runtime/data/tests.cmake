@@ -3,6 +3,7 @@ millrace_add_test(runtime_data_test
     ${CMAKE_CURRENT_LIST_DIR}/batch_source_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/dataset_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mapped_file_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/megatron_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/permutation_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/text_files_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/token_file_test.cpp

@@ -1,0 +1,109 @@
+#include "runtime/data/choice_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::size_t header_bytes = 1024;
+constexpr std::int32_t magic = 20240522, version = 1;
+constexpr std::int32_t begin_of_example = 65535;
+
+template <class T>
+T load(std::span<const std::byte> bytes, std::size_t at) noexcept {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof(T));
+  return value;
+}
+
+std::int32_t number(std::span<const std::byte> bytes, std::size_t index) noexcept { return load<std::uint16_t>(bytes, 2 * index); }
+
+}  // namespace
+
+/// Goes through the examples and checks them on the way.
+class ChoiceFile::Reader {
+ public:
+  Reader(ChoiceFile& file, std::string path, std::int64_t vocabulary)
+      : file_(file), bytes_(file.file_.bytes()), path_(std::move(path)), vocabulary_(vocabulary) {}
+
+  void read() {
+    MILLRACE_CHECK(bytes_.size() >= header_bytes && load<std::int32_t>(bytes_, 0) == magic && load<std::int32_t>(bytes_, 4) == version,
+                   ExitCode::data, "data", "{}: wanted llm.c's multiple-choice file: {} bytes that begin with {} and {}", path_,
+                   header_bytes, magic, version);
+    const auto examples = load<std::int32_t>(bytes_, 8), longest = load<std::int32_t>(bytes_, 12);
+    MILLRACE_CHECK(examples > 0, ExitCode::data, "data", "{}: {} examples, wanted one or more", path_, examples);
+    for (example_ = 0; example_ < examples; ++example_) {
+      const std::size_t first = at_;
+      one();
+      const std::size_t size = 2 * (at_ - first);
+      want(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest, "{} bytes, said to have {} (the longest {})", size,
+           declared_, longest);
+    }
+    MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} bytes behind the last of {} examples", path_,
+                   bytes_.size() - 2 * at_, examples);
+  }
+
+ private:
+  template <class... Arguments>
+  void want(bool holds, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    if (!holds)
+      fail(ExitCode::data, "data", "{}: example {}: {}", path_, example_, fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+
+  std::int32_t next() {
+    want(2 * at_ + 2 <= bytes_.size(), "the file ends in it, at {} bytes", bytes_.size());
+    return number(bytes_, at_++);
+  }
+
+  /// A number of tokens and the tokens; returns where they begin.
+  std::size_t tokens(const char* what, std::size_t& count) {
+    count = static_cast<std::size_t>(next());
+    const std::size_t first = at_;
+    want(count > 0, "a {} without tokens", what);
+    want(2 * (at_ + count) <= bytes_.size(), "a {} of {} tokens, the file ends before", what, count);
+    for (; at_ < first + count; ++at_)
+      want(number(bytes_, at_) < vocabulary_, "token {} in a {}, the model's vocabulary has {}", number(bytes_, at_), what, vocabulary_);
+    return first;
+  }
+
+  void one() {
+    const auto mark = next();
+    want(mark == begin_of_example, "begins with {}, wanted {}", mark, begin_of_example);
+    declared_ = next();
+    const auto index = next(), right = next(), count = next();
+    want(index == (example_ & 0xffff), "has the index {}", index);
+    want(right < count, "completion {} of {} is right, wanted less", right, count);
+    Completion completion;
+    completion.context = tokens("context", completion.context_tokens);
+    file_.examples_.push_back({file_.completions_.size(), static_cast<std::size_t>(count), static_cast<std::size_t>(right)});
+    for (int i = 0; i < count; ++i) {
+      completion.tokens = tokens("completion", completion.count);
+      file_.completions_.push_back(completion);
+      file_.longest_ = std::max(file_.longest_, completion.length());
+    }
+  }
+
+  ChoiceFile& file_;
+  std::span<const std::byte> bytes_;
+  std::string path_;
+  std::int64_t vocabulary_;
+  std::size_t at_ = header_bytes / 2;  // in numbers of 16 bits
+  std::int32_t example_ = 0, declared_ = 0;
+};
+
+ChoiceFile::ChoiceFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(path) {
+  Reader(*this, path.string(), vocabulary).read();
+}
+
+void ChoiceFile::read(const Completion& completion, std::span<std::int32_t> tokens) const {
+  for (std::size_t i = 0; i < completion.length(); ++i) {
+    const bool inside = i < completion.context_tokens;
+    tokens[i] = number(file_.bytes(), inside ? completion.context + i : completion.tokens + i - completion.context_tokens);
+  }
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,80 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
+#include "tools/data/progress_bar.hpp"
+
+namespace millrace::tests {
+namespace {
+
+const std::string golden = MILLRACE_SOURCE_DIR "/tests/golden/tokenizers/";
+
+TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
+  const TemporaryFolder folder;
+  folder.write("in/a.txt", "Hello");
+  folder.write("in/b.txt", "");
+  folder.write("in/c.md", "not taken");
+  folder.write("in/d.jsonl", "{\"text\": \"A\\u00e9\"}\n\n{\"text\": \"\", \"id\": 7}\r\n{\"id\": 8, \"text\": \"B\"}");
+  const auto made = run_millrace(
+      {"data", "tokenize", "--tokenizer", "byte", "--out", folder / "out", "--suffix", ".txt", "--suffix", ".jsonl", folder / "in"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  expect_parts(made.out, {"out.bin", "out.idx", "12 tokens of 16 bits in 3 documents", "3 files", "end with token 256"});
+  for (const char* name : {"out", "out.bin"}) {
+    const auto seen = run_millrace({"data", "inspect", folder / name, "--tokenizer", "byte"});
+    ASSERT_EQ(seen.code, 0) << seen.err;
+    expect_parts(seen.out, {"Megatron", "tokens     12", "documents  3", "72 101 108 108 111 256 65 195 169 256 66 256", "HelloA\u00e9B"});
+  }
+  const auto llmc = run_millrace({"data", "tokenize", "--tokenizer", golden + "llama3.json", "--format", "llmc", "--prepend-bod", "--out",
+                                  folder / "out.llmc", folder / "in/a.txt"});
+  ASSERT_EQ(llmc.code, 0) << llmc.err;
+  const auto seen = run_millrace({"data", "inspect", folder / "out.llmc", "--tokenizer", golden + "llama3.json"});
+  expect_parts(seen.out, {"llm.c, 16 bits", "1 ends of documents", "text       Hello\n"});
+}
+
+TEST(Data, WhatWasMadeTrains) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "one two three four five\n";
+  folder.write("in.txt", text);
+  ASSERT_EQ(run_millrace({"data", "tokenize", "--tokenizer", golden + "gpt2.json", "--out", folder / "out", folder / "in.txt"}).code, 0);
+  const auto trained =
+      run_millrace({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + (folder / "out"), "data.held_out=0",
+                    "model.vocab_size=1408", "sample.tokens=0", "train.steps=5", "train.warmup_steps=1", "run.directory="});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  expect_parts(trained.out + trained.err, {"step 5/5"});
+}
+
+TEST(Data, LeavesNoFileWhereItFails) {
+  const TemporaryFolder folder;
+  folder.write("good.txt", "text");
+  folder.write("bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
+  const Words head = {"data", "tokenize", "--tokenizer", "byte", "--out", folder / "out"};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), head.begin(), head.end());
+    return more;
+  };
+  expect_failure(run_millrace(with({folder / "bad.jsonl"})), ExitCode::data, {"bad.jsonl:2", "'text' is missing"});
+  expect_failure(run_millrace(with({folder / "none.txt"})), ExitCode::data, {"none.txt"});
+  expect_failure(run_millrace(with({folder / "good.txt"}), "MILLRACE_FAULT=io:path=out:op=write:call=1:enospc"), ExitCode::storage,
+                 {"out", "No space left"});
+  expect_failure(run_millrace(with({})), ExitCode::usage, {"files or folders"});
+  expect_failure(run_millrace(with({"--format", "numpy", folder / "good.txt"})), ExitCode::usage, {"numpy", "megatron or llmc"});
+  expect_failure(run_millrace({"data", "tokenise"}), ExitCode::usage, {"tokenise", "did you mean tokenize"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.bin"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+  ASSERT_EQ(run_millrace(with({folder / "good.txt"})).code, 0);
+  expect_failure(run_millrace(with({folder / "good.txt"})), ExitCode::usage, {"out.bin", "there already", "--overwrite"});
+  EXPECT_EQ(run_millrace(with({"--overwrite", "--no-eod", folder / "good.txt"})).code, 0);
+  expect_parts(run_millrace({"data", "inspect", folder / "out"}).out, {"tokens     4"});
+}
+
+TEST(Data, ProgressSaysHowMuchHowFastAndHowLong) {
+  EXPECT_EQ(tools::progress_text(0, 1 << 20, 0), "0% of 1.0 MiB");
+  expect_parts(tools::progress_text(20000000, 80000000, 2), {"25% of", "10.0 MB/s", "6s left"});
+  expect_parts(tools::progress_text(0, 0, 1), {"100%"});
+}
+
+}  // namespace
+}  // namespace millrace::tests

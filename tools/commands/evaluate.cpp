@@ -1,0 +1,223 @@
+// millrace eval: the loss of a trained model on text or token files.
+
+#include "actors/evaluation.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "actors/log_line.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
+#include "layers/model.hpp"
+#include "runtime/io/metrics_file.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/trained_model.hpp"
+#include "tools/inference/choice_data.hpp"
+#include "tools/inference/evaluation_data.hpp"
+#include "tools/terminal.hpp"
+
+namespace millrace::tools {
+
+const char* const evaluate_help =
+    "  data.text=FILES      text files and folders, a document a file; or data.tokens=FILES, token files. data.suffixes, data.separator,\n"
+    "                       data.packing are as in a run; data.held_out=N takes every N-th file only. Of a run directory not given: the\n"
+    "                       run's own held-out files\n"
+    "  --sequence S         tokens of a row (the run's, else 512 or what the model is meant for)\n"
+    "  --batch B            rows of a microbatch (the run's, else 4)\n"
+    "  --microbatches M     at most so many (0: all)\n"
+    "  --choices FILE       instead of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion\n"
+    "  --json               one line of JSON instead of words\n" MILLRACE_MODEL_OPTIONS_HELP;
+
+namespace {
+
+constexpr const char* who = "millrace eval";
+
+/// What to measure, read from words in every process alike.
+struct Request {
+  TrainedModel model;
+  NamedTokenizer tokens;  // of data.text
+  actors::ForwardJob job;
+  std::unique_ptr<EvaluationData> data;          // of text or tokens; or
+  std::unique_ptr<runtime::ChoiceFile> choices;  // these
+  std::int64_t microbatches = 0;
+  bool json = false;
+};
+
+bool names_data(const std::string& word) { return word.starts_with("data.text=") || word.starts_with("data.tokens="); }
+
+/// Data, rows and dtype: the checkpoint's, under what the command line says.
+configs::RunConfig config_of(const TrainedModel& model, const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  static constexpr std::array known = {"data.text", "data.tokens", "data.suffixes", "data.separator", "data.held_out", "data.packing"};
+  for (const auto& word : words) {
+    const auto key = word.substr(0, word.find('='));
+    MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, who,
+                   "{}: wanted options and data.…=… alone{}", word,
+                   did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
+  }
+  const bool given = std::any_of(words.begin(), words.end(), names_data);
+  MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, who,
+                 "neither data.text=… nor data.tokens=… is given, and {} is in no run directory whose files could be taken", model.path());
+  configs::LoadRequest request;
+  request.complete = false;
+  if (model.identity.empty()) {
+    request.overrides = {"train.batch=4",
+                         fmt::format("train.sequence={}", std::min<std::int64_t>(512, model.model.max_position_embeddings))};
+  }
+  for (const auto& [key, value] : model.identity) {
+    const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "data.packing";
+    if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
+      request.overrides.push_back(fmt::format("{}={}", key, value));
+  }
+  if (given) request.overrides.emplace_back("data.held_out=0");
+  request.overrides.insert(request.overrides.end(), words.begin(), words.end());
+  for (const auto& [option, key] :
+       {std::pair{"sequence", "train.sequence"}, {"batch", "train.batch"}, {"microbatches", "evaluate.batches"}})
+    if (arguments.flag(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option, "")));
+  auto config = configs::load(request).config;
+  if (!given) {
+    const auto data = data_of_run(model);
+    config.data.text = data.text;
+    config.data.tokens = data.tokens;
+    MILLRACE_CHECK(config.data.held_out > 0, ExitCode::usage, who, "{} held no files out, wanted data.text=… or data.tokens=…", model.run);
+  }
+  return config;
+}
+
+void read_choices(Request& request, const Arguments& arguments, const actors::Session& session) {
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, wanted one of them",
+                 arguments.positional().front());
+  for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
+    MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
+  const auto path = arguments.text("choices", "");
+  const auto& model = request.model.model;
+  request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
+  const ChoiceData data(*request.choices);
+  const auto longest = layers::longest_row(model);
+  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, who,
+                 "{}: a context with its completion has {} tokens, the model has learned {} positions", path, data.sequence() + 1,
+                 longest.value_or(0));
+  request.microbatches = data.evaluation_microbatches();
+  request.job = job_of(request.model, arguments, session, 1, data.sequence());
+}
+
+Request read(const Arguments& arguments, const actors::Session& session) {
+  Request request;
+  request.model = find_model(arguments, who);
+  request.json = arguments.flag("json");
+  if (arguments.flag("choices")) {
+    read_choices(request, arguments, session);
+    return request;
+  }
+  const auto config = config_of(request.model, arguments);
+  const auto vocabulary = request.model.model.vocab_size;
+  const bool text = !config.data.text.empty();
+  MILLRACE_CHECK(text || !arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, wanted data.text");
+  if (text) request.tokens = find_tokenizer(request.model, arguments, who);
+  runtime::BatchShape shape;
+  shape.rows = config.train.batch;
+  shape.sequence = config.train.sequence;
+  shape.packing = config.data.packing;
+  request.data =
+      std::make_unique<EvaluationData>(config.data, request.tokens.bytes ? nullptr : request.tokens.tokenizer.get(), vocabulary, shape);
+  request.microbatches = request.data->evaluation_microbatches();
+  if (config.evaluate.batches > 0) request.microbatches = std::min(request.microbatches, config.evaluate.batches);
+  request.job = job_of(request.model, arguments, session, shape.rows, shape.sequence);
+  request.job.request.train.z_loss = config.train.z_loss;
+  return request;
+}
+
+void introduce(const Request& request) {
+  const auto& train = request.job.request.train;
+  for (const auto& warning : request.model.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (train.z_loss > 0) fmt::print(stderr, "warning: as in its run, the loss has the z-loss in it ({})\n", train.z_loss);
+  fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
+  if (request.choices) {
+    fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),
+               request.microbatches, train.sequence);
+    return;
+  }
+  fmt::print(stderr, "data        {} tokens in {} files{} | {} microbatches of {} x {}\n",
+             actors::count_text(static_cast<double>(request.data->tokens())), request.data->files(),
+             request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
+}
+
+void tell(const Request& request, const actors::Evaluated& evaluated) {
+  const auto targets = request.data->evaluation_targets(request.microbatches);
+  MILLRACE_CHECK(targets > 0, ExitCode::data, who, "no token has a next one in its document, so there is no loss");
+  const double loss = evaluated.sum() / static_cast<double>(targets), bits = loss / std::log(2.0), perplexity = std::exp(loss);
+  const double rate = static_cast<double>(targets) / std::max(evaluated.seconds, 1e-9);
+  std::optional<double> bits_per_byte;
+  const auto bytes = request.data->target_bytes();
+  if (bytes && *bytes > 0 && request.microbatches == request.data->evaluation_microbatches())
+    bits_per_byte = evaluated.sum() / std::log(2.0) / static_cast<double>(*bytes);
+  if (request.json) {
+    nlohmann::ordered_json json{{"targets", targets},     {"microbatches", request.microbatches},
+                                {"loss", loss},           {"loss_hex", runtime::hexadecimal(loss)},
+                                {"bits_per_token", bits}, {"perplexity", perplexity}};
+    if (bits_per_byte) json["bits_per_byte"] = *bits_per_byte;
+    if (bits_per_byte) json["bytes"] = *bytes;
+    json["seconds"] = evaluated.seconds;
+    json["tokens_per_second"] = rate;
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print("tokens      {} predicted, in {:.2f} s, {} tok/s\n", targets, evaluated.seconds, actors::count_text(rate));
+    fmt::print("loss        {:.6f} nats per token ({:.6f} bits)\nperplexity  {:.4f}\n", loss, bits, perplexity);
+    if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
+  }
+  MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "the loss is not finite");
+}
+
+void tell_choices(const Request& request, const actors::Evaluated& evaluated) {
+  for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "a loss is not finite");
+  const auto examples = static_cast<std::int64_t>(request.choices->examples().size());
+  const auto right = count_right(*request.choices, evaluated.losses);
+  const double accuracy = static_cast<double>(right) / static_cast<double>(examples);
+  if (request.json) {
+    const nlohmann::ordered_json json{{"examples", examples}, {"right", right}, {"accuracy", accuracy}, {"seconds", evaluated.seconds}};
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print("accuracy    {:.4f}, {} of {} examples right, in {:.2f} s\n", accuracy, right, examples, evaluated.seconds);
+  }
+}
+
+void measure(actors::Session& session, const Request& request) {
+  if (session.leads()) introduce(request);
+  ProgressLine line(session.leads() && watched(session.launch(), STDERR_FILENO));
+  const auto progress = [&](std::int64_t begun) { line.show(fmt::format("{} of {} microbatches", begun, request.microbatches)); };
+  std::optional<ChoiceData> choices;
+  if (request.choices) choices.emplace(*request.choices);
+  const actors::BatchProvider& batches = choices ? static_cast<const actors::BatchProvider&>(*choices) : *request.data;
+  const auto evaluated = actors::evaluate(session, request.job, batches, request.microbatches, progress);
+  line.wipe();
+  if (session.leads()) (choices ? tell_choices : tell)(request, evaluated);
+}
+
+}  // namespace
+
+int evaluate(const std::vector<std::string>& arguments) {
+  actors::Session session;
+  Request request;
+  session.prepare_together([&] {
+    const Arguments parsed(arguments, with_model_options({"sequence", "batch", "microbatches", "choices"}), {"json"});
+    request = read(parsed, session);
+  });
+  session.connect(static_cast<int>(request.job.request.pipeline.ranks), {});
+  try {
+    resolve_threads(request.job, request.model, session);
+    measure(session, request);
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    session.fail(ExitCode::internal, error.what());
+  }
+  session.close();
+  return 0;
+}
+
+}  // namespace millrace::tools

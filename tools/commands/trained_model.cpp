@@ -1,0 +1,147 @@
+#include "tools/commands/trained_model.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "actors/log_line.hpp"
+#include "actors/run_setup.hpp"
+#include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
+#include "layers/config_file.hpp"
+#include "layers/model.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/commands/found_checkpoint.hpp"
+
+namespace millrace::tools {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+TrainedModel from_checkpoint(const std::string& path, const char* who) {
+  const auto reader = open_checkpoint(path, who);
+  TrainedModel found;
+  found.checkpoint = reader.folder();
+  found.model = model_of(reader, who);
+  found.identity = reader.meta().identity;
+  const auto run =
+      is_run_directory(path) ? fs::path(path) : fs::absolute(fs::path(found.checkpoint)).lexically_normal().parent_path().parent_path();
+  if (is_file(run / "run.toml")) found.run = run.string();
+  return found;
+}
+
+/// Whether the model was trained on text, so in the byte vocabulary; where nobody tells, whether it looks so.
+bool byte_vocabulary(const TrainedModel& model) {
+  if (!model.run.empty()) return !data_of_run(model).text.empty();
+  // Tables are padded to round numbers at most: 512 ids have no other use for the 255 beyond the bytes.
+  return model.model.vocab_size >= runtime::ByteTokenizer::vocabulary && model.model.vocab_size <= 512;
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  if (is_file(folder / "tokenizer.json") || is_file(folder / "tokenizer.model")) return true;
+  const auto names = runtime::list_directory(folder.string());
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".tiktoken"); });
+}
+
+}  // namespace
+
+std::vector<std::string> with_model_options(std::vector<std::string> options) {
+  for (const char* option : {"model", "checkpoint", "tokenizer", "dtype", "ranks", "chunks", "layout", "threads"})
+    options.emplace_back(option);
+  return options;
+}
+
+TrainedModel find_model(const Arguments& arguments, const char* who) {
+  MILLRACE_CHECK(arguments.flag("model") != arguments.flag("checkpoint"), ExitCode::usage, who, "{}, wanted one of them",
+                 arguments.flag("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
+  if (arguments.flag("checkpoint")) return from_checkpoint(arguments.text("checkpoint", ""), who);
+  const std::string path = arguments.text("model", "");
+  if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, who);
+  std::error_code error;
+  MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
+  MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
+                 "{}: no model, wanted a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
+  const auto config = layers::read_config_file(path);
+  TrainedModel found;
+  found.folder = path;
+  found.model = config.model;
+  found.warnings = config.warnings;
+  return found;
+}
+
+runtime::DataConfig data_of_run(const TrainedModel& model) {
+  if (model.run.empty()) return {};
+  configs::LoadRequest request;
+  request.complete = false;
+  request.files = {runtime::join_path(model.run, "run.toml")};
+  request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
+  return configs::load(request).config.data;
+}
+
+actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session, std::int64_t rows,
+                          std::int64_t sequence) {
+  actors::ForwardJob job;
+  job.folder = model.folder;
+  job.checkpoint = model.checkpoint;
+  job.threads = static_cast<int>(arguments.integer("threads", 0, 0, 4096));
+  auto& request = job.request;
+  request.model = model.model;
+  const auto recorded = model.identity.find("train.dtype");
+  const bool bf16 = recorded != model.identity.end() && recorded->second.find("bf16") != std::string::npos;
+  request.train.dtype = arguments.text("dtype", bf16 ? "bf16" : "fp32");
+  MILLRACE_CHECK(request.train.dtype == "fp32" || request.train.dtype == "bf16", ExitCode::usage, "millrace",
+                 "--dtype {}, wanted fp32 or bf16", request.train.dtype);
+  request.train.batch = rows;
+  request.train.sequence = sequence;
+  request.pipeline.ranks = arguments.integer("ranks", session.launch().processes, 1, 4096);
+  request.pipeline.chunks = arguments.integer("chunks", 1, 1, 4096);
+  request.pipeline.schedule = request.pipeline.chunks > 1 ? "looped-bfs" : "1f1b";
+  request.pipeline.layout = arguments.text("layout", "");
+  request.train.microbatches = 2 * request.pipeline.ranks;  // so deep are the channels: as many are under way at a time
+  return job;
+}
+
+void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
+  if (job.threads > 0) return;
+  std::int64_t threads = 0;
+  if (session.leads() && !model.checkpoint.empty()) threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
+  if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  job.threads = std::stoi(session.broadcast(std::to_string(threads)));
+}
+
+NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who) {
+  std::string path = arguments.text("tokenizer", "");
+  if (path.empty()) {
+    MILLRACE_CHECK(!arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, wanted a path or byte");
+    if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
+    if (path.empty() && byte_vocabulary(model)) path = "byte";
+    MILLRACE_CHECK(!path.empty(), ExitCode::usage, who, "nothing tells the tokenizer of {}: {}; say where it is with --tokenizer PATH",
+                   model.path(),
+                   model.run.empty() ? fmt::format("it has no tokenizer.json, tokenizer.model or .tiktoken, and {} ids are not those of "
+                                                   "bytes (257 to 512)",
+                                                   model.model.vocab_size)
+                                     : model.run + " was not trained on text");
+  }
+  NamedTokenizer found;
+  found.name = path;
+  found.bytes = path == "byte";
+  found.tokenizer = runtime::open_tokenizer(path);
+  return found;
+}
+
+std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
+  const auto& config = model.model;
+  const auto parameters = actors::count_text(static_cast<double>(layers::count_parameters(config)));
+  return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", config.family,
+                     parameters, config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype, job.request.pipeline.ranks,
+                     job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");
+}
+
+}  // namespace millrace::tools

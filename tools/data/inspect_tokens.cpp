@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "actors/log_line.hpp"
+#include "runtime/data/megatron_index.hpp"
+#include "runtime/data/token_file.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/tokenize/tokenizer.hpp"
+#include "tools/data/tokenize_data.hpp"
+
+namespace millrace::tools {
+namespace {
+
+using runtime::TokenFormat;
+
+const char* name_of(TokenFormat format) {
+  switch (format) {
+    case TokenFormat::llmc_u16:
+      return "llm.c, 16 bits a token";
+    case TokenFormat::llmc_u32:
+      return "llm.c, 32 bits a token";
+    case TokenFormat::megatron:
+      return "Megatron";
+    case TokenFormat::nanogpt_u16:
+      return "no header, taken for nanoGPT's: 16 bits a token";
+  }
+  return "?";
+}
+
+/// Without what a terminal would take for commands.
+std::string printable(const std::string& text) {
+  std::string shown;
+  for (const char byte : text) {
+    const auto value = static_cast<unsigned char>(byte);
+    if (byte == '\n' || byte == '\t' || (value >= 0x20 && value != 0x7f)) {
+      shown += byte;
+    } else {
+      shown += fmt::format("\\x{:02x}", value);
+    }
+  }
+  return shown;
+}
+
+}  // namespace
+
+int inspect_tokens(const std::string& path, const std::string& tokenizer_path, std::int64_t count) {
+  std::unique_ptr<runtime::Tokenizer> tokenizer;
+  if (!tokenizer_path.empty()) tokenizer = runtime::open_tokenizer(tokenizer_path);
+  const bool prefix = runtime::kind_of(path) == runtime::PathKind::missing && !runtime::megatron_index_beside(path + ".bin").empty();
+  const runtime::TokenFile file(prefix ? path + ".bin" : path,
+                                tokenizer ? tokenizer->vocabulary() : std::int64_t{std::numeric_limits<std::int32_t>::max()});
+  fmt::print("format     {}\n", name_of(file.format()));
+  fmt::print("tokens     {}\n", file.size());
+  if (const auto* index = file.index()) {
+    fmt::print("width      {} bits a token\n", 8 * index->width());
+    fmt::print("documents  {} ({} sequences)\n", index->documents(), index->sequences());
+  } else if (tokenizer && tokenizer->end_of_document()) {
+    std::int64_t documents = 0;
+    const std::int32_t end = *tokenizer->end_of_document();
+    for (std::int64_t at = file.find(end, 0, file.size()); at < file.size(); at = file.find(end, at + 1, file.size())) ++documents;
+    fmt::print("documents  {} ends of documents (token {})\n", documents, end);
+  }
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(count, file.size())));
+  file.read(0, ids);
+  fmt::print("first ids  {}\n", fmt::join(ids, " "));
+  if (tokenizer) fmt::print("text       {}\n", printable(tokenizer->decode(ids)));
+  return 0;
+}
+
+}  // namespace millrace::tools

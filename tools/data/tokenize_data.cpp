@@ -1,0 +1,40 @@
+#include "tools/data/tokenize_data.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "actors/log_line.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/data/text_files.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/data/progress_bar.hpp"
+
+namespace millrace::tools {
+
+int tokenize_data(const TokenizeRequest& request) {
+  const auto tokenizer = runtime::open_tokenizer(request.tokenizer);
+  const auto files = runtime::list_data_files(request.sources, request.suffixes);
+  std::uint64_t total = 0;
+  for (const auto& file : files) total += file.size;
+
+  runtime::TokenWriter writer(request.target, request.out, tokenizer->vocabulary());
+  for (const std::string& path : writer.paths()) {
+    MILLRACE_CHECK(request.overwrite || runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, "millrace data",
+                   "{} is there already; --overwrite replaces it", path);
+  }
+  double seconds = 0;
+  {
+    ProgressBar bar(total);
+    runtime::tokenize_files(files, *tokenizer, request.options, writer,
+                            [&](const runtime::TokenizeProgress& progress) { bar.show(progress.bytes); });
+    seconds = bar.seconds();
+  }
+  writer.finish();
+  fmt::print("{}: {} tokens of {} bits in {} documents, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "),
+             writer.tokens(), 8 * writer.width(), writer.documents(), actors::bytes_text(total), files.size(),
+             actors::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
+  if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());
+  return 0;
+}
+
+}  // namespace millrace::tools
