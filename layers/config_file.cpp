@@ -1,9 +1,11 @@
 #include "layers/config_file.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
 #include "layers/hugging_face/config.hpp"
+#include "layers/llmc_file.hpp"
 #include "layers/maxtext/config.hpp"
 
 namespace millrace::layers {
@@ -11,6 +13,19 @@ namespace {
 
 constexpr const char* who = "layers.config_file";
 constexpr std::size_t largest_file = 16 << 20;
+
+/// Token ids of the kinds that transformers knows; what is neither a number nor a short list of them is left out.
+std::vector<std::pair<std::string, std::string>> token_ids_of(const Json& json) {
+  const auto is_id = [](const Json& value) { return value.is_number_unsigned(); };
+  std::vector<std::pair<std::string, std::string>> ids;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const auto found = json.find(key);
+    if (found == json.end()) continue;
+    const bool list = found->is_array() && found->size() <= 64 && std::ranges::all_of(*found, is_id);
+    if (is_id(*found) || list) ids.emplace_back(key, found->dump());
+  }
+  return ids;
+}
 
 }  // namespace
 
@@ -29,11 +44,13 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   } else {
     result.model = read_hugging_face(reader, result.warnings);
   }
+  result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings);
   return result;
 }
 
 ConfigFile read_config_file(const std::filesystem::path& path) {
+  if (is_llmc_file(path.string())) return {read_llmc_config(path.string())};
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
   const auto size = std::filesystem::file_size(file, error);
@@ -45,8 +62,11 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
   return parse_config_file(text, file.string());
 }
 
-std::string config_file_text(const ModelConfig& model, std::string_view dtype) {
-  return (model.numerics == "maxtext" ? maxtext_json(model, dtype) : hugging_face_json(model, dtype)).dump(2) + "\n";
+std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
+  Json json =
+      config.model.numerics == "maxtext" ? maxtext_json(config.model, dtype, config.z_loss) : hugging_face_json(config.model, dtype);
+  for (const auto& [key, value] : config.token_ids) json[key] = Json::parse(value);
+  return json.dump(2) + "\n";
 }
 
 }  // namespace millrace::layers

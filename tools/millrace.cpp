@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 13> commands{{
+const std::array<Command, 14> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -32,6 +32,8 @@ const std::array<Command, 13> commands{{
      millrace::tools::compare, millrace::tools::compare_help},
     {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints",
      millrace::tools::checkpoint},
+    {"convert", "FROM TO [--dtype fp32|bf16] [--format folder|llmc]", "a published model's folder or llm.c file, as another",
+     millrace::tools::convert, millrace::tools::convert_help},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
      millrace::tools::config},
     {"schedule", "list | show|check|simulate NAME|FILE [--ranks P --microbatches M] …",

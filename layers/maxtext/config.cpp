@@ -212,7 +212,7 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss, std::vector<std::st
   return model;
 }
 
-Json maxtext_json(const ModelConfig& model, std::string_view dtype) {
+Json maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss) {
   Json json;
   json["decoder_block"] = model.family;
   json["model_name"] = "default";
@@ -239,6 +239,7 @@ Json maxtext_json(const ModelConfig& model, std::string_view dtype) {
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   json["rope_type"] = model.rope_interleaved ? "llama3.1" : "default";
   json["rope_max_timescale"] = model.rope.theta;
+  json["z_loss_multiplier"] = z_loss;
   json["dropout_rate"] = 0.0;
   for (const Fixed& fixed : fixed_keys()) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;

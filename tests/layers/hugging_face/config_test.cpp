@@ -194,11 +194,11 @@ TEST(ConfigFile, ExportIsReadBack) {
   plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
   for (const json& config : {version_5(), linear, plain}) {
     const ModelConfig model = parse(config).model;
-    const std::string text = config_file_text(model, "bfloat16");
+    const std::string text = config_file_text({model}, "bfloat16");
     const ConfigFile again = parse_config_file(text, "export");
     EXPECT_EQ(again.model, model);
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
-    EXPECT_EQ(config_file_text(again.model, "bfloat16"), text);
+    EXPECT_EQ(config_file_text({again.model}, "bfloat16"), text);
     // Each version of transformers finds its own spelling.
     json version_4_only = json::parse(text);
     version_4_only.erase("rope_parameters");
