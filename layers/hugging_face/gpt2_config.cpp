@@ -38,8 +38,8 @@ ModelConfig read_gpt2(JsonReader& reader) {
   return model;
 }
 
-Json gpt2_json(const ModelConfig& model) {
-  Json json;
+OrderedJson gpt2_json(const ModelConfig& model) {
+  OrderedJson json;
   json["architectures"] = {"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";
   json["vocab_size"] = model.vocab_size;

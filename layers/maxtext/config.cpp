@@ -212,8 +212,8 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss, std::vector<std::st
   return model;
 }
 
-Json maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss) {
-  Json json;
+OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss) {
+  OrderedJson json;
   json["decoder_block"] = model.family;
   json["model_name"] = "default";
   json["vocab_size"] = model.vocab_size;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <limits>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/expect_error.hpp"
@@ -125,13 +128,13 @@ struct Rejection {
 TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   const auto at = [](const char* pointer) { return json::json_pointer(pointer); };
   const std::vector<Rejection> table = {
-      {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported is \"llama\""}},
+      {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported are \"llama\""}},
       {"family of another type", at("/model_type"), 3, {"model_type = 3", "wanted a string"}},
       {"attention bias", at("/attention_bias"), true, {"attention_bias = true", "supported is false"}},
       {"mlp bias", at("/mlp_bias"), true, {"mlp_bias = true", "supported is false"}},
       {"activation", at("/hidden_act"), "gelu", {"hidden_act = \"gelu\"", "supported is \"silu\""}},
       {"Gemma's activation", at("/hidden_activation"), "gelu_pytorch_tanh", {"hidden_activation"}},
-      {"yarn", at("/rope_parameters/rope_type"), "yarn", {"rope_parameters.rope_type = \"yarn\"", "\"linear\" and \"llama3\""}},
+      {"dynamic rope", at("/rope_parameters/rope_type"), "dynamic", {"rope_parameters.rope_type = \"dynamic\"", "\"llama3\" and \"yarn\""}},
       {"partial rotary", at("/rope_parameters/partial_rotary_factor"), 0.5, {"rope_parameters.partial_rotary_factor = 0.5"}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "wanted a number"}},
@@ -168,14 +171,86 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   json nameless = version_5();
   nameless.erase("model_type");
   nameless["architectures"] = {"MambaForCausalLM"};
-  expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported is \"llama\""});
+  expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported are \"llama\""});
+}
+
+/// Sizes that are possible one by one, and together more than anybody's.
+TEST(ConfigFile, RejectsAModelBeyondMeasure) {
+  json config = version_5();
+  for (const char* key : {"hidden_size", "intermediate_size", "vocab_size"}) config[key] = 1 << 20;
+  config["num_hidden_layers"] = 65536;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: a model of", "wanted at most 1e+15"});
+}
+
+TEST(ConfigFile, ALongValueIsCutInItsMessage) {
+  json config = version_5();
+  config["hidden_size"] = std::vector<int>(100'000, 7);
+  try {
+    (void)parse(config);
+    FAIL() << "a list was taken for a size";
+  } catch (const Error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 500u);
+  }
+}
+
+/// Every key of a folder with every kind of value, and every beginning of the text: a message or a model, and what is a model can be
+/// written and read again.
+TEST(ConfigFile, SurvivesWhatNobodyMeant) {
+  const std::vector<json> values = {nullptr,
+                                    true,
+                                    -1,
+                                    0,
+                                    65536,
+                                    std::numeric_limits<std::uint64_t>::max(),
+                                    1e300,
+                                    "gpt2",
+                                    json::array({1, "sliding_attention"}),
+                                    {{"rope_type", "yarn"}, {"factor", -3}}};
+  const auto survives = [](const std::string& text) {
+    try {
+      const ConfigFile file = parse_config_file(text, "config.json");
+      EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model) << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::model) << error.what();
+      EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what() << "\n" << text;
+    }
+  };
+  for (const char* name : {"hf_gemma3", "hf_gpt2", "maxtext_gpt3"}) {
+    std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/" + name + "/config.json");
+    const json config = json::parse(stream);
+    for (const auto& [key, old] : config.items()) {
+      json changed = config;
+      changed.erase(key);
+      survives(changed.dump());
+      for (const json& value : values) {
+        changed[key] = value;
+        survives(changed.dump());
+      }
+    }
+    const std::string text = config.dump();
+    for (std::size_t end = 0; end < text.size(); end += 23) survives(text.substr(0, end));
+  }
+}
+
+/// transformers 5 wants a whole number where its class says so.
+TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
+  ModelConfig model = parse(version_5()).model;
+  model.family = "gemma2";
+  model.query_pre_attn_scalar = 256;
+  EXPECT_TRUE(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar").is_number_integer());
+  model.query_pre_attn_scalar = 168.5;
+  EXPECT_EQ(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar"), 168.5);
 }
 
 TEST(ConfigFile, RejectsWhatIsNoConfig) {
-  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
+  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: no JSON"});
   expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
-  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"not JSON"});
-  expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"not JSON"});
+  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"no JSON"});
+  expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"nested deeper than 16"});
+  expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' stands twice"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"no JSON"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"no JSON", "1e999"});
+  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, wanted at most"});
   const TemporaryFolder folder;
   expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
 }
