@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 #include "layers/model_config.hpp"
 
 namespace millrace::layers {
+
+/// Of decoder layers that a file may ask for. Each takes some 30 kB to describe before its weights are looked for.
+inline constexpr std::int64_t most_layers = 4096;
 
 /// What a config.json says, and what in it was not understood but does no harm.
 struct ConfigFile {

@@ -81,7 +81,7 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   model.family = "gpt2";
   model.max_position_embeddings = field(2, "max_seq_len", 1, 1 << 30);
   model.vocab_size = field(3, "vocab_size", 1, 1 << 26);
-  model.layers = field(4, "num_layers", 1, 1 << 16);
+  model.layers = field(4, "num_layers", 1, most_layers);
   model.heads = field(5, "num_heads", 1, 1 << 16);
   model.hidden_size = field(6, "channels", 1, 1 << 20);
   const std::int64_t padded = field(7, "padded_vocab_size", 1, 1 << 27);
@@ -94,7 +94,7 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   model.intermediate_size = 4 * model.hidden_size;
   model.rms_norm_eps = epsilon;
   model.tie_word_embeddings = true;
-  // At most 12 · 2^40 · 2^16 elements in layers and 2^50 in tables: the sum fits.
+  // At most 12 · 2^40 · 2^12 elements in layers and 2^50 in tables: the sum fits.
   std::int64_t elements = 0;
   for (const Entry& entry : entries_of(model, padded)) elements += entry.rows * entry.columns * (entry.in_layers ? model.layers : 1);
   const auto wanted = sizeof header + static_cast<std::uint64_t>(elements * width_of(dtype_of(header)));

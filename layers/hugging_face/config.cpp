@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/config_file.hpp"
 #include "layers/hugging_face/gpt2_config.hpp"
 #include "layers/json_reader.hpp"
 
@@ -230,7 +231,7 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
   model.vocab_size = reader.size("vocab_size", 1 << 26, family.vocab_size);
   model.hidden_size = reader.size("hidden_size", 1 << 20);
   model.intermediate_size = reader.size("intermediate_size", 1 << 24);
-  model.layers = reader.size("num_hidden_layers", 1 << 16);
+  model.layers = reader.size("num_hidden_layers", most_layers);
   model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(family.heads);
   const std::int64_t kv_default = family.kv_heads > 0 && !reader.has("num_key_value_heads") ? family.kv_heads : model.heads;
   model.kv_heads = reader.integer("num_key_value_heads", 1, 1 << 16).value_or(kv_default);

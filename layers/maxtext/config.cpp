@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/config_file.hpp"
+
 namespace millrace::layers {
 namespace {
 
@@ -191,7 +193,7 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss, std::vector<std::st
   model.vocab_size = reader.size("vocab_size", 1 << 26);
   model.hidden_size = reader.size("emb_dim", 1 << 20);
   model.intermediate_size = reader.size("mlp_dim", 1 << 24);
-  model.layers = reader.size("num_decoder_layers", 1 << 16);
+  model.layers = reader.size("num_decoder_layers", most_layers);
   model.heads = reader.size("num_query_heads", 1 << 16);
   model.kv_heads = reader.size("num_kv_heads", 1 << 16);
   model.head_dim = reader.size("head_dim", 1 << 16);

@@ -150,7 +150,7 @@ TEST_F(LlmcFile, DamageIsNamed) {
   refuses(2, 0, {"max_seq_len = 0"});
   refuses(3, -5, {"vocab_size = -5"});
   refuses(4, 1 << 30, {"num_layers = 1073741824"});
-  refuses(4, 1 << 16, {"bytes, wanted"});
+  refuses(4, 4096, {"bytes, wanted"});
   refuses(5, 3, {"num_heads = 3", "channels"});
   refuses(6, 1 << 20, {"bytes, wanted"});
   refuses(7, 1, {"padded_vocab_size = 1", "vocab_size"});

@@ -33,6 +33,7 @@ TEST_F(Convert, AFolderGoesInAndOutWithItsTokenizer) {
   std::filesystem::copy(golden("hf_qwen3"), folder_ / "from");
   folder_.write("from/tokenizer.json", "{\"a\": 1}");
   folder_.write("from/notes.txt", "not the model's");
+  std::filesystem::create_directories(folder_ / "a/to");  // an empty folder is as good as none
   const auto result = convert({folder_ / "from/", folder_ / "a/to"});
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"qwen3", "fp32"});
@@ -92,6 +93,20 @@ TEST_F(Convert, NothingIsOverwrittenAndNoHalfIsLeft) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "x"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "x.tmp"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "llama.bin.tmp"));
+}
+
+/// What nobody has weights for is found to lack them in a moment.
+TEST_F(Convert, AModelOfManyLayersIsRefusedSoon) {
+  std::filesystem::copy(golden("hf_llama"), folder_ / "deep");
+  auto text = read_file(folder_ / "deep/config.json");
+  const std::string three = "\"num_hidden_layers\": 3";
+  ASSERT_NE(text.find(three), std::string::npos);
+  for (const auto& [layers, words] :
+       {std::pair<std::string, Words>{"4096", {"36837 missing", "and 36827 more"}}, {"4097", {"1 to 4096"}}}) {
+    auto changed = text;
+    folder_.write("deep/config.json", changed.replace(changed.find(three), three.size(), "\"num_hidden_layers\": " + layers));
+    expect_failure(convert({folder_ / "deep", folder_ / "x"}), ExitCode::model, words);
+  }
 }
 
 /// MaxText's blocks from scratch: the same bits on one rank and on two, out as a folder and in again.
