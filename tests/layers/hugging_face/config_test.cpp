@@ -174,6 +174,24 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported are \"llama\""});
 }
 
+TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
+  std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/maxtext_llama2/config.json");
+  const json config = json::parse(stream);
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = config;
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("decoder_block", "deepseek", "supported are \"default\"");
+  refused("moba", true, "supported is false");
+  refused("mtp_num_layers", 1, "supported is 0");
+  refused("num_experts", 8, "supported is 1");
+  refused("use_qk_norm", true, "supported is false");
+  refused("sliding_window_size", 128, "supported is 0");
+  refused("rope_type", "yarn", "\"llama3.1\"");
+  refused("mlp_activations", {"silu", "silu"}, "[f, \"linear\"]");
+}
+
 /// Sizes that are possible one by one, and together more than anybody's.
 TEST(ConfigFile, RejectsAModelBeyondMeasure) {
   json config = version_5();
