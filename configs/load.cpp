@@ -260,8 +260,8 @@ Settings model_settings(const LoadRequest& request, const Settings& given) {
     RunConfig config;
     config.model = request.read_model(from);
     std::error_code error;
-    const bool folder = std::filesystem::is_directory(from, error);
-    const Origin origin{Layer::preset, folder ? (std::filesystem::path(from) / "config.json").string() : from};
+    const bool file = std::filesystem::is_regular_file(from, error);
+    const Origin origin{Layer::preset, file ? from : (std::filesystem::path(from) / "config.json").string()};
     for (const Key& key : schema()) {
       const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
       if (size) settings[key.name] = {key.fetch(config), origin};
