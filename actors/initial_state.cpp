@@ -1,7 +1,7 @@
 #include "actors/initial_state.hpp"
 
 #include "layers/initial_values.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/model_weights.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -26,9 +26,9 @@ void initialize_from_seed(Rank& rank, std::uint64_t seed) {
 }
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
-  const layers::FolderWeights weights(folder, rank.plan().model);
+  const auto weights = layers::open_weights(folder, rank.plan().model);
   for_each_tensor(
-      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights.read(spec, store.master(spec.name)); });
+      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights->read(spec, store.master(spec.name)); });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {

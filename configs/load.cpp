@@ -259,7 +259,9 @@ Settings model_settings(const LoadRequest& request, const Settings& given) {
   } else if (!from.empty() && request.read_model) {
     RunConfig config;
     config.model = request.read_model(from);
-    const Origin origin{Layer::preset, (std::filesystem::path(from) / "config.json").string()};
+    std::error_code error;
+    const bool file = std::filesystem::is_regular_file(from, error);
+    const Origin origin{Layer::preset, file ? from : (std::filesystem::path(from) / "config.json").string()};
     for (const Key& key : schema()) {
       const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
       if (size) settings[key.name] = {key.fetch(config), origin};

@@ -72,6 +72,23 @@ Key rope_kind(const char* doc) {
   return key;
 }
 
+constexpr std::array activations = {kernels::Activation::silu, kernels::Activation::gelu, kernels::Activation::relu};
+
+Key activation(const char* doc) {
+  Key key;
+  key.name = "model.activation";
+  key.mark = Mark::identity;
+  key.doc = doc;
+  for (const auto one : activations) key.choices.emplace_back(to_string(one));
+  key.fetch = [](const RunConfig& config) { return Value(std::string(to_string(config.model.activation))); };
+  key.store = [](RunConfig& config, const Value& value) {
+    for (const auto one : activations) {
+      if (std::get<std::string>(value) == to_string(one)) config.model.activation = one;
+    }
+  };
+  return key;
+}
+
 Key layer_types(const char* doc) {
   static const std::string full = "full_attention", sliding = "sliding_attention";
   Key key;
@@ -114,9 +131,12 @@ void run_keys(std::vector<Key>& keys) {
 void model_keys(std::vector<Key>& keys) {
   keys.push_back(bind("model.preset", layout, "A model of configs/models by name, or a TOML file by path. What it resolves to is identity.",
                       MEMBER(model_preset)));
-  keys.push_back(bind("model.from", layout, "A Hugging Face folder: config.json gives the sizes, model.safetensors the initial weights.",
+  keys.push_back(bind("model.from", layout,
+                      "A model folder: config.json gives the sizes, model.safetensors the initial weights. Or a GPT-2 of llm.c (.bin).",
                       MEMBER(model_from)));
-  keys.push_back(among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers'.", MEMBER(model.numerics)), {"hf"}));
+  keys.push_back(
+      among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers', maxtext is MaxText's.", MEMBER(model.numerics)),
+            {"hf", "maxtext"}));
   keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)),
                        {layers::model_families.begin(), layers::model_families.end()}));
   keys.push_back(
@@ -183,6 +203,26 @@ void model_keys(std::vector<Key>& keys) {
       bind("model.tie_word_embeddings", identity, "The output head uses the embedding table.", MEMBER(model.tie_word_embeddings)));
   keys.push_back(between(
       bind("model.initializer_range", identity, "Standard deviation of the initial weights.", MEMBER(model.initializer_range)), 0, 1000));
+}
+
+/// What the blocks of MaxText may have besides; other families have their own.
+void maxtext_keys(std::vector<Key>& keys) {
+  keys.push_back(activation("maxtext: the function of the MLP; gelu is the tanh form."));
+  keys.push_back(
+      bind("model.gated_mlp", identity, "maxtext: activation(x wi_0) times x wi_1; else activation(x wi).", MEMBER(model.gated_mlp)));
+  keys.push_back(bind("model.fused_qkv", identity, "maxtext: one kernel for queries, keys and values; wants kv_heads = heads.",
+                      MEMBER(model.fused_qkv)));
+  keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
+  keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
+  keys.push_back(bind("model.rope_interleaved", identity, "maxtext: rotary pairs are neighbours, not halves of the head.",
+                      MEMBER(model.rope_interleaved)));
+  keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
+                      MEMBER(model.sinusoidal_positions)));
+  keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",
+                              MEMBER(model.learned_positions)),
+                         0, 1 << 30, "tokens"));
+  keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the root of hidden_size.",
+                      MEMBER(model.normalize_embedding_logits)));
 }
 
 void data_keys(std::vector<Key>& keys) {
@@ -341,6 +381,7 @@ const std::vector<Key>& schema() {
     std::vector<Key> all;
     run_keys(all);
     model_keys(all);
+    maxtext_keys(all);
     data_keys(all);
     train_keys(all);
     evaluate_keys(all);

@@ -1,19 +1,26 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "layers/model_config.hpp"
 
 namespace millrace::layers {
 
+/// Of decoder layers that a file may ask for. Each takes some 30 kB to describe before its weights are looked for.
+inline constexpr std::int64_t most_layers = 4096;
+
 /// What a config.json says, and what in it was not understood but does no harm.
 struct ConfigFile {
   ModelConfig model;
   double z_loss = 0;  // MaxText's stands in the same file
-  std::vector<std::string> warnings;
+  // bos_token_id, eos_token_id, pad_token_id where they are there, as JSON (a number or a list): of no use here, but to who generates.
+  std::vector<std::pair<std::string, std::string>> token_ids = {};
+  std::vector<std::string> warnings = {};
 };
 
 /// Reads the config.json of transformers (hugging_face/config.hpp) or, where it has the key decoder_block, of MaxText (maxtext/config.hpp).
@@ -21,11 +28,12 @@ struct ConfigFile {
 /// what is supported.
 [[nodiscard]] ConfigFile parse_config_file(std::string_view text, const std::string& where);
 
-/// The same from a file, or from the config.json of a folder. Errors: Error(model), also when it cannot be read.
+/// The same from a file, or from the config.json of a folder; or of the header of a file of llm.c (llmc_file.hpp). Errors: Error(model),
+/// also when it cannot be read.
 [[nodiscard]] ConfigFile read_config_file(const std::filesystem::path& path);
 
-/// The config.json of a model, in the language of its numerics. `dtype` is the one of the exported tensors ("float32", "bfloat16"). Ends
-/// with a newline.
-[[nodiscard]] std::string config_file_text(const ModelConfig& model, std::string_view dtype);
+/// The config.json of a model, in the language of its numerics; parse_config_file makes the same of it again. `dtype` is the one of the
+/// exported tensors ("float32", "bfloat16"). Ends with a newline.
+[[nodiscard]] std::string config_file_text(const ConfigFile& config, std::string_view dtype);
 
 }  // namespace millrace::layers

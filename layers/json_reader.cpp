@@ -83,6 +83,12 @@ bool JsonReader::has(const char* key) {
   return object_.contains(key);
 }
 
+std::string JsonReader::shown(const Json& value) {
+  constexpr std::size_t most = 200;
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() <= most ? text : text.substr(0, most) + " …";
+}
+
 std::optional<std::int64_t> JsonReader::integer(const char* key, std::int64_t least, std::int64_t most) {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;

@@ -10,7 +10,8 @@
 
 namespace millrace::layers {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;                 // what is read
+using OrderedJson = nlohmann::ordered_json;  // what is written: people want to find sizes above rotations
 
 /// An object of a config.json, read key by key; what was not asked for is left over. A value of the wrong kind or out of range is an
 /// Error(model) that names file, key and value.
@@ -29,7 +30,7 @@ class JsonReader {
   [[noreturn]] void refuse(const char* key, const Wanted& wanted) const {
     const auto found = object_.find(key);
     fail(ExitCode::model, "layers.config_file", "{}: {}{} = {}, {}", where_, prefix_, key,
-         found == object_.end() ? "(missing)" : found->dump(), wanted);
+         found == object_.end() ? "(missing)" : shown(*found), wanted);
   }
 
   std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most);
@@ -46,6 +47,9 @@ class JsonReader {
   [[nodiscard]] const std::string& where() const { return where_; }
 
  private:
+  /// As in the file, cut where it would fill the screen.
+  [[nodiscard]] static std::string shown(const Json& value);
+
   const Json& object_;
   std::string where_;
   std::string prefix_;

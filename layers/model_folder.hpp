@@ -6,27 +6,33 @@
 #include <string>
 #include <string_view>
 
+#include "layers/config_file.hpp"
 #include "layers/model.hpp"
 #include "layers/model_config.hpp"
+#include "layers/model_weights.hpp"
 #include "runtime/io/file_dtype.hpp"
 #include "runtime/io/tensor_folder.hpp"
 
 namespace millrace::layers {
 
 /// A folder of transformers or MaxText as a model's weights, under their own names. Nothing is folded or scaled on the way; parameters
-/// whose stored form is not their shape in programs are reshaped or transposed. Thread: const functions from any number of threads.
-class FolderWeights {
+/// whose stored form is not their shape in programs are reshaped or transposed. A GPT-2 whose names lack "transformer." (the upload of
+/// 2019) is read under them. Thread: const functions from any number of threads.
+class FolderWeights final : public ModelWeights {
  public:
   /// `folder` has model.safetensors, or the files of model.safetensors.index.json. All names and shapes are checked against the whole
   /// model, whichever part is read later: Error(model) listing what is missing, unexpected or misshapen. Left alone: rotary inverse
   /// frequencies that old checkpoints carry, and a tied model's second copy of its table.
   FolderWeights(const std::string& folder, const ModelConfig& config);
 
-  /// One tensor as fp32: `destination` has spec.shape's elements.
-  void read(const ParameterSpec& spec, std::span<float> destination) const;
+  void read(const ParameterSpec& spec, std::span<float> destination) const override;
+  [[nodiscard]] kernels::DType dtype() const override;
 
  private:
+  [[nodiscard]] std::string file_name(const ParameterSpec& spec) const;
+
   runtime::TensorSource source_;
+  std::string absent_prefix_;  // of our names
 };
 
 /// The elements of a parameter while it is exported; called once for each, from the calling thread.
@@ -35,7 +41,7 @@ using ParameterReader = std::function<std::span<const float>(const ParameterSpec
 /// Writes config.json and model.safetensors (sharded with an index above `most_shard_bytes`) that transformers loads, or for MaxText's
 /// numerics that hold its keys and its parameters in its shapes. `dtype`: f32, or bf16 (rounded to nearest even). Import of an f32 export
 /// gives the same bits. Throws Error(storage) naming file and operation.
-void export_model_folder(const std::string& folder, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader,
+void export_model_folder(const std::string& folder, const ConfigFile& config, kernels::DType dtype, const ParameterReader& reader,
                          std::uint64_t most_shard_bytes = 5'000'000'000);
 
 }  // namespace millrace::layers

@@ -21,11 +21,14 @@ target_sources(millrace_layers PRIVATE
   embedding.cpp
   initial_values.cpp
   json_reader.cpp
+  llmc_file.cpp
   losses/cross_entropy.cpp
   mlp.cpp
   model.cpp
   model_folder.cpp
+  model_weights.cpp
   norm.cpp
   optimizers/learning_rate.cpp
   partition.cpp
-  rotary.cpp)
+  rotary.cpp
+  stored_elements.cpp)

@@ -15,7 +15,7 @@ namespace {
 
 using millrace::tools::Command;
 
-const std::array<Command, 16> commands{{
+const std::array<Command, 17> commands{{
     {"train", "RUN.toml [key=value …]", "train a model; the same command again resumes it. Alone or under mpirun", millrace::tools::train},
     {"parity", "DIR [--ranks P] [--chunks V] [--schedule NAME] [--dtype fp32|bf16] [--tolerance X]",
      "compare a converted model with reference outputs, gradients included", millrace::tools::parity},
@@ -37,6 +37,8 @@ const std::array<Command, 16> commands{{
      millrace::tools::evaluate_help},
     {"ckpt", "ls|verify|hash|export-hf RUN_DIRECTORY|CHECKPOINT …", "list, check, hash and export checkpoints",
      millrace::tools::checkpoint},
+    {"convert", "FROM TO [--dtype fp32|bf16] [--format folder|llmc]", "a published model's folder or llm.c file, as another",
+     millrace::tools::convert, millrace::tools::convert_help},
     {"config", "show|keys [RUN.toml] [key=value …]", "print every value with the file and line it came from, or every key",
      millrace::tools::config},
     {"data", "tokenize --tokenizer PATH --out PREFIX|FILE FILES|FOLDERS … | inspect FILE [--tokenizer PATH]",

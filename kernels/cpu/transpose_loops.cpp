@@ -14,6 +14,17 @@ requires(sizeof(To) == sizeof(float)) MILLRACE_INLINE To from_bits(BFloat16 valu
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+/// Lanes of a (0 to 15) and b (16 to 31).
+MILLRACE_INLINE f32x16 shuffle(f32x16 a, f32x16 b, i32x16 lanes) {
+#ifdef __clang__  // which wants the lanes as constants; it builds for fuzzing alone
+  f32x16 result;
+  for (int lane = 0; lane < 16; ++lane) result[lane] = lanes[lane] < 16 ? a[lanes[lane]] : b[lanes[lane] - 16];
+  return result;
+#else
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
 /// One stage of a butterfly: of rows i and i + Step, exchange the blocks of Step lanes off the diagonal.
 template <int Step>
 MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
@@ -26,8 +37,8 @@ MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
   for (int i = 0; i < 16; ++i) {
     if ((i & Step) != 0) continue;
     const f32x16 a = row[i], b = row[i + Step];
-    row[i] = __builtin_shuffle(a, b, upper);
-    row[i + Step] = __builtin_shuffle(a, b, lower);
+    row[i] = shuffle(a, b, upper);
+    row[i + Step] = shuffle(a, b, lower);
   }
 }
 

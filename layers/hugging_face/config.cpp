@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/config_file.hpp"
 #include "layers/hugging_face/gpt2_config.hpp"
 #include "layers/json_reader.hpp"
 
@@ -230,7 +231,7 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
   model.vocab_size = reader.size("vocab_size", 1 << 26, family.vocab_size);
   model.hidden_size = reader.size("hidden_size", 1 << 20);
   model.intermediate_size = reader.size("intermediate_size", 1 << 24);
-  model.layers = reader.size("num_hidden_layers", 1 << 16);
+  model.layers = reader.size("num_hidden_layers", most_layers);
   model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(family.heads);
   const std::int64_t kv_default = family.kv_heads > 0 && !reader.has("num_key_value_heads") ? family.kv_heads : model.heads;
   model.kv_heads = reader.integer("num_key_value_heads", 1, 1 << 16).value_or(kv_default);
@@ -265,8 +266,8 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
 }
 
 /// rope_parameters of one kind of layer; theta stands in it where asked.
-Json rope_json(const RopeConfig& rope, bool with_theta) {
-  Json json;
+OrderedJson rope_json(const RopeConfig& rope, bool with_theta) {
+  OrderedJson json;
   json["rope_type"] = to_string(rope.kind);
   if (rope.kind != RopeKind::none) json["factor"] = rope.factor;
   if (rope.kind == RopeKind::llama3) {
@@ -284,9 +285,9 @@ Json rope_json(const RopeConfig& rope, bool with_theta) {
   return json;
 }
 
-void write_rope(Json& json, const Family& family, const ModelConfig& model) {
+void write_rope(OrderedJson& json, const Family& family, const ModelConfig& model) {
   json["rope_theta"] = model.rope.theta;
-  json["rope_scaling"] = model.rope.kind == RopeKind::none ? Json(nullptr) : rope_json(model.rope, false);
+  json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rope_json(model.rope, false);
   if (family.local_theta > 0) json["rope_local_base_freq"] = model.rope_local_theta;
   if (family.two_ropes) {
     json["rope_parameters"]["full_attention"] = rope_json(model.rope, true);
@@ -296,7 +297,7 @@ void write_rope(Json& json, const Family& family, const ModelConfig& model) {
   }
 }
 
-void write_layer_kinds(Json& json, const Family& family, const ModelConfig& model) {
+void write_layer_kinds(OrderedJson& json, const Family& family, const ModelConfig& model) {
   if (family.window == 0) return;
   json["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
   if (family.full_every == 0) return;
@@ -306,9 +307,9 @@ void write_layer_kinds(Json& json, const Family& family, const ModelConfig& mode
   }
 }
 
-Json standard_json(const ModelConfig& model) {
+OrderedJson standard_json(const ModelConfig& model) {
   const Family& family = family_named(model.family);
-  Json json;
+  OrderedJson json;
   json["architectures"] = {family.architecture};
   json["model_type"] = family.model_type;
   json["vocab_size"] = model.vocab_size;
@@ -329,7 +330,10 @@ Json standard_json(const ModelConfig& model) {
   json["initializer_range"] = model.initializer_range;
   if (family.query_pre_attn_scalar > 0) {
     const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
-    json["query_pre_attn_scalar"] = model.query_pre_attn_scalar;
+    // transformers 5 takes no 256.0 where its class says int.
+    const double scalar = model.query_pre_attn_scalar;
+    const auto whole = static_cast<std::int64_t>(scalar);
+    json["query_pre_attn_scalar"] = static_cast<double>(whole) == scalar ? Json(whole) : Json(scalar);
     json["attn_logit_softcapping"] = cap(model.attn_logit_softcapping);
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
@@ -351,8 +355,8 @@ ModelConfig read_hugging_face(JsonReader& reader, std::vector<std::string>& warn
   return model;
 }
 
-Json hugging_face_json(const ModelConfig& model, std::string_view dtype) {
-  Json json = model.family == "gpt2" ? gpt2_json(model) : standard_json(model);
+OrderedJson hugging_face_json(const ModelConfig& model, std::string_view dtype) {
+  OrderedJson json = model.family == "gpt2" ? gpt2_json(model) : standard_json(model);
   // Ids that the library would take from its class are tokens of our vocabularies.
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;

@@ -17,6 +17,6 @@ namespace millrace::layers {
 
 /// A config.json that transformers 5 and 4 read alike: rope_parameters beside rope_theta and rope_scaling. `dtype` is the one of the
 /// exported tensors ("float32", "bfloat16").
-[[nodiscard]] Json hugging_face_json(const ModelConfig& model, std::string_view dtype);
+[[nodiscard]] OrderedJson hugging_face_json(const ModelConfig& model, std::string_view dtype);
 
 }  // namespace millrace::layers

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "layers/config_file.hpp"
+
 namespace millrace::layers {
 
 bool is_gpt2(JsonReader& reader) {
@@ -15,7 +17,7 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   model.family = "gpt2";
   model.vocab_size = reader.size("vocab_size", 1 << 26, 50257);
   model.hidden_size = reader.size("n_embd", 1 << 20, 768);
-  model.layers = reader.size("n_layer", 1 << 16, 12);
+  model.layers = reader.size("n_layer", most_layers, 12);
   model.heads = reader.size("n_head", 1 << 16, 12);
   model.kv_heads = model.heads;
   if (model.hidden_size % model.heads != 0) reader.refuse("n_head", fmt::format("which does not divide n_embd = {}", model.hidden_size));
@@ -40,8 +42,8 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   return model;
 }
 
-Json gpt2_json(const ModelConfig& model) {
-  Json json;
+OrderedJson gpt2_json(const ModelConfig& model) {
+  OrderedJson json;
   json["architectures"] = {"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";
   json["vocab_size"] = model.vocab_size;

@@ -12,6 +12,6 @@ namespace millrace::layers {
 [[nodiscard]] ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings);
 
 /// The config.json of a GPT-2.
-[[nodiscard]] Json gpt2_json(const ModelConfig& model);
+[[nodiscard]] OrderedJson gpt2_json(const ModelConfig& model);
 
 }  // namespace millrace::layers

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/config_file.hpp"
+
 namespace millrace::layers {
 namespace {
 
@@ -35,6 +37,7 @@ const std::vector<Fixed>& fixed_keys() {
       {"mhc_expansion_rate", 1},
       {"mlp_activations_limit", -1.0},
       {"mlp_bias", false},
+      {"moba", false},
       {"mtp_num_layers", 0},
       {"nope_layer_interval", -1},
       {"num_experts", 1},
@@ -101,6 +104,8 @@ constexpr std::array without_effect = {
     "matmul_precision",
     "max_target_length",
     "megablox",
+    "moba_chunk_size",
+    "moba_topk",
     "model_name",
     "moe_expert_input_dim",
     "moe_mlp_dim",
@@ -189,7 +194,7 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss) {
   model.vocab_size = reader.size("vocab_size", 1 << 26);
   model.hidden_size = reader.size("emb_dim", 1 << 20);
   model.intermediate_size = reader.size("mlp_dim", 1 << 24);
-  model.layers = reader.size("num_decoder_layers", 1 << 16);
+  model.layers = reader.size("num_decoder_layers", most_layers);
   model.heads = reader.size("num_query_heads", 1 << 16);
   model.kv_heads = reader.size("num_kv_heads", 1 << 16);
   model.head_dim = reader.size("head_dim", 1 << 16);
@@ -213,8 +218,8 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss) {
   return model;
 }
 
-Json maxtext_json(const ModelConfig& model, std::string_view dtype) {
-  Json json;
+OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss) {
+  OrderedJson json;
   json["decoder_block"] = model.family;
   json["model_name"] = "default";
   json["vocab_size"] = model.vocab_size;
@@ -240,6 +245,7 @@ Json maxtext_json(const ModelConfig& model, std::string_view dtype) {
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   json["rope_type"] = model.rope_interleaved ? "llama3.1" : "default";
   json["rope_max_timescale"] = model.rope.theta;
+  json["z_loss_multiplier"] = z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const Fixed& fixed : fixed_keys()) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;

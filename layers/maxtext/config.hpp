@@ -16,6 +16,6 @@ namespace millrace::layers {
 [[nodiscard]] ModelConfig read_maxtext(JsonReader& reader, double& z_loss);
 
 /// The same keys again. `dtype` is the one of the exported tensors ("float32", "bfloat16").
-[[nodiscard]] Json maxtext_json(const ModelConfig& model, std::string_view dtype);
+[[nodiscard]] OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss);
 
 }  // namespace millrace::layers

@@ -136,9 +136,13 @@ void ProgramBuilder::label(ValueId value, std::string_view label) {
     if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.emplace_back(label);
   };
   add(value);
-  for (const auto& operation : program_.operations)
-    if (std::find(operation.outputs.begin(), operation.outputs.end(), value) != operation.outputs.end())
-      for (const auto sibling : operation.outputs) add(sibling);
+  // From the end: what is labelled was made a moment ago, and a program may have a thousand layers.
+  const auto makes = [&](const Operation& operation) {
+    return std::find(operation.outputs.begin(), operation.outputs.end(), value) != operation.outputs.end();
+  };
+  const auto made = std::find_if(program_.operations.rbegin(), program_.operations.rend(), makes);
+  if (made == program_.operations.rend()) return;
+  for (const auto sibling : made->outputs) add(sibling);
 }
 
 const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }

@@ -95,7 +95,7 @@ TEST(Schema, StoresWhatItFetches) {
         other = key.choices.empty() ? std::string("other") : key.choices.back();
         break;
       case Kind::list:
-        other = key.choices.empty() ? std::vector<std::string>{"one", "two"} : key.choices;
+        other = key.choices.empty() ? std::vector<std::string>{"one", "two"} : std::vector<std::string>(2, key.choices.back());
         break;
     }
     key.store(config, other);

@@ -124,6 +124,11 @@ std::string golden_folder(const std::string& name) { return std::string(MILLRACE
 
 std::vector<std::int32_t> read_ids(const runtime::SafetensorsFile& file, const std::string& name) {
   const auto& tensor = file.at(name);
+  if (tensor.dtype == runtime::FileDType::i32) {
+    std::vector<std::int32_t> ids(tensor.elements());
+    file.read_bytes(tensor, 0, std::as_writable_bytes(std::span(ids)));
+    return ids;
+  }
   std::vector<std::int64_t> wide(tensor.elements());
   file.read_bytes(tensor, 0, std::as_writable_bytes(std::span(wide)));
   return {wide.begin(), wide.end()};

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "layers/config_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/support/expect_error.hpp"
@@ -18,27 +21,83 @@ std::vector<float> read(const FolderWeights& weights, const ParameterSpec& spec)
   return values;
 }
 
+/// Every model folder in tests/golden.
+std::vector<std::string> golden_folders() {
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder("")))
+    if (std::filesystem::exists(entry.path() / "config.json") && std::filesystem::exists(entry.path() / "model.safetensors"))
+      folders.push_back(entry.path().string());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+/// Names, types, shapes and bytes.
+void expect_same_tensors(const std::string& folder, const std::string& wanted_folder) {
+  const runtime::TensorSource found(folder), wanted(wanted_folder);
+  ASSERT_EQ(found.names(), wanted.names());
+  for (const std::string& name : wanted.names()) {
+    ASSERT_EQ(found.at(name).dtype, wanted.at(name).dtype) << name;
+    ASSERT_EQ(found.at(name).shape, wanted.at(name).shape) << name;
+    std::vector<std::byte> bytes(wanted.at(name).bytes()), wanted_bytes(bytes.size());
+    found.read_bytes(name, 0, bytes);
+    wanted.read_bytes(name, 0, wanted_bytes);
+    EXPECT_EQ(bytes, wanted_bytes) << name;
+  }
+}
+
+/// A folder's model, written into another.
+void copy_model(const std::string& from, const std::string& to, std::uint64_t most_shard_bytes = 5'000'000'000) {
+  const auto config = read_config_file(from);
+  const auto weights = open_weights(from, config.model);
+  std::vector<float> values;
+  const auto reader = [&](const ParameterSpec& spec) {
+    values.resize(static_cast<std::size_t>(spec.shape.elements()));
+    weights->read(spec, values);
+    return std::span<const float>(values);
+  };
+  export_model_folder(to, config, weights->dtype(), reader, most_shard_bytes);
+}
+
 TEST(Weights, ImportAndExportAreTheIdentity) {
-  for (const char* name : {"hf_llama", "hf_llama3"}) {
-    const auto config = read_config_file(golden_folder(name)).model;
-    const FolderWeights weights(golden_folder(name), config);
-    for (const std::uint64_t shard : {std::uint64_t{5'000'000'000}, std::uint64_t{40'000}}) {
+  const auto folders = golden_folders();
+  EXPECT_GE(folders.size(), 21U);
+  for (const std::string& name : folders) {
+    SCOPED_TRACE(name);
+    for (const std::uint64_t shard : {std::uint64_t{5'000'000'000}, std::uint64_t{10'000}}) {
       const tests::TemporaryFolder folder;
-      std::vector<float> values;
-      export_model_folder(
-          folder.path(), config, kernels::DType::f32,
-          [&](const ParameterSpec& spec) {
-            values = read(weights, spec);
-            return std::span<const float>(values);
-          },
-          shard);
-      const auto again = read_config_file(folder.path()).model;
-      EXPECT_EQ(again, config);
+      copy_model(name, folder.path(), shard);
       EXPECT_EQ(std::filesystem::exists(folder / "model.safetensors.index.json"), shard < 1'000'000);
-      const FolderWeights copy(folder.path(), again);
-      for (const auto& spec : model_parameters(config)) EXPECT_EQ(read(copy, spec), read(weights, spec)) << spec.name;
+      expect_same_tensors(folder.path(), name);
+      const auto again = read_config_file(folder.path()), once = read_config_file(name);
+      EXPECT_EQ(again.model, once.model);
+      EXPECT_EQ(again.z_loss, once.z_loss);
+      EXPECT_EQ(again.token_ids, once.token_ids);
+      EXPECT_EQ(again.warnings, std::vector<std::string>{});
     }
   }
+}
+
+TEST(Weights, ABf16FolderStaysOne) {
+  const tests::TemporaryFolder once, twice;
+  const auto config = read_config_file(golden_folder("maxtext_gpt3"));
+  const auto weights = open_weights(golden_folder("maxtext_gpt3"), config.model);
+  std::vector<float> values;
+  export_model_folder(once.path(), config, kernels::DType::bf16, [&](const ParameterSpec& spec) {
+    values.resize(static_cast<std::size_t>(spec.shape.elements()));
+    weights->read(spec, values);
+    return std::span<const float>(values);
+  });
+  EXPECT_EQ(open_weights(once.path(), config.model)->dtype(), kernels::DType::bf16);
+  copy_model(once.path(), twice.path());
+  expect_same_tensors(twice.path(), once.path());
+}
+
+TEST(Weights, TokenIdsGoAlong) {
+  const std::string text = R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": null})";
+  const auto config = parse_config_file(text, "here");
+  const auto again = parse_config_file(config_file_text(config, "float32"), "there");
+  EXPECT_EQ(again.token_ids, (std::vector<std::pair<std::string, std::string>>{{"bos_token_id", "1"}, {"eos_token_id", "[2,3]"}}));
 }
 
 TEST(Weights, ExportInBf16Rounds) {
@@ -46,7 +105,7 @@ TEST(Weights, ExportInBf16Rounds) {
   const FolderWeights weights(golden_folder("hf_llama"), config);
   const tests::TemporaryFolder folder;
   std::vector<float> values;
-  export_model_folder(folder.path(), config, kernels::DType::bf16, [&](const ParameterSpec& spec) {
+  export_model_folder(folder.path(), {config}, kernels::DType::bf16, [&](const ParameterSpec& spec) {
     values = read(weights, spec);
     return std::span<const float>(values);
   });
@@ -56,6 +115,24 @@ TEST(Weights, ExportInBf16Rounds) {
     for (float& value : wanted) value = kernels::to_float(kernels::to_bfloat16(value));
     EXPECT_EQ(read(rounded, spec), wanted) << spec.name;
   }
+}
+
+/// GPT-2's upload of 2019 has no "transformer." and its causal masks.
+TEST(Weights, AGpt2WithoutItsPrefixIsRead) {
+  const runtime::SafetensorsFile file(golden_folder("hf_gpt2") + "/model.safetensors");
+  auto tensors = file.tensors();
+  for (auto& tensor : tensors) tensor.name = tensor.name.substr(std::string_view("transformer.").size());
+  tensors.push_back({"h.0.attn.bias", runtime::FileDType::f32, {1, 1, 2, 2}, 0, 0});
+  const tests::TemporaryFolder bare, copy;
+  runtime::write_safetensors(bare / "model.safetensors", tensors, {},
+                             [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {
+                               std::vector<std::byte> bytes(tensor.bytes());
+                               if (tensor.name != "h.0.attn.bias") file.read_bytes(file.at("transformer." + tensor.name), 0, bytes);
+                               sink(bytes);
+                             });
+  std::filesystem::copy_file(golden_folder("hf_gpt2") + "/config.json", bare / "config.json");
+  copy_model(bare.path(), copy.path());
+  expect_same_tensors(copy.path(), golden_folder("hf_gpt2"));
 }
 
 /// A copy of a golden model with its list of tensors changed.

@@ -36,7 +36,7 @@ class BadInput : public ::testing::Test {
       elements.assign(static_cast<std::size_t>(spec.shape.elements()), 0.0F);
       return elements;
     };
-    layers::export_model_folder(folder_ / "model", model, kernels::DType::f32, zeros);
+    layers::export_model_folder(folder_ / "model", {model}, kernels::DType::f32, zeros);
   }
 
   [[nodiscard]] CommandResult train(const Words& more = {}) const {

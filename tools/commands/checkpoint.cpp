@@ -61,7 +61,7 @@ int export_model_folder(const std::string& path, const std::string& out, const s
     checkpoint.read(spec.name, elements);
     return elements;
   };
-  layers::export_model_folder(out, model, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+  layers::export_model_folder(out, {model}, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
   fmt::print("{}: {} weights of step {} in {}; train on with model.from={}, or load it with transformers\n", out,
              layers::count_parameters(model), checkpoint.step(), dtype, out);
   return 0;

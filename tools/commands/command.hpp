@@ -21,6 +21,7 @@ int train(const std::vector<std::string>& arguments);
 int parity(const std::vector<std::string>& arguments);
 int inspect(const std::vector<std::string>& arguments);
 int checkpoint(const std::vector<std::string>& arguments);
+int convert(const std::vector<std::string>& arguments);
 int config(const std::vector<std::string>& arguments);
 int data(const std::vector<std::string>& arguments);
 int doctor(const std::vector<std::string>& arguments);
@@ -35,6 +36,8 @@ int generate(const std::vector<std::string>& arguments);
 int evaluate(const std::vector<std::string>& arguments);
 /// What `millrace schedule --help` says of its words and options.
 extern const char* const schedule_help;
+/// The same of `millrace convert`.
+extern const char* const convert_help;
 /// The same of `millrace plan`.
 extern const char* const plan_help;
 /// The same of `millrace profile`.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <limits>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/expect_error.hpp"
@@ -131,7 +134,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
       {"mlp bias", at("/mlp_bias"), true, {"mlp_bias = true", "supported is false"}},
       {"activation", at("/hidden_act"), "gelu", {"hidden_act = \"gelu\"", "supported is \"silu\""}},
       {"Gemma's activation", at("/hidden_activation"), "gelu_pytorch_tanh", {"hidden_activation"}},
-      {"rope", at("/rope_parameters/rope_type"), "longrope", {"rope_parameters.rope_type = \"longrope\"", "\"llama3\" and \"yarn\""}},
+      {"dynamic rope", at("/rope_parameters/rope_type"), "dynamic", {"rope_parameters.rope_type = \"dynamic\"", "\"llama3\" and \"yarn\""}},
       {"partial rotary", at("/rope_parameters/partial_rotary_factor"), 0.5, {"rope_parameters.partial_rotary_factor = 0.5"}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "wanted a number"}},
@@ -171,11 +174,101 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   expect_error([&] { (void)parse(nameless); }, ExitCode::model, {"model_type = (missing)", "supported are \"llama\""});
 }
 
+TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
+  std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/maxtext_llama2/config.json");
+  const json config = json::parse(stream);
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = config;
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("decoder_block", "deepseek", "supported are \"default\"");
+  refused("moba", true, "supported is false");
+  refused("mtp_num_layers", 1, "supported is 0");
+  refused("num_experts", 8, "supported is 1");
+  refused("use_qk_norm", true, "supported is false");
+  refused("sliding_window_size", 128, "supported is 0");
+  refused("rope_type", "yarn", "\"llama3.1\"");
+  refused("mlp_activations", {"silu", "silu"}, "[f, \"linear\"]");
+}
+
+/// Sizes that are possible one by one, and together more than anybody's.
+TEST(ConfigFile, RejectsAModelBeyondMeasure) {
+  json config = version_5();
+  for (const char* key : {"hidden_size", "intermediate_size", "vocab_size"}) config[key] = 1 << 20;
+  config["num_hidden_layers"] = 4096;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: a model of", "wanted at most 1e+15"});
+}
+
+TEST(ConfigFile, ALongValueIsCutInItsMessage) {
+  json config = version_5();
+  config["hidden_size"] = std::vector<int>(100'000, 7);
+  try {
+    (void)parse(config);
+    FAIL() << "a list was taken for a size";
+  } catch (const Error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 500u);
+  }
+}
+
+/// Every key of a folder with every kind of value, and every beginning of the text: a message or a model, and what is a model can be
+/// written and read again.
+TEST(ConfigFile, SurvivesWhatNobodyMeant) {
+  const std::vector<json> values = {nullptr,
+                                    true,
+                                    -1,
+                                    0,
+                                    65536,
+                                    std::numeric_limits<std::uint64_t>::max(),
+                                    1e300,
+                                    "gpt2",
+                                    json::array({1, "sliding_attention"}),
+                                    {{"rope_type", "yarn"}, {"factor", -3}}};
+  const auto survives = [](const std::string& text) {
+    try {
+      const ConfigFile file = parse_config_file(text, "config.json");
+      EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model) << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::model) << error.what();
+      EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what() << "\n" << text;
+    }
+  };
+  for (const char* name : {"hf_gemma3", "hf_gpt2", "maxtext_gpt3"}) {
+    std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/" + name + "/config.json");
+    const json config = json::parse(stream);
+    for (const auto& [key, old] : config.items()) {
+      json changed = config;
+      changed.erase(key);
+      survives(changed.dump());
+      for (const json& value : values) {
+        changed[key] = value;
+        survives(changed.dump());
+      }
+    }
+    const std::string text = config.dump();
+    for (std::size_t end = 0; end < text.size(); end += 23) survives(text.substr(0, end));
+  }
+}
+
+/// transformers 5 wants a whole number where its class says so.
+TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
+  ModelConfig model = parse(version_5()).model;
+  model.family = "gemma2";
+  model.query_pre_attn_scalar = 256;
+  EXPECT_TRUE(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar").is_number_integer());
+  model.query_pre_attn_scalar = 168.5;
+  EXPECT_EQ(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar"), 168.5);
+}
+
 TEST(ConfigFile, RejectsWhatIsNoConfig) {
-  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
+  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: no JSON"});
   expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
-  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"not JSON"});
-  expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"not JSON"});
+  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"no JSON"});
+  expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"nested deeper than 16"});
+  expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' stands twice"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"no JSON"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"no JSON", "1e999"});
+  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, wanted at most"});
   const TemporaryFolder folder;
   expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
 }
@@ -194,11 +287,11 @@ TEST(ConfigFile, ExportIsReadBack) {
   plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
   for (const json& config : {version_5(), linear, plain}) {
     const ModelConfig model = parse(config).model;
-    const std::string text = config_file_text(model, "bfloat16");
+    const std::string text = config_file_text({model}, "bfloat16");
     const ConfigFile again = parse_config_file(text, "export");
     EXPECT_EQ(again.model, model);
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
-    EXPECT_EQ(config_file_text(again.model, "bfloat16"), text);
+    EXPECT_EQ(config_file_text({again.model}, "bfloat16"), text);
     // Each version of transformers finds its own spelling.
     json version_4_only = json::parse(text);
     version_4_only.erase("rope_parameters");

@@ -1,0 +1,42 @@
+// config.json of transformers and of MaxText: an error of ours or a model, and what is a model can be written and read again.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "kernels/base/check.hpp"
+#include "layers/config_file.hpp"
+#include "layers/model.hpp"
+
+using millrace::Error;
+using millrace::ExitCode;
+namespace layers = millrace::layers;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  layers::ConfigFile file;
+  try {
+    file = layers::parse_config_file({reinterpret_cast<const char*>(data), size}, "config.json");
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::model) std::abort();
+    return 0;
+  }
+  try {
+    const auto text = layers::config_file_text(file, "float32");
+    const auto again = layers::parse_config_file(text, "export");
+    if (!(again.model == file.model) || again.z_loss != file.z_loss || again.token_ids != file.token_ids) {
+      std::puts(text.c_str());
+      std::abort();
+    }
+  } catch (const Error& error) {
+    std::puts(error.what());
+    std::abort();
+  }
+  if (file.model.layers > 4) return 0;  // more of the same
+  try {
+    if (layers::count_parameters(file.model) < 1) std::abort();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::model) std::abort();
+  }
+  return 0;
+}

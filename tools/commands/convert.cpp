@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
+#include "layers/config_file.hpp"
+#include "layers/llmc_file.hpp"
+#include "layers/model_folder.hpp"
+#include "runtime/io/file_system.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+
+const char* const convert_help = R"(
+  FROM    a folder of transformers or MaxText (config.json, model.safetensors or its shards), or a GPT-2 of llm.c (gpt2_124M.bin)
+  TO      a folder that is not there yet or empty; with --format llmc a file that is not there yet
+  --dtype   fp32 or bf16; as in FROM where not given (fp32 where its tensors differ)
+  --format  folder (its config.json in the language of FROM's) or llmc (a GPT-2 alone)
+
+TO appears when all of it is written. Tokenizer files and generation_config.json are copied beside the weights.
+)";
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* who = "millrace convert";
+
+/// What may stand beside a model's weights and belongs to its text.
+constexpr std::array companions = {"added_tokens.json",  "chat_template.jinja",     "chat_template.json", "generation_config.json",
+                                   "merges.txt",         "special_tokens_map.json", "tokenizer.json",     "tokenizer.model",
+                                   "tokenizer.tiktoken", "tokenizer_config.json",   "vocab.json"};
+
+void want_nothing_at(const std::string& to, bool folder) {
+  const auto kind = runtime::kind_of(to);
+  if (kind == runtime::PathKind::missing) return;
+  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, wanted a new {}", to,
+                 folder ? "folder" : "file");
+  const auto names = runtime::list_directory(to);
+  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), wanted an empty or a new one", to,
+                 names.size(), names.front());
+}
+
+void copy_companions(const std::string& from, const std::string& to) {
+  for (const char* name : companions) {
+    const std::string source = runtime::join_path(from, name);
+    std::error_code error;
+    if (!fs::is_regular_file(source, error)) continue;
+    fs::copy_file(source, runtime::join_path(to, name), error);
+    MILLRACE_CHECK(!error, ExitCode::storage, who, "{}: cannot be copied to {}: {}", source, to, error.message());
+  }
+}
+
+/// Makes the folder under another name and renames it when all is there.
+template <class Fill>
+void write_folder(const std::string& to, Fill fill) {
+  const std::string temporary = to + ".tmp";
+  MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, who,
+                 "{}: left by a conversion that was killed, or one is at work; remove it if not", temporary);
+  runtime::make_directories(temporary);
+  try {
+    fill(temporary);
+    runtime::rename_path(temporary, to);
+  } catch (const Error&) {
+    std::error_code ignored;  // the first error is the one to tell
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  runtime::sync_directory(runtime::parent_path(to));
+}
+
+kernels::DType dtype_named(const std::string& name) {
+  MILLRACE_CHECK(name == "fp32" || name == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", name);
+  return name == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+int convert(const std::vector<std::string>& arguments) {
+  const Arguments parsed(arguments, {"dtype", "format"}, {});
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} paths, wanted FROM and TO", parsed.positional().size());
+  const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
+  const std::string format = parsed.text("format", "folder");
+  const std::vector<std::string> formats{"folder", "llmc"};
+  MILLRACE_CHECK(std::ranges::find(formats, format) != formats.end(), ExitCode::usage, who, "--format {}, wanted folder or llmc{}", format,
+                 did_you_mean(format, formats));
+  const bool folder = format == "folder";
+  const std::string dtype_name = parsed.text("dtype", "");
+  if (!dtype_name.empty()) static_cast<void>(dtype_named(dtype_name));
+  want_nothing_at(to, folder);
+
+  const auto config = layers::read_config_file(from);
+  for (const auto& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  const auto weights = layers::open_weights(from, config.model);
+  const auto dtype = dtype_name.empty() ? weights->dtype() : dtype_named(dtype_name);
+  std::vector<float> elements;  // of one tensor at a time
+  const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
+    elements.resize(static_cast<std::size_t>(spec.shape.elements()));
+    weights->read(spec, elements);
+    return elements;
+  };
+  if (folder) {
+    write_folder(to, [&](const std::string& place) {
+      layers::export_model_folder(place, config, dtype, read);
+      copy_companions(from, place);
+    });
+  } else {
+    layers::write_llmc_file(to, config.model, dtype, read);
+  }
+  fmt::print("{}: {} with {} weights in {}\n", to, config.model.family, layers::count_parameters(config.model),
+             dtype == kernels::DType::bf16 ? "bf16" : "fp32");
+  return 0;
+}
+
+}  // namespace millrace::tools
