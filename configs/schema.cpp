@@ -221,6 +221,10 @@ void maxtext_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",
                               MEMBER(model.learned_positions)),
                          0, 1 << 30, "tokens"));
+  keys.push_back(
+      between(bind("model.dropout_rate", identity, "maxtext: part of the features that training drops, in embedding, MLP and layers.",
+                   MEMBER(model.dropout_rate)),
+              0, 0.999));
   keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }
