@@ -128,13 +128,13 @@ struct Rejection {
 TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   const auto at = [](const char* pointer) { return json::json_pointer(pointer); };
   const std::vector<Rejection> table = {
-      {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported are \"llama\""}},
+      {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported are \"llama\", \"mistral\""}},
       {"family of another type", at("/model_type"), 3, {"model_type = 3", "wanted a string"}},
       {"attention bias", at("/attention_bias"), true, {"attention_bias = true", "supported is false"}},
       {"mlp bias", at("/mlp_bias"), true, {"mlp_bias = true", "supported is false"}},
       {"activation", at("/hidden_act"), "gelu", {"hidden_act = \"gelu\"", "supported is \"silu\""}},
       {"Gemma's activation", at("/hidden_activation"), "gelu_pytorch_tanh", {"hidden_activation"}},
-      {"dynamic rope", at("/rope_parameters/rope_type"), "dynamic", {"rope_parameters.rope_type = \"dynamic\"", "\"llama3\" and \"yarn\""}},
+      {"rope", at("/rope_parameters/rope_type"), "longrope", {"rope_parameters.rope_type = \"longrope\"", "\"llama3\" and \"yarn\""}},
       {"partial rotary", at("/rope_parameters/partial_rotary_factor"), 0.5, {"rope_parameters.partial_rotary_factor = 0.5"}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "wanted a number"}},

@@ -1,0 +1,56 @@
+#include "kernels/sinusoid.hpp"
+
+#include "tests/kernels/fixture.hpp"
+
+namespace millrace::kernels::testing {
+namespace {
+
+struct Results {
+  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width)
+      : x(dtype, {rows, width}, 1), positions(DType::i32, {rows}), inverse(DType::f32, {width / 2}), y(dtype, {rows, width}) {
+    for (std::int64_t i = 0; i < rows; ++i) positions.set(i, static_cast<double>(i * 37 % 4099));
+    for (std::int64_t i = 0; i < width / 2; ++i) inverse.set(i, std::pow(1e-4, static_cast<double>(i) / static_cast<double>(width)));
+    add_sinusoid(stream, *x, *positions, *inverse, *y);
+  }
+  Data x, positions, inverse, y;
+};
+
+TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t rows : {1, 5, 131})
+      for (const std::int64_t width : {2, 34, 130}) {
+        SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
+        ThreadTeam one(1);
+        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width), found(Stream(one), dtype, rows, width);
+        EXPECT_TRUE(near(found.y, wanted.y, dtype == DType::bf16 ? 0x1p-7 : 1e-6, 1e-6));
+        for (const int threads : {2, 3}) {
+          ThreadTeam team(threads);
+          EXPECT_TRUE(same_bits(Results(Stream(team), dtype, rows, width).y, found.y));
+        }
+      }
+}
+
+TEST(Sinusoid, AddsSinesThenCosines) {
+  ThreadTeam team(1);
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data x(DType::f32, {1, 4}), positions(DType::i32, {1}), inverse(DType::f32, {2}), y(DType::f32, {1, 4});
+    for (std::int64_t i = 0; i < 4; ++i) x.set(i, 10);
+    positions.set(0, 3);
+    inverse.set(0, 1);
+    inverse.set(1, 0.25);
+    add_sinusoid(Stream(team, implementation), *x, *positions, *inverse, *y);
+    EXPECT_NEAR(y.get(0), 10 + std::sin(3.0), 1e-6);
+    EXPECT_NEAR(y.get(1), 10 + std::sin(0.75), 1e-6);
+    EXPECT_NEAR(y.get(2), 10 + std::cos(3.0), 1e-6);
+    EXPECT_NEAR(y.get(3), 10 + std::cos(0.75), 1e-6);
+  }
+}
+
+TEST(Sinusoid, RefusesAnOddWidth) {
+  ThreadTeam team(1);
+  Data x(DType::f32, {2, 3}), positions(DType::i32, {2}), inverse(DType::f32, {1});
+  EXPECT_EQ(thrown([&] { add_sinusoid(Stream(team), *x, *positions, *inverse, *x); }), static_cast<int>(ExitCode::config));
+}
+
+}  // namespace
+}  // namespace millrace::kernels::testing
