@@ -46,9 +46,11 @@ TEST_F(Resume, OneProcessGoesOnAsFourAndAnotherSeedIsRefused) {
 }
 
 TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
-  const std::vector<std::string> impatient{"cluster.timeout_ms=3000"};
+  // Long enough for the warning to come first also where a busy machine made the run pause before: it waits for half as long again.
+  const std::vector<std::string> impatient{"cluster.timeout_ms=6000"};
   {
-    Job job(mpirun(4), training_.words("run", impatient));
+    // Stage 2 takes its time, so that its process stops inside of a step, where the others come to wait for its tokens.
+    Job job(mpirun(4), training_.words("run", impatient), {"MILLRACE_FAULT=point=stage2.forward:delay=30"});
     ASSERT_TRUE(job.wait_for("step 6/", Training::patience)) << job.out() << job.err();
     const auto stopped = job.process(2);
     ASSERT_TRUE(stopped);
