@@ -75,10 +75,38 @@ class Checker {
          "wanted model.rope_beta_slow = {} or more", model.rope.beta_slow);
     want(model.rope.kind != layers::RopeKind::yarn || model.rope.original_max_position > 0, "model.rope_original_max_position",
          "wanted 1 or more for model.rope = yarn");
+    family_keys();
     if (model.rope.kind != layers::RopeKind::llama3) return;
     want(model.rope.high_freq_factor > model.rope.low_freq_factor, "model.rope_high_freq_factor",
          "wanted more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);
     want(model.rope.original_max_position > 0, "model.rope_original_max_position", "wanted 1 or more for model.rope = llama3");
+  }
+
+  /// A key that the family has no part for would change nothing.
+  void family_keys() const {
+    const auto& model = config_.model;
+    const auto is_one_of = [&](std::initializer_list<std::string_view> families) {
+      return std::ranges::find(families, model.family) != families.end();
+    };
+    const bool maxtext = is_one_of({"default", "llama2", "gpt3", "simple", "simple_mlp"});
+    const bool simple = is_one_of({"simple", "simple_mlp"});
+    const bool slides = is_one_of({"mistral", "gemma2", "gemma3", "olmo3"});
+    const RunConfig built_in;
+    const auto only = [&](bool has, std::initializer_list<const char*> keys) {
+      for (const char* key : keys)
+        want(has || run_.settings.at(key).value == find_key(key)->fetch(built_in), key, "which the family {} does not have", model.family);
+    };
+    only(!is_one_of({"gpt2", "gpt3", "simple", "simple_mlp"}), {"model.rope", "model.rope_theta", "model.rope_factor"});
+    only(slides, {"model.layer_types", "model.sliding_window"});
+    only(is_one_of({"gemma3", "olmo3"}), {"model.rope_local_theta"});
+    only(is_one_of({"gemma2", "gemma3"}), {"model.query_pre_attn_scalar"});
+    only(is_one_of({"gemma2", "gemma3", "default", "llama2", "gpt3"}), {"model.attn_logit_softcapping"});
+    only(is_one_of({"gemma2", "gemma3"}) || maxtext, {"model.final_logit_softcapping"});
+    only(maxtext, {"model.learned_positions", "model.sinusoidal_positions", "model.normalize_embedding_logits", "model.dropout_rate"});
+    only(maxtext && !simple, {"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp", "model.share_kv"});
+    only(is_one_of({"default", "llama2"}), {"model.rope_interleaved"});
+    const bool any = std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) != model.layer_kinds.end();
+    want(model.sliding_window == 0 || any, "model.sliding_window", "but no layer slides, wanted some in model.layer_types");
   }
 
   void training() const {

@@ -42,6 +42,55 @@ std::vector<std::pair<std::string, std::string>> token_ids_of(const Json& json) 
   return ids;
 }
 
+std::string written(const ConfigFile& config, std::string_view dtype) {
+  OrderedJson json =
+      config.model.numerics == "maxtext" ? maxtext_json(config.model, dtype, config.z_loss) : hugging_face_json(config.model, dtype);
+  for (const auto& [key, value] : config.token_ids) json[key] = Json::parse(value);
+  return json.dump(2) + "\n";
+}
+
+/// The model with values that stand for others said outright, and those that nothing reads at their defaults.
+ModelConfig plain(ModelConfig model) {
+  if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
+  if (model.rope_local_theta == 0) model.rope_local_theta = model.rope.theta;
+  if (std::ranges::find(model.layer_kinds, LayerKind::sliding) == model.layer_kinds.end()) model.layer_kinds.clear();
+  if (model.rope.kind == RopeKind::none) model.rope = {.theta = model.rope.theta};
+  if (model.numerics == "maxtext") model.initializer_range = 0;  // its initial values have deviations of their own
+  return model;
+}
+
+/// "model.rope_theta = 500" where that is the first member that differs, else nothing.
+std::string first_difference(const ModelConfig& wanted, const ModelConfig& found) {
+  if (wanted == found) return {};
+  const auto differs = [](const char* key, const auto& a, const auto& b) {
+    return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
+  };
+  for (const std::string& text : {differs("vocab_size", wanted.vocab_size, found.vocab_size),
+                                  differs("hidden_size", wanted.hidden_size, found.hidden_size),
+                                  differs("intermediate_size", wanted.intermediate_size, found.intermediate_size),
+                                  differs("heads", wanted.heads, found.heads),
+                                  differs("kv_heads", wanted.kv_heads, found.kv_heads),
+                                  differs("head_dim", wanted.head_dim, found.head_dim),
+                                  differs("rms_norm_eps", wanted.rms_norm_eps, found.rms_norm_eps),
+                                  differs("rope", to_string(wanted.rope.kind), to_string(found.rope.kind)),
+                                  differs("rope_theta", wanted.rope.theta, found.rope.theta),
+                                  differs("rope_factor", wanted.rope.factor, found.rope.factor),
+                                  differs("rope_local_theta", wanted.rope_local_theta, found.rope_local_theta),
+                                  differs("sliding_window", wanted.sliding_window, found.sliding_window),
+                                  differs("query_pre_attn_scalar", wanted.query_pre_attn_scalar, found.query_pre_attn_scalar),
+                                  differs("attn_logit_softcapping", wanted.attn_logit_softcapping, found.attn_logit_softcapping),
+                                  differs("final_logit_softcapping", wanted.final_logit_softcapping, found.final_logit_softcapping),
+                                  differs("max_position_embeddings", wanted.max_position_embeddings, found.max_position_embeddings),
+                                  differs("tie_word_embeddings", wanted.tie_word_embeddings, found.tie_word_embeddings),
+                                  differs("initializer_range", wanted.initializer_range, found.initializer_range),
+                                  differs("learned_positions", wanted.learned_positions, found.learned_positions),
+                                  differs("dropout_rate", wanted.dropout_rate, found.dropout_rate)})
+    if (!text.empty()) return text;
+  if (wanted.layer_kinds != found.layer_kinds) return "model.layer_types";
+  if (!(wanted.rope == found.rope)) return "the numbers of model.rope";
+  return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";
+}
+
 }  // namespace
 
 ConfigFile parse_config_file(std::string_view text, const std::string& where) {
@@ -79,10 +128,13 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
 }
 
 std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
-  OrderedJson json =
-      config.model.numerics == "maxtext" ? maxtext_json(config.model, dtype, config.z_loss) : hugging_face_json(config.model, dtype);
-  for (const auto& [key, value] : config.token_ids) json[key] = Json::parse(value);
-  return json.dump(2) + "\n";
+  const std::string text = written(config, dtype);
+  // What the file cannot say would be lost: another model.
+  const ModelConfig wanted = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
+  const std::string lost = first_difference(wanted, found);
+  MILLRACE_CHECK(lost.empty(), ExitCode::model, who, "a config.json of the family {} cannot say {}: it would be another model",
+                 config.model.family, lost);
+  return text;
 }
 
 }  // namespace millrace::layers

@@ -34,6 +34,7 @@ struct ConfigFile {
 
 /// The config.json of a model, in the language of its numerics; parse_config_file makes the same of it again. `dtype` is the one of the
 /// exported tensors ("float32", "bfloat16"). Ends with a newline.
+/// What is written is read again first: Error(model) naming a key of the model that the file cannot say.
 [[nodiscard]] std::string config_file_text(const ConfigFile& config, std::string_view dtype);
 
 }  // namespace millrace::layers

@@ -56,6 +56,8 @@ kernels::DType FolderWeights::dtype() const {
 
 void export_model_folder(const std::string& folder, const ConfigFile& config, kernels::DType dtype, const ParameterReader& reader,
                          std::uint64_t most_shard_bytes) {
+  // First, since it may be that the file cannot say what the model is.
+  const std::string text = config_file_text(config, dtype == kernels::DType::bf16 ? "bfloat16" : "float32");
   const runtime::FileDType file_dtype = runtime::file_dtype(dtype);
   std::map<std::string, ParameterSpec, std::less<>> specs;
   std::vector<runtime::FileTensor> tensors;
@@ -70,7 +72,7 @@ void export_model_folder(const std::string& folder, const ConfigFile& config, ke
     write_elements(transposed(elements, spec.shape[0], spec.shape[1]), file_dtype, sink);
   };
   runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, most_shard_bytes);
-  runtime::write_text_file(folder + "/config.json", config_file_text(config, dtype == kernels::DType::bf16 ? "bfloat16" : "float32"));
+  runtime::write_text_file(folder + "/config.json", text);
 }
 
 }  // namespace millrace::layers

@@ -22,9 +22,11 @@
 namespace millrace::layers {
 namespace {
 
-std::array<const Decoder*, model_families.size()> families() {
-  return {&llama(), &mistral(), &gemma(),         &gemma2(), &gemma3(), &qwen2(),  &qwen3(),
-          &olmo3(), &gpt2(),    &default_block(), &llama2(), &gpt3(),   &simple(), &simple_mlp()};
+auto families() {
+  const auto all = std::to_array<const Decoder*>({&llama(), &mistral(), &gemma(), &gemma2(), &gemma3(), &qwen2(), &qwen3(), &olmo3(),
+                                                  &gpt2(), &default_block(), &llama2(), &gpt3(), &simple(), &simple_mlp()});
+  static_assert(all.size() == model_families.size(), "a family stands here and in model_families");
+  return all;
 }
 
 }  // namespace

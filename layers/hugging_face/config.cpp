@@ -218,8 +218,8 @@ void read_layer_kinds(JsonReader& reader, const Family& family, ModelConfig& mod
       const bool sliding = entry == "sliding_attention";
       if (!sliding && entry != "full_attention") reader.refuse("layer_types", "supported are \"full_attention\" and \"sliding_attention\"");
       const LayerKind kind = sliding ? LayerKind::sliding : LayerKind::full;
-      if (kind != kinds[i] && !family.two_ropes) reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "wanted a number, layer_types has sliding layers");
+      if (kind != kinds[i] && !family.two_ropes) reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       kinds[i] = kind;
     }
   }
@@ -331,7 +331,7 @@ OrderedJson standard_json(const ModelConfig& model) {
   if (family.query_pre_attn_scalar > 0) {
     const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
     // transformers 5 takes no 256.0 where its class says int.
-    const double scalar = model.query_pre_attn_scalar;
+    const double scalar = model.query_pre_attn_scalar > 0 ? model.query_pre_attn_scalar : static_cast<double>(model.head_dim);
     const auto whole = static_cast<std::int64_t>(scalar);
     json["query_pre_attn_scalar"] = static_cast<double>(whole) == scalar ? Json(whole) : Json(scalar);
     json["attn_logit_softcapping"] = cap(model.attn_logit_softcapping);

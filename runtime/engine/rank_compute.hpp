@@ -36,7 +36,7 @@ struct RankOptions {
   kernels::Device device;
 };
 
-/// The four arrays of a microbatch in a rank's memory, i32 [T] each.
+/// The five arrays of a microbatch in a rank's memory, i32 [T] each.
 struct BatchPlaces {
   std::span<std::int32_t> tokens, positions, segments, targets, samples;
 };

@@ -125,6 +125,9 @@ TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
   const auto shown = run_millrace({"config", "show", "model.from=" + out});
   EXPECT_EQ(shown.code, 0) << shown.err;
   expect_parts(shown.out, {"rope_theta = 50000.0"});
+  // It appears whole, and never over another.
+  EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
+  expect_failure(run_millrace({"ckpt", "export-hf", run_, out}), ExitCode::usage, {out, "wanted an empty or a new one"});
 }
 
 TEST_F(CheckpointCommand, ExportInBf16Rounds) {

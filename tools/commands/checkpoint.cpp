@@ -7,6 +7,7 @@
 #include "runtime/io/checkpoint_file.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/found_checkpoint.hpp"
+#include "tools/commands/whole_folder.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -51,7 +52,7 @@ int hash(const std::string& path) {
   return 0;
 }
 
-int export_model_folder(const std::string& path, const std::string& out, const std::string& dtype) {
+int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
   MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", dtype);
   const auto checkpoint = open_checkpoint(path, who);
   const auto model = model_of(checkpoint, who);
@@ -61,7 +62,14 @@ int export_model_folder(const std::string& path, const std::string& out, const s
     checkpoint.read(spec.name, elements);
     return elements;
   };
-  layers::export_model_folder(out, {model}, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+  layers::ConfigFile config{model};
+  const auto& identity = checkpoint.meta().identity;
+  if (const auto z_loss = identity.find("train.z_loss"); z_loss != identity.end()) config.z_loss = std::stod(z_loss->second);
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  want_nothing_at(out, true, who);
+  write_whole_folder(out, who, [&](const std::string& place) {
+    layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+  });
   fmt::print("{}: {} weights of step {} in {}; train on with model.from={}, or load it with transformers\n", out,
              layers::count_parameters(model), checkpoint.step(), dtype, out);
   return 0;

@@ -9,6 +9,7 @@
 #include "layers/model_folder.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/whole_folder.hpp"
 
 namespace millrace::tools {
 
@@ -32,16 +33,6 @@ constexpr std::array companions = {"added_tokens.json",  "chat_template.jinja", 
                                    "merges.txt",         "special_tokens_map.json", "tokenizer.json",     "tokenizer.model",
                                    "tokenizer.tiktoken", "tokenizer_config.json",   "vocab.json"};
 
-void want_nothing_at(const std::string& to, bool folder) {
-  const auto kind = runtime::kind_of(to);
-  if (kind == runtime::PathKind::missing) return;
-  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, wanted a new {}", to,
-                 folder ? "folder" : "file");
-  const auto names = runtime::list_directory(to);
-  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), wanted an empty or a new one", to,
-                 names.size(), names.front());
-}
-
 void copy_companions(const std::string& from, const std::string& to) {
   for (const char* name : companions) {
     const std::string source = runtime::join_path(from, name);
@@ -50,24 +41,6 @@ void copy_companions(const std::string& from, const std::string& to) {
     fs::copy_file(source, runtime::join_path(to, name), error);
     MILLRACE_CHECK(!error, ExitCode::storage, who, "{}: cannot be copied to {}: {}", source, to, error.message());
   }
-}
-
-/// Makes the folder under another name and renames it when all is there.
-template <class Fill>
-void write_folder(const std::string& to, Fill fill) {
-  const std::string temporary = to + ".tmp";
-  MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, who,
-                 "{}: left by a conversion that was killed, or one is at work; remove it if not", temporary);
-  runtime::make_directories(temporary);
-  try {
-    fill(temporary);
-    runtime::rename_path(temporary, to);
-  } catch (const Error&) {
-    std::error_code ignored;  // the first error is the one to tell
-    fs::remove_all(temporary, ignored);
-    throw;
-  }
-  runtime::sync_directory(runtime::parent_path(to));
 }
 
 kernels::DType dtype_named(const std::string& name) {
@@ -93,7 +66,7 @@ int convert(const std::vector<std::string>& arguments) {
   const bool folder = format == "folder";
   const std::string dtype_name = parsed.text("dtype", "");
   if (!dtype_name.empty()) static_cast<void>(dtype_named(dtype_name));
-  want_nothing_at(to, folder);
+  want_nothing_at(to, folder, who);
 
   const auto config = layers::read_config_file(from);
   for (const auto& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
@@ -106,7 +79,7 @@ int convert(const std::vector<std::string>& arguments) {
     return elements;
   };
   if (folder) {
-    write_folder(to, [&](const std::string& place) {
+    write_whole_folder(to, who, [&](const std::string& place) {
       layers::export_model_folder(place, config, dtype, read);
       copy_companions(from, place);
     });

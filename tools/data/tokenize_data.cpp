@@ -33,6 +33,7 @@ int tokenize_data(const TokenizeRequest& request) {
   fmt::print("{}: {} tokens of {} bits in {} documents, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "),
              writer.tokens(), 8 * writer.width(), writer.documents(), actors::bytes_text(total), files.size(),
              actors::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
+  fmt::print("ids are below {}: model.vocab_size = {} or more\n", tokenizer->vocabulary(), tokenizer->vocabulary());
   if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());
   return 0;
 }

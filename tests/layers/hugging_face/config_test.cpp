@@ -260,6 +260,35 @@ TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
   EXPECT_EQ(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar"), 168.5);
 }
 
+/// What a file cannot say would be lost, and with it the model.
+TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
+  const ModelConfig llama = parse(version_5()).model;
+  const auto refused = [&](auto change, const char* says) {
+    ModelConfig model = llama;
+    change(model);
+    expect_error([&] { (void)config_file_text({model}, "float32"); }, ExitCode::model, {says});
+  };
+  refused([](ModelConfig& model) { model.attn_logit_softcapping = 2; }, "cannot say model.attn_logit_softcapping = 2");
+  refused([](ModelConfig& model) { model.query_pre_attn_scalar = 7; }, "cannot say model.query_pre_attn_scalar = 7");
+  refused([](ModelConfig& model) { model.fused_qkv = true; }, "a key that another family has");
+  refused(
+      [](ModelConfig& model) {
+        model.family = "mistral";
+        model.sliding_window = 4;
+        model.layer_kinds.assign(static_cast<std::size_t>(model.layers), LayerKind::full);
+        model.layer_kinds.front() = LayerKind::sliding;
+      },
+      "cannot say model.layer_types");
+  // Gemma's scale where it is not given is that of the head, and is written as such.
+  ModelConfig gemma = llama;
+  gemma.family = "gemma2";
+  gemma.sliding_window = 4;
+  gemma.layer_kinds.assign(static_cast<std::size_t>(gemma.layers), LayerKind::full);
+  for (std::size_t i = 0; i < gemma.layer_kinds.size(); i += 2) gemma.layer_kinds[i] = LayerKind::sliding;
+  gemma.rope = {};
+  EXPECT_EQ(json::parse(config_file_text({gemma}, "float32")).at("query_pre_attn_scalar"), gemma.head_dim);
+}
+
 TEST(ConfigFile, RejectsWhatIsNoConfig) {
   expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: no JSON"});
   expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
