@@ -85,8 +85,9 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
                            count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
                            settings.train.dtype));
-  reporter.say(fmt::format("data      {} tokens in {} files, {} files held out ({} microbatches an evaluation)",
-                           count_text(static_cast<double>(batches.dataset().train->size())), batches.dataset().train_files,
+  reporter.say(fmt::format("data      {} tokens{} in {} files, {} files held out ({} microbatches an evaluation)",
+                           count_text(static_cast<double>(batches.dataset().train->size())),
+                           batches.dataset().format.empty() ? "" : " (" + batches.dataset().format + ")", batches.dataset().train_files,
                            batches.dataset().held_out_files, evaluation_microbatches));
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
                            session.topology().processes(), plan.schedule.name, plan.layout_text(), settings.train.microbatches,

@@ -9,6 +9,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/megatron_index.hpp"
+#include "runtime/data/token_file.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -50,6 +51,7 @@ Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
                  files.size());
   if (!split.held_out.empty()) data.held_out = open(split.held_out);
   if (data.held_out && data.held_out->size() < 2) data.held_out.reset();
+  if (!text) data.format = to_string(TokenFile(split.train.front().path, vocabulary).format());
   data.train_files = static_cast<std::int64_t>(split.train.size());
   data.held_out_files = static_cast<std::int64_t>(split.held_out.size());
   data.fingerprint = fmt::format("{}-{}-{}", data_fingerprint(files), data.train->size(), data.held_out ? data.held_out->size() : 0);

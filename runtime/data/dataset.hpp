@@ -16,6 +16,7 @@ struct Dataset {
   std::unique_ptr<TokenStream> train;
   std::unique_ptr<TokenStream> held_out;  // null if no file is held out (data.held_out = 0, or fewer files than that)
   std::string fingerprint;                // part of a run's identity: the names, sizes and tokens of the files, not where they lie
+  std::string format;                     // of the first token file, for a person; empty for text
   std::int64_t train_files = 0;
   std::int64_t held_out_files = 0;
 };

@@ -61,6 +61,20 @@ void refuse_strangers(const std::filesystem::path& path, std::span<const std::by
 
 }  // namespace
 
+const char* to_string(TokenFormat format) noexcept {
+  switch (format) {
+    case TokenFormat::llmc_u16:
+      return "llm.c, 16 bits a token";
+    case TokenFormat::llmc_u32:
+      return "llm.c, 32 bits a token";
+    case TokenFormat::megatron:
+      return "Megatron";
+    case TokenFormat::nanogpt_u16:
+      return "no header, taken for nanoGPT's: 16 bits a token";
+  }
+  return "?";
+}
+
 TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary) : path_(path), file_(path), vocabulary_(vocabulary) {
   const auto bytes = file_.bytes();
   MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, wanted tokens", path.string());

@@ -12,6 +12,9 @@ namespace millrace::runtime {
 
 enum class TokenFormat : std::uint8_t { llmc_u16, llmc_u32, nanogpt_u16, megatron };
 
+/// What a person is told: "llm.c, 16 bits a token".
+[[nodiscard]] const char* to_string(TokenFormat format) noexcept;
+
 /// A file of token ids, by mmap, in one of the formats that people have:
 ///   llm.c    1024 bytes of header (256 x i32: 20240520, 1, count for 16-bit tokens; 20240801, 7, count for 32-bit ones), then the tokens
 ///   Megatron tokens of 8, 16 or 32 bits without a header, when an .idx of the same name lies beside the .bin (see MegatronIndex)

@@ -65,6 +65,8 @@ TrainedModel find_model(const Arguments& arguments, const char* who) {
   const std::string path = arguments.text("model", "");
   if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, who);
   std::error_code error;
+  MILLRACE_CHECK(!is_file(path), ExitCode::model, who, "{}: a file, wanted a model folder; millrace convert makes one of llm.c's file",
+                 path);
   MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
   MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
                  "{}: no model, wanted a folder with config.json and model.safetensors, a run directory or a checkpoint", path);

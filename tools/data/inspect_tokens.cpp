@@ -15,22 +15,6 @@
 namespace millrace::tools {
 namespace {
 
-using runtime::TokenFormat;
-
-const char* name_of(TokenFormat format) {
-  switch (format) {
-    case TokenFormat::llmc_u16:
-      return "llm.c, 16 bits a token";
-    case TokenFormat::llmc_u32:
-      return "llm.c, 32 bits a token";
-    case TokenFormat::megatron:
-      return "Megatron";
-    case TokenFormat::nanogpt_u16:
-      return "no header, taken for nanoGPT's: 16 bits a token";
-  }
-  return "?";
-}
-
 /// Without what a terminal would take for commands.
 std::string printable(const std::string& text) {
   std::string shown;
@@ -53,7 +37,7 @@ int inspect_tokens(const std::string& path, const std::string& tokenizer_path, s
   const bool prefix = runtime::kind_of(path) == runtime::PathKind::missing && !runtime::megatron_index_beside(path + ".bin").empty();
   const runtime::TokenFile file(prefix ? path + ".bin" : path,
                                 tokenizer ? tokenizer->vocabulary() : std::int64_t{std::numeric_limits<std::int32_t>::max()});
-  fmt::print("format     {}\n", name_of(file.format()));
+  fmt::print("format     {}\n", runtime::to_string(file.format()));
   fmt::print("tokens     {}\n", file.size());
   if (const auto* index = file.index()) {
     fmt::print("width      {} bits a token\n", 8 * index->width());
