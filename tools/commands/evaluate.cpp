@@ -207,17 +207,7 @@ int evaluate(const std::vector<std::string>& arguments) {
     const Arguments parsed(arguments, with_model_options({"sequence", "batch", "microbatches", "choices"}), {"json"});
     request = read(parsed, session);
   });
-  session.connect(static_cast<int>(request.job.request.pipeline.ranks), {});
-  try {
-    resolve_threads(request.job, request.model, session);
-    measure(session, request);
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
-  return 0;
+  return run_job(session, request.job, request.model, [&] { measure(session, request); });
 }
 
 }  // namespace millrace::tools

@@ -164,17 +164,7 @@ int generate(const std::vector<std::string>& arguments) {
                            with_model_options({"prompt", "prompt-file", "tokens", "temperature", "top-k", "top-p", "seed", "stop"}), {});
     request = read(parsed, session);
   });
-  session.connect(static_cast<int>(request.job.request.pipeline.ranks), {});
-  try {
-    resolve_threads(request.job, request.model, session);
-    write(session, request);
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
-  return 0;
+  return run_job(session, request.job, request.model, [&] { write(session, request); });
 }
 
 }  // namespace millrace::tools

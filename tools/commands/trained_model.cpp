@@ -110,14 +110,6 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   return job;
 }
 
-void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
-  if (job.threads > 0) return;
-  std::int64_t threads = 0;
-  if (session.leads() && !model.checkpoint.empty()) threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
-  if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
-  job.threads = std::stoi(session.broadcast(std::to_string(threads)));
-}
-
 NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who) {
   std::string path = arguments.text("tokenizer", "");
   if (path.empty()) {
@@ -144,6 +136,33 @@ std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", config.family,
                      parameters, config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype, job.request.pipeline.ranks,
                      job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");
+}
+
+namespace {
+
+/// Collective, once the session is connected.
+void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
+  if (job.threads > 0) return;
+  std::int64_t threads = 0;
+  if (session.leads() && !model.checkpoint.empty()) threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
+  if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  job.threads = std::stoi(session.broadcast(std::to_string(threads)));
+}
+
+}  // namespace
+
+int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work) {
+  session.connect(static_cast<int>(job.request.pipeline.ranks), {});
+  try {
+    resolve_threads(job, model, session);
+    work();
+  } catch (const Error& error) {
+    session.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    session.fail(ExitCode::internal, error.what());
+  }
+  session.close();
+  return 0;
 }
 
 }  // namespace millrace::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,8 +50,6 @@ struct TrainedModel {
 /// checkpoint's dtype, else fp32). threads are those of --threads, 0 where it is not there.
 [[nodiscard]] actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session,
                                         std::int64_t rows, std::int64_t sequence);
-/// Collective, once the session is connected: threads that were not given are the checkpoint's, else this machine's cores by its ranks.
-void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session);
 
 /// A tokenizer and what people call it.
 struct NamedTokenizer {
@@ -64,5 +63,9 @@ struct NamedTokenizer {
 
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": for people.
 [[nodiscard]] std::string describe(const TrainedModel& model, const actors::ForwardJob& job);
+
+/// Connects the processes, runs `work` and closes; what it throws ends the job everywhere. Threads that were not given are the
+/// checkpoint's, else this machine's cores by its ranks. Returns 0. Collective.
+int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work);
 
 }  // namespace millrace::tools
