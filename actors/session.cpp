@@ -125,6 +125,17 @@ void Session::fail(ExitCode code, const std::string& message) {
   cluster::abort_job(code, message, speak);
 }
 
+void Session::carry_out(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    fail(ExitCode::internal, error.what());
+  }
+  close();
+}
+
 void Session::close() {
   if (control_) control_->close();
   if (transport_) transport_->finalize();

@@ -58,6 +58,8 @@ class Session {
 
   /// This process cannot go on: the others are told, one message is printed, all leave. Never returns.
   [[noreturn]] void fail(ExitCode code, const std::string& message);
+  /// Collective: runs `work`, then the orderly end. What it throws ends the job everywhere, with its own exit code; never returns then.
+  void carry_out(const std::function<void()>& work);
   /// Orderly end, collective.
   void close();
 

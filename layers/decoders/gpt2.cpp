@@ -16,7 +16,7 @@ namespace {
 using runtime::ProgramBuilder;
 using runtime::ValueId;
 
-constexpr const char* kTable = "transformer.wte.weight";
+constexpr const char* kTokenTable = "transformer.wte.weight";
 
 /// x · weight + bias of `module`, the weight with its inputs first.
 ValueId dense(ProgramBuilder& builder, ValueId x, std::int64_t inputs, std::int64_t outputs, const std::string& module,
@@ -73,7 +73,7 @@ class Gpt2 final : public Decoder {
     MILLRACE_CHECK(builder.options().sequence <= config.max_position_embeddings, ExitCode::model, "layers.gpt2",
                    "rows of {} tokens, wanted at most max_position_embeddings = {}, the positions that were learned",
                    builder.options().sequence, config.max_position_embeddings);
-    const ValueId tokens = token_embedding(builder, config.vocab_size, config.hidden_size, kTable);
+    const ValueId tokens = token_embedding(builder, config.vocab_size, config.hidden_size, kTokenTable);
     const ValueId positions = position_embedding(builder, config.max_position_embeddings, config.hidden_size, "transformer.wpe.weight");
     return runtime::add(builder, tokens, positions, "embeddings");
   }
@@ -91,10 +91,10 @@ class Gpt2 final : public Decoder {
                              double z_loss) const override {
     const ValueId h = norm(builder, config, x, "transformer.ln_f", "ln_f");
     builder.label(h, "final_norm");
-    const HeadTable table = config.tie_word_embeddings ? HeadTable{kTable, config.vocab_size, config.hidden_size, 1}
+    const HeadTable table = config.tie_word_embeddings ? HeadTable{kTokenTable, config.vocab_size, config.hidden_size, 1}
                                                        : HeadTable{"lm_head.weight", config.vocab_size, config.hidden_size, 0};
     const runtime::HeadForm form{.z_loss = static_cast<float>(z_loss)};
-    return want_logits ? head_logits(builder, h, table, form) : head_loss(builder, h, table, form);
+    return output_head(builder, h, table, form, want_logits);
   }
 
  private:

@@ -97,7 +97,7 @@ ValueId StandardDecoder::head(ProgramBuilder& builder, const ModelConfig& config
   const HeadTable table = config.tie_word_embeddings ? HeadTable{kTable, config.vocab_size, config.hidden_size, 1}
                                                      : HeadTable{"lm_head.weight", config.vocab_size, config.hidden_size, 0};
   const runtime::HeadForm form{.z_loss = static_cast<float>(z_loss), .soft_cap = static_cast<float>(config.final_logit_softcapping)};
-  return want_logits ? head_logits(builder, h, table, form) : head_loss(builder, h, table, form);
+  return output_head(builder, h, table, form, want_logits);
 }
 
 LayerBuilder StandardDecoder::begin_layer(ProgramBuilder& builder, const ModelConfig& config, int index, ValueId x) const {

@@ -228,7 +228,7 @@ ValueId MaxTextDecoder::head(ProgramBuilder& builder, const ModelConfig& config,
     form.soft_cap = static_cast<float>(config.final_logit_softcapping);
     if (config.normalize_embedding_logits) form.scale = 1.0F / std::sqrt(static_cast<float>(config.hidden_size));
   }
-  return want_logits ? head_logits(builder, h, table, form) : head_loss(builder, h, table, form);
+  return output_head(builder, h, table, form, want_logits);
 }
 
 ValueId MaxTextDecoder::final_norm(ProgramBuilder& builder, const ModelConfig& config, ValueId x) const {

@@ -11,12 +11,11 @@ runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table
 
 }  // namespace
 
-runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form) {
-  return runtime::linear_cross_entropy(builder, h, weight(builder, table), builder.batch("targets"), form, "cross_entropy");
-}
-
-runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form) {
-  return runtime::logits(builder, h, weight(builder, table), form, "logits");
+runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form,
+                             bool want_logits) {
+  const runtime::ValueId w = weight(builder, table);
+  if (want_logits) return runtime::logits(builder, h, w, form, "logits");
+  return runtime::linear_cross_entropy(builder, h, w, builder.batch("targets"), form, "cross_entropy");
 }
 
 }  // namespace millrace::layers

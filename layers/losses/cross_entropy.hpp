@@ -17,13 +17,10 @@ struct HeadTable {
   bool stored_transposed = false;  // files have [width, vocabulary]
 };
 
-/// Output projection and next-token loss in one operation, summed over the valid targets: h [T, width] → f64 [2] {loss sum, z-loss sum}.
-/// With form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
-[[nodiscard]] runtime::ValueId head_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                         const runtime::HeadForm& form);
-
-/// Output projection alone: fp32 logits [T, vocabulary], for sampling and comparison.
-[[nodiscard]] runtime::ValueId head_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                           const runtime::HeadForm& form);
+/// Output projection of h [T, width], and next-token loss in the same operation, summed over the valid targets: f64 [2] {loss sum, z-loss
+/// sum}; or, where `want_logits`, fp32 logits [T, vocabulary] alone, for sampling and comparison. With form.z_loss > 0 each valid target
+/// adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
+[[nodiscard]] runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                                           const runtime::HeadForm& form, bool want_logits);
 
 }  // namespace millrace::layers

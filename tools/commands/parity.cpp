@@ -25,14 +25,7 @@ int parity(const std::vector<std::string>& arguments) {
   });
   session.connect(settings.ranks, settings.cluster);
   bool within = false;
-  try {
-    within = actors::run_parity(session, settings);
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
+  session.carry_out([&] { within = actors::run_parity(session, settings); });
   return within ? 0 : static_cast<int>(ExitCode::difference);
 }
 

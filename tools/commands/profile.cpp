@@ -77,7 +77,7 @@ int profile(const std::vector<std::string>& arguments) {
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
   int code = 0;
-  try {
+  session.carry_out([&] {
     settings.run = settings_of(run->config, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
       fmt::print("{}\n", line.format(record));
@@ -87,12 +87,7 @@ int profile(const std::vector<std::string>& arguments) {
       measured->planned = promised_costs(*run, *measured);
       code = tell(runtime::analyze(std::move(*measured)), parsed.text("out", "profile"));
     }
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
+  });
   return code;
 }
 

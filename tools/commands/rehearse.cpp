@@ -147,16 +147,10 @@ int rehearse(const std::vector<std::string>& arguments) {
   const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
   session.connect(schedule.placement.ranks(), {});
-  std::optional<actors::Rehearsal> rehearsal;
-  try {
-    rehearsal = actors::rehearse(session, settings);
+  session.carry_out([&] {
+    const auto rehearsal = actors::rehearse(session, settings);
     if (records) write_rehearsal_profile(std::move(*records), request, session, parsed.text("profile", ""));
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  if (rehearsal) {
+    if (!rehearsal) return;
     const auto simulation = runtime::simulate(schedule, settings.costs);
     const bool fastest = parsed.flag("fastest");
     const auto& step = fastest ? rehearsal->fastest() : rehearsal->median();
@@ -169,8 +163,7 @@ int rehearse(const std::vector<std::string>& arguments) {
                  describe_stalls(settings), settings.bytes, processes, processes == 1 ? "" : "es", fastest ? "fastest" : "median",
                  settings.steps, describe_rate(request, comparison.measured, comparison.predicted), print(comparison, simulation, step));
     }
-  }
-  session.close();
+  });
   return 0;
 }
 

@@ -35,19 +35,14 @@ int train(const std::vector<std::string>& arguments) {
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
-  try {
+  session.carry_out([&] {
     if (session.leads())
       for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
     auto settings = settings_of(run->config, build_id());
     settings.terminal = watched(session.launch(), STDOUT_FILENO);
     settings.profiled = write_live_profile;
     actors::train(session, settings);
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
+  });
   return 0;
 }
 

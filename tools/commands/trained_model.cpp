@@ -153,15 +153,10 @@ void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors:
 
 int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work) {
   session.connect(static_cast<int>(job.request.pipeline.ranks), {});
-  try {
+  session.carry_out([&] {
     resolve_threads(job, model, session);
     work();
-  } catch (const Error& error) {
-    session.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
-  }
-  session.close();
+  });
   return 0;
 }
 
