@@ -17,7 +17,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "actors.profile";
+constexpr const char* profile_gather_name = "actors.profile";
 constexpr std::chrono::seconds patience{30};
 
 // On the control link, beside kToRanks and kToCoordinator.
@@ -67,8 +67,8 @@ std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t
 /// Records by process 0's clock.
 std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
   RecordWords parts;
-  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, who, "{} words of records, wanted a multiple of {}", words.size(),
-                 parts.size());
+  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_name, "{} words of records, wanted a multiple of {}",
+                 words.size(), parts.size());
   std::vector<runtime::TraceRecord> records;
   for (std::size_t at = 0; at < words.size(); at += parts.size()) {
     std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(at), parts.size(), parts.begin());
@@ -167,8 +167,8 @@ void RecordGather::receive(int process, std::uint16_t type, std::span<const std:
 template <class Done>
 void RecordGather::wait_for(int process, const char* what, Done done) {
   std::unique_lock lock(mutex_);
-  MILLRACE_CHECK(changed_.wait_until(lock, deadline_, done), ExitCode::peer_lost, who, "process {} has not sent {} within {} s", process,
-                 what, patience.count());
+  MILLRACE_CHECK(changed_.wait_until(lock, deadline_, done), ExitCode::peer_lost, profile_gather_name,
+                 "process {} has not sent {} within {} s", process, what, patience.count());
 }
 
 void RecordGather::ping(int process) {

@@ -23,7 +23,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "actors.profile";
+constexpr const char* profiled_run_name = "actors.profile";
 constexpr std::int64_t warm_up = 1;  // steps before the first that is profiled
 
 /// How the steps ended, and what each told.
@@ -120,7 +120,7 @@ void check_ring(const runtime::Schedule& schedule, int steps) {
   for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
   const std::size_t step = 2 * longest + 8;  // an action and a wait each, and what ends a step
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
-  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, who,
+  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_name,
                  "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", steps, longest,
                  fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
 }

@@ -14,7 +14,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "actors.rehearsal";
+constexpr const char* rehearsal_name = "actors.rehearsal";
 constexpr std::int64_t sequence = 16, hidden = 16;  // of the model: 1 KiB of a token's bytes a row
 constexpr int parts = 7;                            // of a rank's step in a Collected tensor: the waits, and its last end
 
@@ -190,7 +190,7 @@ void check_traces(const RehearsalSettings& settings) {
   std::size_t longest = 0;
   for (const auto& list : settings.schedule.ranks) longest = std::max(longest, list.size());
   const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // an action and a wait each
-  MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, who,
+  MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_name,
                  "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
                  runtime::TraceRing::default_capacity / (2 * longest + 4) - 1, runtime::TraceRing::default_capacity);
 }

@@ -13,7 +13,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "actors.stepper";
+constexpr const char* stepper_name = "actors.stepper";
 constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::first_moment, runtime::MemoryKind::second_moment};
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
@@ -83,7 +83,7 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
     stepper_.post([this, message] { stepper_.coordinator_->receive(message); });
   }
   void write_shard(const WriteShard& request) override {
-    fail(ExitCode::internal, who, "rank {} is to write {}, but a stepper saves nothing", request.rank, request.folder);
+    fail(ExitCode::internal, stepper_name, "rank {} is to write {}, but a stepper saves nothing", request.rank, request.folder);
   }
   void stopped() override {}
 
@@ -213,7 +213,7 @@ const Execute* Stepper::next() const {
 
 void Stepper::run(runtime::RankId rank) {
   auto& seat = *seats_.at(rank.index());
-  MILLRACE_CHECK(!seat.waiting.empty() && !ended_, ExitCode::internal, who, "rank {} has no action to run", rank);
+  MILLRACE_CHECK(!seat.waiting.empty() && !ended_, ExitCode::internal, stepper_name, "rank {} has no action to run", rank);
   const Execute execute = seat.waiting.front();
   seat.waiting.pop_front();
   try {

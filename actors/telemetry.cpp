@@ -33,13 +33,13 @@ LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Se
   return run;
 }
 
-constexpr const char* who = "actors.telemetry";
+constexpr const char* telemetry_name = "actors.telemetry";
 constexpr const char* no_place = "run.directory is empty, wanted a folder for profiles";
 
 /// POST /profile. `profile` may be null.
 cluster::StatusPage profile_page(LiveProfile* profile, const std::string& directory) {
   cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [profile, directory] {
-                             MILLRACE_CHECK(profile != nullptr, ExitCode::config, who, "{}", no_place);
+                             MILLRACE_CHECK(profile != nullptr, ExitCode::config, telemetry_name, "{}", no_place);
                              profile->request();
                              return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
                            }};
@@ -94,7 +94,7 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<bool()
 /// What goes wrong with a profile does not end the run.
 void Telemetry::write_profile() try {
   auto measured = profile_->take();
-  MILLRACE_CHECK(measured, ExitCode::data, who, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);
+  MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
   reporter_.say(settings_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings_.directory, "profiles"), name)));
 } catch (const std::exception& error) {
