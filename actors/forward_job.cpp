@@ -25,7 +25,7 @@ void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, co
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()},
                            {"threads", std::to_string(job.threads)},
                            {"input", runtime::hash_of(what).hex()},
-                           {"instruction set", kernels::to_string(kernels::cpu_features().isa)}});
+                           {"instruction set", kernels::cpu_features().arithmetic()}});
 }
 
 }  // namespace millrace::actors

@@ -60,7 +60,7 @@ std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const 
   return cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
 }
 
-std::string instruction_set() { return kernels::to_string(kernels::cpu_features().isa); }
+std::string instruction_set() { return kernels::cpu_features().arithmetic(); }
 
 /// Bytes as text: what no terminal should see is shown as a dot.
 std::string text_of(const std::vector<std::int32_t>& tokens) {

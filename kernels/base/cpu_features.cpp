@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "kernels/base/dot_product_rate.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -45,6 +47,8 @@ CpuFeatures detect() {
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) features.avx512_bf16 = (eax >> 5 & 1U) != 0;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) features.amx_bf16 = (edx >> 22 & 1U) != 0 && (edx >> 24 & 1U) != 0;
   }
+  // Tiles are a machine of their own; a slow instruction beside them does not matter.
+  if (features.avx512_bf16 && !features.amx_bf16) features.slow_bf16 = bf16_dot_product_rate() < 0.75;
   return features;
 }
 #else
@@ -55,8 +59,8 @@ CpuFeatures detect_and_lower() {
   CpuFeatures features = detect();
   const char* wanted = std::getenv("MILLRACE_ISA");
   if (wanted == nullptr) return features;
-  for (const Isa isa : {Isa::baseline, Isa::avx2})
-    if (to_string(isa) == wanted && isa < features.isa) {
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512})
+    if (to_string(isa) == wanted && isa <= features.isa) {
       features.isa = isa;
       features.avx512_bf16 = features.amx_bf16 = false;
     }
@@ -75,8 +79,14 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
+std::string CpuFeatures::arithmetic() const {
+  if (!fast_bf16()) return to_string(isa);
+  return amx_bf16 ? "amx_bf16" : "avx512_bf16";
+}
+
 std::string describe(const CpuFeatures& features) {
   const char* bf16 = features.amx_bf16      ? "with amx_bf16"
+                     : features.slow_bf16   ? "with avx512_bf16 at half rate: bf16 matmuls run in fp32"
                      : features.avx512_bf16 ? "with avx512_bf16"
                                             : "no bf16 instructions: bf16 matmuls run in fp32";
   return fmt::format("{} ({}), {}", to_string(features.isa), bf16, features.model);

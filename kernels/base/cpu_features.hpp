@@ -16,13 +16,17 @@ struct CpuFeatures {
   Isa isa = Isa::baseline;   // what the loops in kernels/cpu use
   bool avx512_bf16 = false;  // dot products of bf16 in one instruction
   bool amx_bf16 = false;     // tiles of bf16
+  bool slow_bf16 = false;    // … but its rate (dot_product_rate.hpp) is below three quarters of the fp32 multiply-add's
   std::string model;         // "Intel(R) Xeon(R) Processor @ 2.80GHz"
 
   /// Whether bf16 matrix products are faster as bf16 than as fp32 on this processor.
-  [[nodiscard]] bool fast_bf16() const noexcept { return avx512_bf16 || amx_bf16; }
+  [[nodiscard]] bool fast_bf16() const noexcept { return (avx512_bf16 && !slow_bf16) || amx_bf16; }
+  /// What the bits of a run depend on, of all this: "avx512", "avx512_bf16", …
+  [[nodiscard]] std::string arithmetic() const;
 };
 
-/// The environment variable MILLRACE_ISA (baseline, avx2) lowers what is used, to reproduce a lesser machine's bits; it never raises it.
+/// The environment variable MILLRACE_ISA (baseline, avx2, avx512: without bf16 instructions) lowers what is used, to reproduce a lesser
+/// machine's bits; it never raises it.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
 /// One line for `millrace doctor` and for checkpoints: "avx512 (no bf16 instructions: bf16 matmuls run in fp32), Intel(R) …".

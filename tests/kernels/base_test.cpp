@@ -4,6 +4,7 @@
 
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
+#include "kernels/base/dot_product_rate.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
@@ -54,6 +55,15 @@ TEST(CpuFeatures, DescribesWhatItFound) {
   EXPECT_NE(describe(features).find(to_string(features.isa)), std::string::npos);
   EXPECT_NE(describe(features).find(features.model), std::string::npos);
   EXPECT_TRUE(!features.fast_bf16() || features.isa == Isa::avx512);
+  EXPECT_EQ(features.arithmetic().find("bf16") != std::string::npos, features.fast_bf16());
+}
+
+TEST(CpuFeatures, TimesTheDotProductTwiceAlike) {
+  if (!cpu_features().avx512_bf16) GTEST_SKIP() << "this processor has no bf16 dot product";
+  const double rate = bf16_dot_product_rate();
+  EXPECT_GT(rate, 0.1);
+  EXPECT_LT(rate, 2.5);
+  EXPECT_EQ(rate < 0.75 && !cpu_features().amx_bf16, cpu_features().slow_bf16);
 }
 
 TEST(BFloat16, RoundsToNearestEven) {

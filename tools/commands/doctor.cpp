@@ -110,9 +110,10 @@ void processor(Report& report) {
 void peaks(Report& report) {
   report.ok("matmul fp32", gigaflops(kernels::measured_peak_flops(DType::f32)));
   const bool widened = kernels::cpu::matmul_compute_dtype(DType::bf16) == DType::f32;
-  report.ok("matmul bf16", gigaflops(kernels::measured_peak_flops(DType::bf16)) +
-                               (widened ? ", computed in fp32: no bf16 instructions here, so train.dtype = bf16 saves memory and not time"
-                                        : ", computed in bf16"));
+  report.ok("matmul bf16",
+            gigaflops(kernels::measured_peak_flops(DType::bf16)) +
+                (widened ? ", computed in fp32: bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time"
+                         : ", computed in bf16"));
 }
 
 void memory(Report& report) {
