@@ -6,7 +6,8 @@
 
 namespace millrace::kernels {
 
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch) {
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+            const Tensor* addend) {
   constexpr const char* who = "kernels.matmul";
   require_cpu(stream, who);
   check_rank(who, "a", a, 2);
@@ -19,8 +20,12 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
     check_operand(who, "c (accumulated into)", c, {m, n}, {DType::f32});
   else
     check_operand(who, "c", c, {m, n}, {DType::f32, a.dtype});
-  if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options);
-  cpu::matmul(stream, a, b, c, options, scratch);
+  MILLRACE_CHECK(options.addend == (addend != nullptr) && !(options.addend && options.accumulate), ExitCode::internal, who,
+                 "an addend is {}, given {}, and the result is {}", options.addend ? "announced" : "not announced",
+                 addend != nullptr ? "one" : "none", options.accumulate ? "accumulated" : "written");
+  if (addend != nullptr) check_operand(who, "addend", *addend, {m, n}, {c.dtype});
+  if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
+  cpu::matmul(stream, a, b, c, options, scratch, addend);
 }
 
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {

@@ -12,11 +12,14 @@ struct MatmulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;  // c must then be f32
+  bool packed_b = false;    // b has its shape, and its data lies as pack() of kernels/packing.hpp wrote op(b)
+  bool addend = false;      // c = op(a) · op(b) + addend, rounded once; not with `accumulate`
 };
 
 /// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the
-/// stream's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing.
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch);
+/// stream's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing. `addend` is of c's type, and not c.
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+            const Tensor* addend = nullptr);
 
 /// Scratch for the largest call with these shapes (capacities) on `threads` threads.
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,

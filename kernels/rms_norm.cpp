@@ -44,7 +44,7 @@ void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, Rm
 }
 
 void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
-                             RmsNormOptions options, const Tensor& dx) {
+                             RmsNormOptions options, const Tensor& dx, const Tensor* addend) {
   constexpr const char* who = "kernels.rms_norm_input_gradient";
   require_cpu(stream, who);
   check(who, x);
@@ -52,15 +52,19 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
   check_rows(who, x, r);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx);
+  if (addend != nullptr) check_operand(who, "addend", *addend, x.shape, {x.dtype});
+  if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx, addend);
   const std::int64_t width = x.shape[1];
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
-      cpu::pick_rms_norm_input_gradient_f32()(
-          {dy.as<float>(), x.as<float>(), w.as<float>(), r.as<float>(), dx.as<float>(), width, options.offset}, begin, end);
+      cpu::pick_rms_norm_input_gradient_f32()({dy.as<float>(), x.as<float>(), w.as<float>(), r.as<float>(),
+                                               addend == nullptr ? nullptr : addend->as<float>(), dx.as<float>(), width, options.offset},
+                                              begin, end);
     else
       cpu::pick_rms_norm_input_gradient_bf16()(
-          {dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(), dx.as<BFloat16>(), width, options.offset}, begin, end);
+          {dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(), addend == nullptr ? nullptr : addend->as<BFloat16>(),
+           dx.as<BFloat16>(), width, options.offset},
+          begin, end);
   });
 }
 

@@ -17,9 +17,9 @@ struct RmsNormOptions {
 /// for the gradients.
 void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r);
 
-/// dx = r·(g − x·r²·mean(g·x)) with g = dy·(w + offset). dx has the dtype of dy.
+/// dx = r·(g − x·r²·mean(g·x)) with g = dy·(w + offset). dx has the dtype of dy; so has `addend`, which is added before dx is rounded.
 void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
-                             RmsNormOptions options, const Tensor& dx);
+                             RmsNormOptions options, const Tensor& dx, const Tensor* addend = nullptr);
 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
 void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw, Scratch scratch);

@@ -47,6 +47,11 @@ void accumulate_bf16(const BFloat16* x, float* accumulator, std::int64_t begin, 
 }
 void widen(const BFloat16* x, float* y, std::int64_t begin, std::int64_t end) { convert(x, y, begin, end); }
 void narrow(const float* x, BFloat16* y, std::int64_t begin, std::int64_t end) { convert(x, y, begin, end); }
+void narrow_sum(const float* a, const BFloat16* b, BFloat16* y, std::int64_t begin, std::int64_t end) {
+  std::int64_t i = begin;
+  for (; i + 16 <= end; i += 16) store(y + i, load(a + i) + load(b + i));
+  if (i < end) store(y + i, load(a + i, end - i) + load(b + i, end - i), end - i);
+}
 
 }  // namespace MILLRACE_ISA
 }  // namespace millrace::kernels::cpu

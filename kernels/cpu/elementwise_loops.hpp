@@ -16,5 +16,7 @@ MILLRACE_CPU_KERNEL(accumulate_f32, void(const float* x, float* accumulator, std
 MILLRACE_CPU_KERNEL(accumulate_bf16, void(const BFloat16* x, float* accumulator, std::int64_t begin, std::int64_t end));
 MILLRACE_CPU_KERNEL(widen, void(const BFloat16* x, float* y, std::int64_t begin, std::int64_t end));
 MILLRACE_CPU_KERNEL(narrow, void(const float* x, BFloat16* y, std::int64_t begin, std::int64_t end));
+/// y = a + b, rounded once.
+MILLRACE_CPU_KERNEL(narrow_sum, void(const float* a, const BFloat16* b, BFloat16* y, std::int64_t begin, std::int64_t end));
 
 }  // namespace millrace::kernels::cpu

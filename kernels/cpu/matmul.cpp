@@ -8,12 +8,14 @@
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/transpose_loops.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
 constexpr const char* kWho = "kernels.matmul";
+constexpr std::int64_t kRowsWorthPacking = 256;
 constexpr std::int64_t kGrain = 16;  // rows or columns of c that a cut between threads falls on: a vector, a cache line of fp32
 
 struct Range {
@@ -32,19 +34,27 @@ struct Problem {
   DType operands, result;  // in memory
   MatmulOptions options;
 
-  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
+  /// Few rows use a weight once: then reading it counts, and a slow bf16 instruction is better than a widened copy.
+  [[nodiscard]] DType compute() const {
+    const bool reads = operands == DType::bf16 && m < kGrain && !options.packed_b && cpu_features().avx512_bf16;
+    return reads ? DType::bf16 : matmul_compute_dtype(operands);
+  }
   [[nodiscard]] bool widens() const { return compute() != operands; }
   /// a is copied: widened, or turned so that it can be cut: oneDNN multiplies rows cut out of a transposed matrix by an older kernel, a
   /// fifth slower, that allocates.
   [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
+  /// b is packed here, by all threads, for this product alone: oneDNN would copy it for each. Not worth it for few rows.
+  [[nodiscard]] bool packs_b() const { return !options.packed_b && packs_operands() && m >= kRowsWorthPacking && n >= kPackedColumns; }
+  [[nodiscard]] bool reads_packed() const { return options.packed_b || packs_b(); }
+  [[nodiscard]] bool copies_b() const { return packs_b() || (widens() && !options.packed_b); }
   /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kGrain * threads || m >= n; }
 
   [[nodiscard]] std::pair<Range, Range> cut(int thread, int threads) const {
     const Range all_rows{0, m}, all_columns{0, n};
     if (by_rows(threads)) return {share(m, kGrain, thread, threads), all_columns};
-    return {all_rows, share(n, kGrain, thread, threads)};
+    return {all_rows, share(n, reads_packed() ? kPackedColumns : kGrain, thread, threads)};
   }
 
   [[nodiscard]] MatmulPart part(Range rows, Range columns) const {
@@ -52,12 +62,16 @@ struct Problem {
             .n = columns.size(),
             .k = k,
             .a_stride = k,
-            .b_stride = options.transpose_b ? k : n,
+            .b_stride = reads_packed()        ? 0
+                        : options.transpose_b ? k
+                                              : n,
             .c_stride = n,
             .operands = compute(),
             .result = narrows() ? DType::f32 : result,
-            .transpose_b = options.transpose_b,
-            .accumulate = options.accumulate};
+            .transpose_b = options.transpose_b && !reads_packed(),
+            .accumulate = options.accumulate,
+            .packed_b = reads_packed(),
+            .addend = options.addend && !narrows()};
   }
 };
 
@@ -70,7 +84,9 @@ struct Layout {
       return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
     b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.compute()) : 0);
-    c = b + (problem.widens() ? bytes(problem.k, problem.n, DType::f32) : 0);
+    c = b + (problem.packs_b()    ? packed_bytes(problem.k, problem.n, problem.operands)
+             : problem.copies_b() ? bytes(problem.k, problem.n, DType::f32)
+                                  : 0);
     threads = c + (problem.narrows() ? bytes(problem.m, problem.n, DType::f32) : 0);
   }
 };
@@ -103,25 +119,44 @@ void turn(const Problem& problem, const Tensor& a, std::byte* out, Range rows) {
     pick_transpose_f32()(a.as<float>(), problem.k, problem.m, reinterpret_cast<float*>(out), rows.begin, rows.end);
 }
 
+void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
+  if (problem.options.transpose_a) return turn(problem, a, copy, share(problem.m, kGrain, thread, threads));
+  const Range range = share(problem.m * problem.k, 4096, thread, threads);
+  pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
+}
+
+void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
+  if (problem.packs_b()) {
+    const Range blocks = share((problem.n + kPackedColumns - 1) / kPackedColumns, 1, thread, threads);
+    return pack_blocks(b, problem.options.transpose_b, copy, blocks.begin, blocks.end);
+  }
+  const Range range = share(problem.k * problem.n, 4096, thread, threads);
+  pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
+}
+
 void copy_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
                    std::byte* copy_of_b) {
   stream.team().run([&](int thread, int threads) {
-    if (problem.options.transpose_a) {
-      turn(problem, a, copy_of_a, share(problem.m, kGrain, thread, threads));
-    } else {
-      const Range range = share(problem.m * problem.k, 4096, thread, threads);
-      pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy_of_a), range.begin, range.end);
-    }
-    if (!problem.widens()) return;
-    const Range range = share(problem.k * problem.n, 4096, thread, threads);
-    pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy_of_b), range.begin, range.end);
+    if (problem.copies_a()) copy_a(problem, a, copy_of_a, thread, threads);
+    if (problem.copies_b()) copy_b(problem, b, copy_of_b, thread, threads);
   });
 }
 
-void narrow_result(const Problem& problem, const float* wide, BFloat16* c, Range rows, Range columns) {
-  if (columns.size() == problem.n) return pick_narrow()(wide, c, rows.begin * problem.n, rows.end * problem.n);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row)
-    pick_narrow()(wide, c, row * problem.n + columns.begin, row * problem.n + columns.end);
+void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, BFloat16* c, Range rows, Range columns) {
+  const auto narrow = [&](std::int64_t begin, std::int64_t end) {
+    if (addend == nullptr)
+      pick_narrow()(wide, c, begin, end);
+    else
+      pick_narrow_sum()(wide, addend->as<BFloat16>(), c, begin, end);
+  };
+  if (columns.size() == problem.n) return narrow(rows.begin * problem.n, rows.end * problem.n);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
+}
+
+/// Where the columns from `first` on begin in the right operand, in elements.
+std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
+  if (problem.reads_packed()) return packed_place(problem.k, 0, first, problem.compute());
+  return first * (problem.options.transpose_b ? problem.k : 1);
 }
 
 }  // namespace
@@ -138,11 +173,15 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
   return bytes;
 }
 
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch) {
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+            const Tensor* addend) {
   const Problem problem = describe(a.shape, b.shape, a.dtype, c.dtype, options);
   if (problem.m == 0 || problem.n == 0) return;
   if (problem.k == 0) {
-    if (!options.accumulate) std::fill_n(c.data, c.bytes(), std::byte{0});
+    if (addend != nullptr)
+      std::copy_n(addend->data, c.bytes(), c.data);
+    else if (!options.accumulate)
+      std::fill_n(c.data, c.bytes(), std::byte{0});
     return;
   }
   const Layout layout(problem);
@@ -152,9 +191,9 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   const std::size_t share_of_thread =
       (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(stream.threads()) / kAlignment * kAlignment;
 
-  if (problem.copies_a()) copy_operands(stream, problem, a, b, base + layout.a, base + layout.b);
+  if (problem.copies_a() || problem.copies_b()) copy_operands(stream, problem, a, b, base + layout.a, base + layout.b);
   const std::byte* left = problem.copies_a() ? base + layout.a : a.data;
-  const std::byte* right = problem.widens() ? base + layout.b : b.data;
+  const std::byte* right = problem.copies_b() ? base + layout.b : b.data;
   std::byte* product = problem.narrows() ? base + layout.c : c.data;
 
   stream.team().run([&](int thread, int threads) {
@@ -165,11 +204,12 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
     const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
                result_size = static_cast<std::int64_t>(size_of(part.result));
     const std::int64_t from_a = rows.begin * part.a_stride;
-    const std::int64_t from_b = columns.begin * (options.transpose_b ? part.b_stride : 1);
+    const std::int64_t from_b = place_of_columns(problem, columns.begin);
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
     run_matmul_part(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
+                    part.addend ? addend->data + from_c * result_size : nullptr,
                     base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread);
-    if (problem.narrows()) narrow_result(problem, reinterpret_cast<const float*>(product), c.as<BFloat16>(), rows, columns);
+    if (problem.narrows()) narrow_result(problem, reinterpret_cast<const float*>(product), addend, c.as<BFloat16>(), rows, columns);
   });
 }
 

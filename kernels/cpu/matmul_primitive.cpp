@@ -19,16 +19,16 @@ struct Hash {
     std::size_t hash = 0;
     for (const std::int64_t field : {part.m, part.n, part.k, part.a_stride, part.b_stride, part.c_stride})
       hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(field);
-    const int flags = (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) |
-                      static_cast<int>(part.operands) << 4 | static_cast<int>(part.result) << 8;
+    const int flags = (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) | (part.packed_b ? 4096 : 0) |
+                      (part.addend ? 8192 : 0) | static_cast<int>(part.operands) << 4 | static_cast<int>(part.result) << 8;
     return hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(flags);
   }
 };
 
-/// A compiled primitive with the four memory objects whose addresses change from call to call.
+/// A compiled primitive with the memory objects whose addresses change from call to call.
 struct Compiled {
   dnnl::matmul primitive;
-  memory a, b, c, scratch;
+  memory a, b, c, addend, scratch;
   std::size_t scratch_bytes = 0;
 };
 
@@ -50,19 +50,25 @@ Compiled compile(const MatmulPart& part) {
     return memory::desc({rows, columns}, data_type(part.operands), transpose ? memory::dims{1, stride} : memory::dims{stride, 1});
   };
   const auto a = operand(part.m, part.k, part.a_stride, false);
-  const auto b = operand(part.k, part.n, part.b_stride, part.transpose_b);
+  const auto blocks = part.operands == DType::bf16 ? memory::format_tag::BA16a64b2a : memory::format_tag::BA16a64b;
+  const auto b = part.packed_b ? memory::desc({part.k, part.n}, data_type(part.operands), blocks)
+                               : operand(part.k, part.n, part.b_stride, part.transpose_b);
   const memory::desc c({part.m, part.n}, data_type(part.result), memory::dims{part.c_stride, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(part.own_scratch ? dnnl::scratchpad_mode::library : dnnl::scratchpad_mode::user);
-  if (part.accumulate) {
-    dnnl::post_ops sum;
-    sum.append_sum(1.0F);
-    attributes.set_post_ops(sum);
-  }
+  dnnl::post_ops after;
+  if (part.accumulate) after.append_sum(1.0F);
+  if (part.addend) after.append_binary(dnnl::algorithm::binary_add, c);
+  attributes.set_post_ops(after);
   const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine());
   const auto scratch = description.scratchpad_desc();
-  return {dnnl::matmul(description),    memory(a, engine(), nullptr),       memory(b, engine(), nullptr),
-          memory(c, engine(), nullptr), memory(scratch, engine(), nullptr), scratch.get_size()};
+  return {dnnl::matmul(description),
+          memory(a, engine(), nullptr),
+          memory(b, engine(), nullptr),
+          memory(c, engine(), nullptr),
+          memory(c, engine(), nullptr),
+          memory(scratch, engine(), nullptr),
+          scratch.get_size()};
 }
 
 /// What a thread has compiled. Found without a lock; emptied when a run with ever new sizes would let it grow for good.
@@ -93,19 +99,21 @@ ThreadCache& cache() {
 
 std::size_t matmul_part_scratch_bytes(const MatmulPart& part) { return cache().get(part).scratch_bytes; }
 
-void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, std::byte* scratch) {
+void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
   ThreadCache& own = cache();
   Compiled& compiled = own.get(part);
   compiled.a.set_data_handle(const_cast<void*>(a));
   compiled.b.set_data_handle(const_cast<void*>(b));
   compiled.c.set_data_handle(c);
+  compiled.addend.set_data_handle(const_cast<void*>(addend));
   if (compiled.scratch_bytes > 0) compiled.scratch.set_data_handle(scratch);
   // The C interface: its argument list needs no allocation.
-  const std::array<dnnl_exec_arg_t, 4> arguments{{{DNNL_ARG_SRC, compiled.a.get()},
-                                                  {DNNL_ARG_WEIGHTS, compiled.b.get()},
-                                                  {DNNL_ARG_DST, compiled.c.get()},
-                                                  {DNNL_ARG_SCRATCHPAD, compiled.scratch.get()}}};
-  const int count = compiled.scratch_bytes > 0 ? 4 : 3;
+  std::array<dnnl_exec_arg_t, 5> arguments{
+      {{DNNL_ARG_SRC, compiled.a.get()}, {DNNL_ARG_WEIGHTS, compiled.b.get()}, {DNNL_ARG_DST, compiled.c.get()}}};
+  int count = 3;
+  const auto add = [&](int kind, const memory& value) { arguments[static_cast<std::size_t>(count++)] = {kind, value.get()}; };
+  if (compiled.scratch_bytes > 0) add(DNNL_ARG_SCRATCHPAD, compiled.scratch);
+  if (part.addend) add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, compiled.addend);
   const dnnl_status_t status = dnnl_primitive_execute(compiled.primitive.get(), own.stream.get(), count, arguments.data());
   MILLRACE_CHECK(status == dnnl_success, ExitCode::internal, "kernels.matmul", "oneDNN failed with status {}", static_cast<int>(status));
 }

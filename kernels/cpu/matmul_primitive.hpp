@@ -15,6 +15,8 @@ struct MatmulPart {
   std::int64_t c_stride = 0;
   DType operands = DType::f32, result = DType::f32;
   bool transpose_b = false, accumulate = false;
+  bool packed_b = false;     // b in blocks of 64 columns (kernels/packing.hpp); b_stride and transpose_b say nothing then
+  bool addend = false;       // another matrix, which lies as c does, is added before the result is rounded
   bool own_scratch = false;  // oneDNN allocates: for a runtime size that asks for more scratch than its capacity did
   friend bool operator==(const MatmulPart&, const MatmulPart&) = default;
 };
@@ -23,6 +25,6 @@ struct MatmulPart {
 [[nodiscard]] std::size_t matmul_part_scratch_bytes(const MatmulPart& part);
 
 /// Runs it on the calling thread alone. `scratch` has at least the bytes asked for, or part.own_scratch is set.
-void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, std::byte* scratch);
+void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch);
 
 }  // namespace millrace::kernels::cpu

@@ -38,6 +38,7 @@ MILLRACE_INLINE void input_gradient(const RmsNormInputGradient<T>& at, std::int6
   for (std::int64_t t = begin; t < end; ++t) {
     const T* x = at.x + t * width;
     const T* dy = at.dy + t * width;
+    const T* addend = at.addend == nullptr ? nullptr : at.addend + t * width;
     T* dx = at.dx + t * width;
     f32x16 sum{};
     for (std::int64_t d = 0; d < width; d += 16)
@@ -46,7 +47,9 @@ MILLRACE_INLINE void input_gradient(const RmsNormInputGradient<T>& at, std::int6
     const float along = sum_lanes(sum) / static_cast<float>(width) * r * r;
     for (std::int64_t d = 0; d < width; d += 16) {
       const f32x16 g = load_lanes(dy + d, width - d) * (load_lanes(at.w + d, width - d) + at.offset);
-      store_lanes(dx + d, (g - load_lanes(x + d, width - d) * along) * r, width - d);
+      f32x16 result = (g - load_lanes(x + d, width - d) * along) * r;
+      if (addend != nullptr) result += load_lanes(addend + d, width - d);
+      store_lanes(dx + d, result, width - d);
     }
   }
 }

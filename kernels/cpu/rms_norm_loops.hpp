@@ -25,6 +25,7 @@ struct RmsNormInputGradient {
   const T* x;
   const float* w;
   const float* r;
+  const T* addend;  // or null
   T* dx;
   std::int64_t width;
   float offset;

@@ -21,8 +21,8 @@ void rms_norm_forward(const Tensor& x, const Tensor& w, RmsNormOptions options, 
   }
 }
 
-void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, RmsNormOptions options,
-                             const Tensor& dx) {
+void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r, RmsNormOptions options, const Tensor& dx,
+                             const Tensor* addend) {
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
   for (std::int64_t t = 0; t < rows; ++t) {
@@ -33,7 +33,8 @@ void rms_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& w,
     const float along = static_cast<float>(sum / static_cast<double>(width)) * inverse * inverse;
     for (std::int64_t d = 0; d < width; ++d) {
       const float g = load(dy, t * width + d) * (w.as<float>()[d] + options.offset);
-      store(dx, t * width + d, inverse * (g - load(x, t * width + d) * along));
+      const float added = addend != nullptr ? load(*addend, t * width + d) : 0.0F;
+      store(dx, t * width + d, inverse * (g - load(x, t * width + d) * along) + added);
     }
   }
 }

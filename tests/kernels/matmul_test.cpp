@@ -1,6 +1,7 @@
 #include "kernels/matmul.hpp"
 
 #include "kernels/base/cpu_features.hpp"
+#include "kernels/packing.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
@@ -18,7 +19,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.m << "x" << c.n << "x
 struct Product {
   DType operands, result;
   MatmulOptions options;
-  Data a, b, c;
+  Data a, b, c, addend;
 
   Product(Case size, DType operands_, DType result_, MatmulOptions options_)
       : operands(operands_),
@@ -26,12 +27,21 @@ struct Product {
         options(options_),
         a(operands, options.transpose_a ? Shape{size.k, size.m} : Shape{size.m, size.k}, 1),
         b(operands, options.transpose_b ? Shape{size.n, size.k} : Shape{size.k, size.n}, 2),
-        c(result, {size.m, size.n}, 3) {}
+        c(result, {size.m, size.n}, 3),
+        addend(result, {size.m, size.n}, 4) {}
 
   [[nodiscard]] Data run(ThreadTeam& team, Implementation implementation = Implementation::fast) const {
     Data out(c);
+    const Stream stream(team, implementation);
     const Buffer scratch(matmul_scratch_bytes((*a).shape, (*b).shape, operands, result, options, team.size()));
-    matmul(Stream(team, implementation), *a, *b, *out, options, scratch.bytes());
+    Tensor right = *b;
+    const Buffer packed(options.packed_b ? packed_bytes((*a).shape[options.transpose_a ? 0 : 1], (*c).shape[1], operands) : 0);
+    if (options.packed_b) {
+      pack(stream, *b, options.transpose_b, packed.data());
+      right.data = packed.data();
+    }
+    const Tensor added = *addend;
+    matmul(stream, *a, right, *out, options, scratch.bytes(), options.addend ? &added : nullptr);
     return out;
   }
 };
@@ -42,10 +52,11 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
   const Case size = GetParam();
   for (const int threads : {1, 2, 3}) {
     ThreadTeam team(threads);
-    for (int flags = 0; flags < 8; ++flags)
+    for (int flags = 0; flags < 32; ++flags)
       for (const auto& [operands, result] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
-        const MatmulOptions options{(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
-        if (options.accumulate && result != DType::f32) continue;
+        const MatmulOptions options{(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, (flags & 16) != 0};
+        if (options.accumulate && (result != DType::f32 || options.addend)) continue;
+        if (options.packed_b && !packs_operands()) continue;
         const Product product(size, operands, result, options);
         const Data fast = product.run(team);
         EXPECT_TRUE(
@@ -58,7 +69,7 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MatmulEquivalentToReference,
                          ::testing::Values(Case{1, 1, 1}, Case{1, 67, 43}, Case{2, 96, 17}, Case{37, 1, 29}, Case{64, 64, 64},
-                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}));
+                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}, Case{300, 130, 37}, Case{19, 200, 48}));
 
 TEST(Matmul, AccumulatesIntoWhatIsThere) {
   ThreadTeam team(2);
@@ -101,7 +112,7 @@ TEST(Matmul, AllocatesNothingLargeOnceAShapeIsKnown) {
   ThreadTeam team(2);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const MatmulOptions options : {MatmulOptions{}, {.transpose_b = true}, {.transpose_a = true, .accumulate = true}}) {
-      Product product({200, 96, 130}, dtype, DType::f32, options);
+      Product product({400, 96, 130}, dtype, DType::f32, options);
       const Buffer scratch(matmul_scratch_bytes((*product.a).shape, (*product.b).shape, dtype, DType::f32, options, team.size()));
       const Stream stream(team);
       matmul(stream, *product.a, *product.b, *product.c, options, scratch.bytes());
@@ -123,6 +134,37 @@ TEST(Matmul, RefusesWhatDoesNotFit) {
   EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *c, {}, {}); }), internal);
   const Stream cuda(team, Implementation::fast, {DeviceKind::cuda, 0});
   EXPECT_EQ(testing::thrown([&] { matmul(cuda, *a, *b, *c, {}, scratch.bytes()); }), static_cast<int>(ExitCode::config));
+}
+
+TEST(Packing, PutsEveryElementInItsPlaceAndZerosBeside) {
+  for (const int threads : {1, 3}) {
+    ThreadTeam team(threads);
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool transpose : {false, true})
+        for (const auto& [k, n] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 64}, {17, 65}, {48, 192}, {33, 130}, {7, 63}}) {
+          const Data b(dtype, transpose ? Shape{n, k} : Shape{k, n}, 5);
+          const DType kind = packed_dtype(dtype);
+          const std::int64_t rows = packed_rows(k, kind), columns = (n + 63) / 64 * 64;
+          const Buffer packed(packed_bytes(k, n, dtype));
+          std::fill_n(packed.data(), packed.size(), std::byte{0x7f});
+          pack(Stream(team), *b, transpose, packed.data());
+          const Data back(dtype, (*b).shape, 6);
+          unpack(packed.data(), transpose, *back);
+          EXPECT_TRUE(same_bits(back, b));
+          std::vector<bool> seen(static_cast<std::size_t>(rows * columns), false);
+          for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t column = 0; column < columns; ++column) {
+              const auto place = static_cast<std::size_t>(packed_place(k, row, column, kind));
+              ASSERT_LT(place, seen.size());
+              ASSERT_FALSE(seen[place]);
+              seen[place] = true;
+              const double found = kind == DType::bf16 ? to_float(reinterpret_cast<const BFloat16*>(packed.data())[place])
+                                                       : reinterpret_cast<const float*>(packed.data())[place];
+              const double wanted = row < k && column < n ? b.get(transpose ? column * k + row : row * n + column) : 0.0;
+              ASSERT_EQ(found, wanted) << row << ", " << column << " of " << k << " x " << n << ", transpose " << transpose;
+            }
+        }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// A block of at most 64 columns: element (row, column) of it stands at row · row_step + column · column_step of the matrix.
+struct PackBlock {
+  std::int64_t row_step, column_step;
+  std::int64_t rows, padded, columns;  // rows from the matrix, rows with zeros, columns from the matrix
+};
+
+/// out[row][column] for 64 columns, with zeros where the matrix has none.
+MILLRACE_CPU_KERNEL(pack_f32, void(const float* in, const PackBlock& block, float* out));
+MILLRACE_CPU_KERNEL(pack_widen, void(const BFloat16* in, const PackBlock& block, float* out));
+/// out[row / 2][column][row % 2].
+MILLRACE_CPU_KERNEL(pack_pairs, void(const BFloat16* in, const PackBlock& block, BFloat16* out));
+
+}  // namespace millrace::kernels::cpu

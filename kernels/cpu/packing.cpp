@@ -1,0 +1,56 @@
+#include "kernels/cpu/packing.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/pack_loops.hpp"
+#include "kernels/cpu/transpose_loops.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+/// A whole block of a transposed matrix is a transposition: `rows` of its 64 lines become the block's lines. Pairs of bf16 turn as one
+/// fp32 does. False where the sizes do not suit.
+bool turn_block(const Tensor& b, const std::byte* lines, std::int64_t rows, DType packed, std::byte* out) {
+  auto* const to = reinterpret_cast<float*>(out);
+  if (packed == DType::bf16) {
+    if (rows % 2 != 0) return false;
+    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows / 2, to, 0, rows / 2);
+  } else if (b.dtype == DType::bf16) {
+    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), kPackedColumns, rows, to, 0, rows);
+  } else {
+    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows, to, 0, rows);
+  }
+  return true;
+}
+
+void pack_loop(const Tensor& b, const std::byte* from, const PackBlock& block, DType packed, std::byte* out) {
+  if (packed == DType::bf16)
+    pick_pack_pairs()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<BFloat16*>(out));
+  else if (b.dtype == DType::bf16)
+    pick_pack_widen()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<float*>(out));
+  else
+    pick_pack_f32()(reinterpret_cast<const float*>(from), block, reinterpret_cast<float*>(out));
+}
+
+}  // namespace
+
+void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_t begin, std::int64_t end) {
+  const std::int64_t rows = b.shape[transpose ? 1 : 0], columns = b.shape[transpose ? 0 : 1];
+  const DType kind = packed_dtype(b.dtype);
+  const std::int64_t padded = packed_rows(rows, kind);
+  const std::size_t block_bytes = static_cast<std::size_t>(padded * kPackedColumns) * size_of(kind);
+  for (std::int64_t index = begin; index < end; ++index) {
+    std::byte* const out = packed + static_cast<std::size_t>(index) * block_bytes;
+    const std::int64_t first = index * kPackedColumns;
+    const std::int64_t width = std::min(kPackedColumns, columns - first);
+    const std::byte* const from = b.data + static_cast<std::size_t>(transpose ? first * rows : first) * size_of(b.dtype);
+    if (transpose && width == kPackedColumns && turn_block(b, from, rows, kind, out)) {
+      const std::size_t filled = static_cast<std::size_t>(rows * kPackedColumns) * size_of(kind);
+      std::fill(out + filled, out + block_bytes, std::byte{0});
+    } else {
+      pack_loop(b, from, {transpose ? 1 : columns, transpose ? rows : 1, rows, padded, width}, kind, out);
+    }
+  }
+}
+
+}  // namespace millrace::kernels::cpu

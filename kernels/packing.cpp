@@ -1,0 +1,59 @@
+#include "kernels/packing.hpp"
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/matmul.hpp"
+#include "kernels/cpu/packing.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
+
+}  // namespace
+
+bool packs_operands() { return cpu_features().isa == Isa::avx512; }
+
+DType packed_dtype(DType dtype) { return cpu::matmul_compute_dtype(dtype); }
+
+std::int64_t packed_rows(std::int64_t k, DType packed) { return round_up(k, packed == DType::bf16 ? 32 : 16); }
+
+std::size_t packed_bytes(std::int64_t k, std::int64_t n, DType dtype) {
+  return align_up(static_cast<std::size_t>(packed_rows(k, packed_dtype(dtype)) * round_up(n, kPackedColumns)) *
+                  size_of(packed_dtype(dtype)));
+}
+
+std::int64_t packed_place(std::int64_t k, std::int64_t row, std::int64_t column, DType packed) {
+  const std::int64_t block = column / kPackedColumns * packed_rows(k, packed) * kPackedColumns;
+  if (packed == DType::f32) return block + row * kPackedColumns + column % kPackedColumns;
+  return block + (row / 2 * kPackedColumns + column % kPackedColumns) * 2 + row % 2;
+}
+
+void pack(const Stream& stream, const Tensor& b, bool transpose, std::byte* packed) {
+  constexpr const char* who = "kernels.pack";
+  require_cpu(stream, who);
+  check_rank(who, "b", b, 2);
+  check_operand(who, "b", b, b.shape, {DType::f32, DType::bf16});
+  const std::int64_t columns = b.shape[transpose ? 0 : 1];
+  stream.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
+                           [&](std::int64_t begin, std::int64_t end) { cpu::pack_blocks(b, transpose, packed, begin, end); });
+}
+
+void unpack(const std::byte* packed, bool transpose, const Tensor& b) {
+  const DType kind = packed_dtype(b.dtype);
+  const std::int64_t lines = b.shape[0], width = b.shape[1], k = transpose ? width : lines;
+  for (std::int64_t line = 0; line < lines; ++line)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const std::int64_t place = transpose ? packed_place(k, i, line, kind) : packed_place(k, line, i, kind);
+      const auto at = static_cast<std::size_t>(line * width + i);
+      if (b.dtype == DType::f32)
+        b.as<float>()[at] = reinterpret_cast<const float*>(packed)[place];
+      else if (kind == DType::bf16)
+        b.as<BFloat16>()[at] = reinterpret_cast<const BFloat16*>(packed)[place];
+      else
+        b.as<BFloat16>()[at] = to_bfloat16(reinterpret_cast<const float*>(packed)[place]);
+    }
+}
+
+}  // namespace millrace::kernels
