@@ -4,17 +4,20 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/packing.hpp"
 #include "runtime/engine/nan_search.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/io/safetensors.hpp"
+#include "runtime/program/plain_operand.hpp"
 
 namespace millrace::actors {
 namespace {
 
-void plant(const kernels::Tensor& tensor) {
+void plant(const runtime::Value& value, const kernels::Tensor& tensor) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  if (tensor.dtype == kernels::DType::f32) *tensor.as<float>() = nan;
-  if (tensor.dtype == kernels::DType::bf16) *tensor.as<kernels::BFloat16>() = kernels::to_bfloat16(nan);
+  const auto dtype = value.form == runtime::WeightForm::plain ? tensor.dtype : kernels::packed_dtype(tensor.dtype);
+  if (dtype == kernels::DType::f32) *tensor.as<float>() = nan;
+  if (dtype == kernels::DType::bf16) *tensor.as<kernels::BFloat16>() = kernels::to_bfloat16(nan);
 }
 
 }  // namespace
@@ -32,12 +35,11 @@ void NanHook::after(const Call& call) {
 std::string NanHook::save(const Call& call) const {
   if (folder_.empty()) return "";
   std::vector<runtime::TensorToWrite> tensors;
+  std::vector<runtime::PlainOperand> operands;
   for (std::size_t index = 0; index < call.inputs.size(); ++index) {
-    const auto& tensor = call.inputs[index];
-    tensors.push_back({call.programs.value(call.operation.inputs[index]).name,
-                       runtime::file_dtype(tensor.dtype),
-                       tensor.shape.sizes(),
-                       {tensor.data, tensor.bytes()}});
+    const auto& value = call.programs.value(call.operation.inputs[index]);
+    const auto& tensor = operands.emplace_back(value, call.inputs[index]).tensor();
+    tensors.push_back({value.name, runtime::file_dtype(tensor.dtype), tensor.shape.sizes(), {tensor.data, tensor.bytes()}});
   }
   const auto path = runtime::join_path(
       folder_, fmt::format("step-{}-{}-{}.safetensors", rank_.running_step + 1, rank_.running_action, call.operation.name));
@@ -53,13 +55,14 @@ std::string NanHook::save(const Call& call) const {
 void FaultHook::before(const Call& call) {
   for (std::size_t index = 0; index < call.inputs.size(); ++index) {
     const auto& value = call.programs.value(call.operation.inputs[index]);
-    if (value.role == runtime::Role::parameter && runtime::value_fault(value.name)) plant(call.inputs[index]);
+    if (value.role == runtime::Role::parameter && runtime::value_fault(value.name)) plant(value, call.inputs[index]);
   }
   if (next_ != nullptr) next_->before(call);
 }
 
 void FaultHook::after(const Call& call) {
-  if (!call.outputs.empty() && runtime::value_fault(call.operation.name)) plant(call.outputs.front());
+  if (!call.outputs.empty() && runtime::value_fault(call.operation.name))
+    plant(call.programs.value(call.operation.outputs.front()), call.outputs.front());
   if (next_ != nullptr) next_->after(call);
 }
 

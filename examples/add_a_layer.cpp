@@ -153,7 +153,7 @@ runtime::StraightLoop make_loop(std::string_view policy, runtime::BackwardMode m
   stage.training = runtime::differentiate(write_forward(), runtime::RematerializationPolicy::parse(policy, {"mlpwi", "mlpwo"}));
   for (const auto& value : stage.training.values) {
     const auto order = static_cast<int>(stage.parameters.size());
-    if (value.role == runtime::Role::parameter)
+    if (value.role == runtime::Role::parameter && value.form == runtime::WeightForm::plain)
       stage.parameters.push_back({value.name, value.type.shape, stage.stage, value.use, order, true});
   }
   std::vector<runtime::RankStage> stages;
@@ -179,6 +179,7 @@ Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream)
   }
   const auto& store = loop.rank().store();
   const std::string name = "layers.0.mlp.up_proj.weight";
+  store.refresh_copies(stream);  // what programs read beside the masters: weights packed for products
   store.zero_accumulators(stream);
   static_cast<void>(loop.accumulate(stream, 1, tokens, fill_batch));
   const auto tensor = store.gradient(loop.rank().parameters().at(name));
@@ -188,6 +189,7 @@ Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream)
     constexpr float step = 1e-2F;
     const auto loss_at = [&](float value) {
       const float before = std::exchange(weights[i], value);
+      store.refresh_copies(stream);
       const double loss = loop.evaluate(stream, 1, fill_batch).loss / tokens;
       weights[i] = before;
       return loss;

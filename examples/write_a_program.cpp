@@ -47,7 +47,7 @@ runtime::ForwardProgram write_forward() {
 std::vector<runtime::StageParameter> parameters_of(const runtime::ProgramSet& programs) {
   std::vector<runtime::StageParameter> list;
   for (const auto& value : programs.values) {
-    if (value.role != runtime::Role::parameter) continue;
+    if (value.role != runtime::Role::parameter || value.form != runtime::WeightForm::plain) continue;
     list.push_back(
         {value.name, value.type.shape, runtime::StageId(0), value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1});
   }
@@ -93,6 +93,7 @@ int main() {
   const kernels::Stream stream(team);
   fill_weights(loop.rank());
   const auto& store = loop.rank().store();
+  store.refresh_copies(stream);  // what programs read beside the masters: weights packed for products
   store.zero_accumulators(stream);
   const auto sums = loop.accumulate(stream, 1, tokens, fill_batch);
   const auto& weight = loop.rank().parameters().at("block.down.weight");
@@ -102,6 +103,7 @@ int main() {
   const auto loss_at = [&](float step) {
     float& element = store.master("block.down.weight")[0];
     const float before = std::exchange(element, element + step);
+    store.refresh_copies(stream);
     const double loss = loop.evaluate(stream, 1, fill_batch).loss / tokens;
     element = before;
     return loss;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "runtime/program/plain_operand.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -40,8 +42,9 @@ std::optional<NotFinite> scan(const kernels::Tensor& tensor) {
 std::vector<NotFinite> scan(const ProgramSet& programs, const std::vector<ValueId>& values, std::span<const kernels::Tensor> tensors) {
   std::vector<NotFinite> found;
   for (std::size_t index = 0; index < tensors.size(); ++index) {
-    if (auto one = scan(tensors[index])) {
-      one->name = programs.value(values[index]).name;
+    const auto& value = programs.value(values[index]);
+    if (auto one = scan(PlainOperand(value, tensors[index]).tensor())) {
+      one->name = value.name;
       found.push_back(*one);
     }
   }

@@ -45,6 +45,7 @@ void apply_adamw(const kernels::Stream& stream, const kernels::AdamwScalars& sca
     if (!tensor.decays) own.weight_decay = 0;
     kernels::adamw(stream, own, store.master(tensor), store.first_moment(tensor), store.second_moment(tensor), store.gradient(tensor),
                    store.copy(tensor));
+    store.pack_copies(stream, tensor);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/packing.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -15,6 +16,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
                  parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
   MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, kWho, "use {} of {} is declared twice on one rank", parameter.use,
                  parameter.name);
+  for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
@@ -39,7 +41,7 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
     auto tensor =
         std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredParameter& other) { return other.name == parameter.name; });
     if (tensor == tensors_.end()) {
-      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, {}});
+      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, {}, {}, {}});
       tensor = tensors_.end() - 1;
     }
     add_use(*tensor, parameter);
@@ -49,6 +51,9 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
     tensor.copied = compute == kernels::DType::bf16 && tensor.shape.rank() >= 2;
     tensor.offset = take(master_bytes_, tensor.bytes());
     if (tensor.copied) tensor.copy = take(copy_bytes_, tensor.elements() * sizeof(kernels::BFloat16));
+    for (std::size_t form = 0; form < tensor.packed.size(); ++form)
+      if (tensor.packed[form])
+        tensor.packed_copy[form] = take(copy_bytes_, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], compute));
     std::sort(tensor.uses.begin(), tensor.uses.end(), [](const auto& a, const auto& b) { return a.use < b.use; });
     for (StoredParameter::Use& use : tensor.uses) use.accumulator = take(accumulator_bytes_, tensor.bytes());
   }
@@ -71,6 +76,7 @@ ParameterPlaces ParameterLayout::places() const {
   ParameterPlaces places;
   places.parameter = [this](const Value& value) -> Place {
     const StoredParameter& tensor = at(value.name);
+    if (value.form != WeightForm::plain) return {Region::copy, tensor.packed_copy[value.form == WeightForm::packed_turned ? 1 : 0]};
     if (value.type.dtype == kernels::DType::bf16) return {Region::copy, tensor.copy};
     return {Region::master, tensor.offset};
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct StageParameter {
   int order = 0;       // position of the tensor in the whole model's list
   bool decays = true;  // weight decay applies
   bool copy = false;   // of a stage of a second replica: another rank holds the weight too
+  /// Whether the stage's programs read it packed as it is, and packed turned (WeightForm).
+  std::array<bool, 2> packed{};
 };
 
 /// A weight that the rank holds once, whoever of its stages uses it.
@@ -35,10 +38,12 @@ struct StoredParameter {
   kernels::Shape shape;
   int order = 0;
   bool decays = true;
-  bool copied = false;     // has a bf16 copy that programs compute with
-  std::size_t offset = 0;  // in the regions of masters, first and second moments alike
-  std::size_t copy = 0;    // in the region of copies
-  std::vector<Use> uses;   // ascending; two where both uses of a tied table are on this rank
+  bool copied = false;                       // has a bf16 copy that programs compute with
+  std::size_t offset = 0;                    // in the regions of masters, first and second moments alike
+  std::size_t copy = 0;                      // in the region of copies
+  std::array<bool, 2> packed{};              // forms that programs read, as in StageParameter
+  std::array<std::size_t, 2> packed_copy{};  // in the region of copies
+  std::vector<Use> uses;                     // ascending; two where both uses of a tied table are on this rank
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
@@ -51,8 +56,8 @@ struct StoredParameter {
 /// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.
 class ParameterLayout {
  public:
-  /// With `compute` bf16 every tensor of two or more axes gets a copy. Throws Error(internal) for a use that is declared twice on the rank
-  /// or with two shapes.
+  /// With `compute` bf16 every tensor of two or more axes gets a copy; each packed form that a stage asks for is a copy too. Throws
+  /// Error(internal) for a use that is declared twice on the rank or with two shapes.
   ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute);
 
   [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return tensors_; }

@@ -4,6 +4,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
+#include "kernels/packing.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -74,6 +75,15 @@ void ParameterStore::add_local_uses(const kernels::Stream& stream) const {
 void ParameterStore::refresh_copies(const kernels::Stream& stream) const {
   for (const StoredParameter& tensor : layout_.tensors()) {
     if (tensor.copied) kernels::convert(stream, master(tensor), copy(tensor));
+    pack_copies(stream, tensor);
+  }
+}
+
+void ParameterStore::pack_copies(const kernels::Stream& stream, const StoredParameter& tensor) const {
+  for (std::size_t form = 0; form < tensor.packed.size(); ++form) {
+    if (!tensor.packed[form]) continue;
+    kernels::pack(stream, tensor.copied ? copy(tensor) : master(tensor), form == 1,
+                  memory_.slot(MemoryKind::copy) + tensor.packed_copy[form]);
   }
 }
 

@@ -38,8 +38,10 @@ class ParameterStore {
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
-  /// bf16 copies from the masters: after initial values or a checkpoint were read. The optimizer refreshes them itself.
+  /// bf16 and packed copies from the masters: whenever those were written, by initial values, a checkpoint or a hand.
   void refresh_copies(const kernels::Stream& stream) const;
+  /// The packed copies of one tensor, from its bf16 copy where it has one: after the optimizer, which writes that copy itself.
+  void pack_copies(const kernels::Stream& stream, const StoredParameter& tensor) const;
   /// Parameters and moments into staging, which must have been planned.
   void take_snapshot() const;
   /// Bytes of the last snapshot. Any thread, once take_snapshot has returned.

@@ -8,9 +8,23 @@
 namespace millrace::runtime {
 namespace {
 
+void note_packed_forms(const ProgramSet& programs, StageParameter& parameter) {
+  for (const Value& value : programs.values) {
+    if (value.role != Role::parameter || value.form == WeightForm::plain || value.name != parameter.name || value.use != parameter.use)
+      continue;
+    parameter.packed[value.form == WeightForm::packed_turned ? 1 : 0] = true;
+  }
+}
+
 std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages) {
   std::vector<StageParameter> all;
-  for (const RankStage& stage : stages) all.insert(all.end(), stage.parameters.begin(), stage.parameters.end());
+  for (const RankStage& stage : stages) {
+    for (StageParameter parameter : stage.parameters) {
+      note_packed_forms(stage.training, parameter);
+      if (stage.logits) note_packed_forms(*stage.logits, parameter);
+      all.push_back(std::move(parameter));
+    }
+  }
   return all;
 }
 

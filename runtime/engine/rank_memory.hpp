@@ -17,7 +17,7 @@ namespace millrace::runtime {
 /// What a stretch of a rank's arena is for.
 enum class MemoryKind : std::uint8_t {
   master,         // fp32 parameters
-  copy,           // bf16 copies of the matrices
+  copy,           // bf16 and packed copies of the matrices
   first_moment,   // AdamW's m
   second_moment,  // AdamW's v
   accumulator,    // gradient sums; a slot is a whole set

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "runtime/program/fuse_sums.hpp"
 #include "runtime/program/merge_backward.hpp"
 #include "runtime/program/ops/rules.hpp"
+#include "runtime/program/pack_weights.hpp"
 #include "runtime/program/recompute.hpp"
 
 namespace millrace::runtime {
@@ -225,9 +227,12 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.token_out = forward.token_out;
   set.loss = forward.loss;
   set.logits = forward.logits;
+  fuse_sums(set, ProgramKind::forward);
   Differentiator(set).run();
+  fuse_sums(set, ProgramKind::input_gradient);
   insert_recomputation(set, policy);
   copy_what_stays(set);
+  pack_weights(set);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
   return set;

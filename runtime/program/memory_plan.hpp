@@ -14,7 +14,7 @@ namespace millrace::runtime {
 /// Memory of a rank by lifetime. A place in a program is (region, offset); an execution supplies each region's base.
 enum class Region : std::uint8_t {
   master,        // fp32 parameters; f32 programs compute with them
-  copy,          // bf16 copies of the matrices, refreshed after the optimizer
+  copy,          // bf16 and packed copies of the matrices, refreshed after the optimizer
   accumulator,   // fp32 gradient slots (parameter, use); the base picks the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
   token_in,      // slot of the incoming activation ring

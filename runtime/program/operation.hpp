@@ -61,6 +61,16 @@ class OperationRule {
   /// For an input gradient: the rule that yields its results and adds `weight_gradient`'s, with the same operands in the same order and the
   /// same bits as one after the other; B uses it. nullptr: there is none.
   [[nodiscard]] virtual const OperationRule* fused_with(const OperationRule& weight_gradient) const;
+  /// The same operation where its operand `operand`, a weight, is packed as `form` says; no rule where its kernel reads plain weights.
+  struct Packed {
+    const OperationRule* rule = nullptr;
+    std::size_t operand = 0;
+    WeightForm form = WeightForm::plain;
+  };
+  [[nodiscard]] virtual Packed packed() const { return {}; }
+  /// The same operation with one operand more, of its only result's type, which is added to the result before it is rounded. nullptr: there
+  /// is none.
+  [[nodiscard]] virtual const OperationRule* plus() const { return nullptr; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };

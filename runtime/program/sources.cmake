@@ -3,6 +3,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/builder.cpp
   ${CMAKE_CURRENT_LIST_DIR}/differentiate.cpp
   ${CMAKE_CURRENT_LIST_DIR}/executor.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/fuse_sums.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/accumulate.cpp
@@ -22,6 +23,8 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/ops/scale.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/sinusoid.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/split.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/pack_weights.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/plain_operand.cpp
   ${CMAKE_CURRENT_LIST_DIR}/print.cpp
   ${CMAKE_CURRENT_LIST_DIR}/program.cpp
   ${CMAKE_CURRENT_LIST_DIR}/recompute.cpp

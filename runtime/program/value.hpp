@@ -41,15 +41,19 @@ struct StoredForm {
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 
+/// How a weight's values lie where a program reads them: as its type says, or packed for products (kernels/packing.hpp), itself or turned.
+enum class WeightForm : std::uint8_t { plain, packed, packed_turned };
+
 struct Value {
   ValueType type;
   Role role = Role::intermediate;
   std::string name;  // unique in its table for a role and use; a parameter's and its accumulators' is the checkpoint's tensor name
-  std::vector<std::string> labels;  // what rematerialisation policies and break points speak of: query_proj, mlpwo …
-  int layer = -1;                   // decoder layer, -1 outside of one
-  int use = 0;                      // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
-  std::vector<float> data;          // of a constant
-  StoredForm stored;                // of a parameter
+  std::vector<std::string> labels;      // what rematerialisation policies and break points speak of: query_proj, mlpwo …
+  int layer = -1;                       // decoder layer, -1 outside of one
+  int use = 0;                          // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
+  std::vector<float> data;              // of a constant
+  StoredForm stored;                    // of a parameter
+  WeightForm form = WeightForm::plain;  // of a parameter; one that is read in two forms is two values
 };
 
 }  // namespace millrace::runtime

@@ -37,14 +37,14 @@ TEST(Debug, TheSessionOfTheDocsRuns) {
   expect_parts(answer(out, "where"), {"rank 0      0/8    [0F0]", "(1F0)", "rank 3 waits for the activation of microbatch 0 from stage 2"});
   expect_parts(answer(out, "step 3"), {"step 1, 0F2 on rank 0"});
   expect_parts(answer(out, "until 2F3"), {"step 1, 2F3 on rank 2 (forward of stage 2, microbatch 3)"});
-  expect_parts(answer(out, "ops"), {"→   0  layers.2.input_layernorm", "14  layers.2.mlp_residual"});
+  expect_parts(answer(out, "ops"), {"→   0  layers.2.input_layernorm", "12  layers.2.mlp.down_proj"});
   expect_parts(answer(out, "print layers.2.self_attn.v_proj"), {"f32 [256, 16]  of 2F3 on rank 2", "norm "});
   expect_parts(answer(out, "print tokens"), {"i32 [4, 64]  of microbatch 3"});
   expect_parts(answer(out, "print grad."), {"[80, 32]  gradient sum on rank 2"});
   expect_parts(answer(out, "queue"), {"stage 0 (rank 0) → 1 (1)", "gradient"});
-  expect_parts(answer(out, "run"), {"step 1/6 | loss ", "break point 1", "step 2, 1B1 on rank 1", "before operation 2 of 27"});
+  expect_parts(answer(out, "run"), {"step 1/6 | loss ", "break point 1", "step 2, 1B1 on rank 1", "before operation 2 of 22"});
   expect_parts(answer(out, "print layers.1.mlp.down_proj.dx"), {"[256, 80]  of 1B1 on rank 1"});
-  expect_parts(answer(out, "op 2"), {"before operation 4 of 27"});
+  expect_parts(answer(out, "op 2"), {"before operation 4 of 22"});
   expect_parts(answer(out, "diff"), {"identical to"});
   expect_parts(answer(out, "stats layers.1.mlp"), {"model.layers.1.mlp.up_proj.weight", "grad.model.layers.1.mlp.down_proj.weight"});
   expect_parts(answer(out, "hist"), {"1e-0", "####"});

@@ -54,6 +54,7 @@ TEST(Stage, ABadStepChangesNothing) {
   Model model(tiny_model(false), small());
   model.initialise(1);
   model.store().master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
+  model.store().refresh_copies(model.stream());
   const auto before = model.parameter_bits();
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 1e-3;

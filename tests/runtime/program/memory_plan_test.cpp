@@ -169,8 +169,8 @@ TEST(MemoryPlan, ResultsGoStraightToTheirRings) {
   EXPECT_EQ(region(rig.set.token_out), Region::token_out);
   EXPECT_EQ(region(rig.set.gradient_in), Region::gradient_in);
   EXPECT_EQ(region(rig.set.gradient_out), Region::gradient_out);
-  EXPECT_EQ(rig.set.program(ProgramKind::forward).back().rule->name(), "add");  // no copy
-  EXPECT_EQ(rig.set.program(ProgramKind::input_gradient).back().rule->name(), "add");
+  EXPECT_EQ(rig.set.program(ProgramKind::forward).back().rule->name(), "linear_plus");  // no copy
+  EXPECT_EQ(rig.set.program(ProgramKind::input_gradient).back().rule->name(), "rms_norm_input_gradient_plus");
 }
 
 TEST(MemoryPlan, ForwardAloneKeepsNothing) {

@@ -53,7 +53,8 @@ TEST(Cost, CountsWhatTheKernelsDo) {
   const auto set = differentiate(build(net), {});
   const double product = 2.0 * 8 * 8 * 12;
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.gate"), product);
-  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.gate.dx"), product);
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.up.dx"), product);
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.gate.dx"), product + 8 * 8);  // and adds up's
   EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "layers.0.gate.dw"), product);
   const double head = 2.0 * 8 * 8 * 11;
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "loss"), head);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <memory>
 
+#include "kernels/packing.hpp"
+
 namespace millrace::runtime::testing {
 namespace {
 
@@ -27,6 +29,8 @@ Rig::Rig(const SmallNet& net, Options options)
   lay_out_parameters();
   const auto dtype_region = [](const Value& value) { return value.type.dtype == kernels::DType::bf16 ? Region::copy : Region::master; };
   const ParameterPlaces places{[&](const Value& value) {
+                                 if (value.form != WeightForm::plain)
+                                   return Place{Region::copy, parameter_bytes_ + packed_.at({value.name, value.form}).offset};
                                  const auto offset = parameters_.at(value.name).offset;
                                  return Place{dtype_region(value), value.type.dtype == kernels::DType::bf16 ? offset / 2 : offset};
                                },
@@ -49,6 +53,7 @@ Rig::Rig(const SmallNet& net, Options options)
 
 void Rig::lay_out_parameters() {
   for (const auto& value : set.values) {
+    lay_out_packed(value);
     Parameter parameter{0, value.type.shape.elements(), value.type.shape.rank() == 1};
     const auto bytes = kernels::align_up(static_cast<std::size_t>(parameter.elements) * sizeof(float) * 2);
     if (value.role == Role::parameter && !parameters_.contains(value.name)) {
@@ -63,10 +68,18 @@ void Rig::lay_out_parameters() {
   }
 }
 
+void Rig::lay_out_packed(const Value& value) {
+  if (value.role != Role::parameter || value.form == WeightForm::plain) return;
+  if (!packed_.emplace(std::pair{value.name, value.form}, Packed{packed_bytes_, value.type}).second) return;
+  const bool turned = value.form == WeightForm::packed_turned;
+  packed_bytes_ += kernels::packed_bytes(value.type.shape[turned ? 1 : 0], value.type.shape[turned ? 0 : 1], value.type.dtype);
+}
+
 void Rig::allocate() {
   for (std::size_t i = 0; i < kRegions; ++i) {
     auto bytes = plan.region_bytes[i];
-    if (static_cast<Region>(i) == Region::master || static_cast<Region>(i) == Region::copy) bytes = parameter_bytes_;
+    if (static_cast<Region>(i) == Region::master) bytes = parameter_bytes_;
+    if (static_cast<Region>(i) == Region::copy) bytes = parameter_bytes_ + packed_bytes_;
     if (static_cast<Region>(i) == Region::accumulator) bytes = accumulator_bytes_;
     buffers_[i] = kernels::Buffer(bytes + guard);
     bindings.base[i] = buffers_[i].data();
@@ -110,6 +123,12 @@ void Rig::refresh() {
     auto* copy = reinterpret_cast<kernels::BFloat16*>(bindings[Region::copy] + parameter.offset / 2);
     const auto values = master(name);
     for (std::size_t i = 0; i < values.size(); ++i) copy[i] = kernels::to_bfloat16(values[i]);
+  }
+  for (const auto& [key, packed] : packed_) {
+    const auto offset = parameters_.at(key.first).offset;
+    auto* data = packed.type.dtype == kernels::DType::bf16 ? bindings[Region::copy] + offset / 2 : bindings[Region::master] + offset;
+    kernels::pack(stream_, {data, packed.type.dtype, packed.type.shape, kernels::MemorySpace::host},
+                  key.second == WeightForm::packed_turned, bindings[Region::copy] + parameter_bytes_ + packed.offset);
   }
 }
 

@@ -33,7 +33,7 @@ class Rig {
 
   [[nodiscard]] std::span<std::byte> region(Region region) { return buffers_[static_cast<std::size_t>(region)].bytes(); }
   [[nodiscard]] double loss();
-  /// A master in memory, to be changed; refresh() carries it to the bf16 copies.
+  /// A master in memory, to be changed; refresh() carries it to the bf16 and packed copies.
   [[nodiscard]] std::span<float> master(const std::string& name);
   void refresh();
   /// By (name, use): the fp32 sums.
@@ -53,13 +53,19 @@ class Rig {
     std::int64_t elements = 0;
     bool vector = false;
   };
+  struct Packed {
+    std::size_t offset = 0;
+    ValueType type;
+  };
   void lay_out_parameters();
+  void lay_out_packed(const Value& value);
   void allocate();
   void fill_batch(const SmallNet& net);
 
   std::map<std::string, Parameter> parameters_;
   std::map<std::pair<std::string, int>, Parameter> accumulators_;
-  std::size_t parameter_bytes_ = 0, accumulator_bytes_ = 0;
+  std::map<std::pair<std::string, WeightForm>, Packed> packed_;  // after the bf16 copies
+  std::size_t parameter_bytes_ = 0, packed_bytes_ = 0, accumulator_bytes_ = 0;
   std::array<kernels::Buffer, kRegions> buffers_;
   kernels::ThreadTeam team_;
   kernels::Stream stream_;

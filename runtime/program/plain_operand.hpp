@@ -1,0 +1,20 @@
+#pragma once
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/tensor.hpp"
+#include "runtime/program/value.hpp"
+
+namespace millrace::runtime {
+
+/// An operand as its type says, for whoever looks at one: a packed weight is unpacked into memory of this object.
+class PlainOperand {
+ public:
+  PlainOperand(const Value& value, const kernels::Tensor& operand);
+  [[nodiscard]] const kernels::Tensor& tensor() const noexcept { return tensor_; }
+
+ private:
+  kernels::Buffer memory_;
+  kernels::Tensor tensor_;
+};
+
+}  // namespace millrace::runtime

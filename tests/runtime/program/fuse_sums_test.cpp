@@ -1,0 +1,64 @@
+#include "runtime/program/fuse_sums.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/program/differentiate.hpp"
+#include "runtime/program/operations.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using kernels::DType;
+
+std::vector<std::string> rules_of(const ProgramSet& set, ProgramKind kind) {
+  std::vector<std::string> names;
+  for (const auto& operation : set.program(kind)) names.emplace_back(operation.rule->name());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(FuseSums, AResidualJoinsItsProductWithTheProductsLabel) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = builder.token_in(8);
+  builder.enter(0, "layers.0");
+  const auto y = linear(builder, x, builder.parameter("w", {8, 8}), "o");
+  builder.label(y, "out_proj");
+  builder.set_token_out(add(builder, x, y, "residual"));
+  const auto set = differentiate(builder.finish(), {});
+  EXPECT_EQ(rules_of(set, ProgramKind::forward), (Names{"linear_plus"}));
+  const auto& product = set.program(ProgramKind::forward)[0];
+  EXPECT_EQ(product.inputs[2], set.token_in);
+  EXPECT_EQ(set.value(product.outputs[0]).labels, (Names{"out_proj"}));
+  // Backward: the residual's gradient is the result's, and dx is added to it by the product.
+  EXPECT_EQ(rules_of(set, ProgramKind::input_gradient), (Names{"linear_input_gradient_plus"}));
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[2], set.gradient_in);
+}
+
+TEST(FuseSums, WhatSomebodyElseReadsStays) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = builder.token_in(8);
+  const auto y = linear(builder, x, builder.parameter("w", {8, 8}), "o");
+  builder.set_token_out(add(builder, swiglu(builder, y, x, "swiglu"), y, "sum"));
+  EXPECT_EQ(rules_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "swiglu", "add"}));
+}
+
+TEST(FuseSums, NothingIsFusedAcrossALayer) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = builder.token_in(8);
+  builder.enter(0, "layers.0");
+  const auto y = linear(builder, x, builder.parameter("w", {8, 8}), "o");
+  builder.enter(1, "layers.1");
+  builder.set_token_out(add(builder, x, y, "sum"));
+  EXPECT_EQ(rules_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "add"}));
+}
+
+TEST(FuseSums, AValueIsNotAddedToItself) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto y = linear(builder, builder.token_in(8), builder.parameter("w", {8, 8}), "o");
+  builder.set_token_out(add(builder, y, y, "twice"));
+  EXPECT_EQ(rules_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "add"}));
+}
+
+}  // namespace
+}  // namespace millrace::runtime
