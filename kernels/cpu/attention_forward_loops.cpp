@@ -121,18 +121,17 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
 }
 
 template <class T>
-MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
-  const float* keys = at.packed + (row * at.sizes.kv_heads + kv_head) * 2 * head_floats(at.sizes);
+MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, const float* packed,
+                             float* memory) {
   const Workspace work = lay_out(at.sizes, memory);
   const std::int64_t group = at.sizes.heads / at.sizes.kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    forward_head(at, row, head, tile, keys, keys + head_floats(at.sizes), work);
+    forward_head(at, row, head, tile, packed, packed + head_floats(at.sizes), work);
 }
 
 template <class T>
-MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head) {
+MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
   const AttentionSizes& sizes = at.sizes;
-  float* packed = at.packed + (row * sizes.kv_heads + kv_head) * 2 * head_floats(sizes);
   const std::int64_t start = (row * sizes.sequence * sizes.kv_heads + kv_head) * sizes.width;
   pack_columns(at.k + start, sizes.kv_heads * sizes.width, sizes, packed);
   pack_rows(at.v + start, sizes.kv_heads * sizes.width, sizes.sequence, sizes, 1.0F, packed + head_floats(sizes));
@@ -142,14 +141,19 @@ MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::
 
 namespace MILLRACE_ISA {
 
-void attention_pack_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
-void attention_pack_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
-void attention_forward_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
-  forward(at, row, kv_head, tile, memory);
+void attention_pack_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
+  pack(at, row, kv_head, packed);
+}
+void attention_pack_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
+  pack(at, row, kv_head, packed);
+}
+void attention_forward_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile,
+                           const float* packed, float* memory) {
+  forward(at, row, kv_head, tile, packed, memory);
 }
 void attention_forward_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile,
-                            float* memory) {
-  forward(at, row, kv_head, tile, memory);
+                            const float* packed, float* memory) {
+  forward(at, row, kv_head, tile, packed, memory);
 }
 
 }  // namespace MILLRACE_ISA
