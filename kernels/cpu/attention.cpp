@@ -5,6 +5,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/cpu/attention_loops.hpp"
+#include "kernels/cpu/share_heads.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -42,17 +43,28 @@ void for_each(ThreadTeam& team, std::int64_t items, Body&& body) {
   });
 }
 
+// The forward's scratch: of each thread what it has in work, a packed head, its own memory.
+std::size_t forward_bytes(const AttentionSizes& sizes, int threads) {
+  const auto of_one = static_cast<std::size_t>(per_thread(packed_floats(sizes)) + per_thread(forward_floats(sizes))) * sizeof(float);
+  return static_cast<std::size_t>(threads) * (sizeof(HeadInWork) + of_one);
+}
+
 template <class T, class Pack, class Tile>
-void forward(ThreadTeam& team, const AttentionForward<T>& at, Pack* pack, Tile* forward_tile, float* memory) {
+void forward(ThreadTeam& team, const AttentionForward<T>& at, Pack* pack, Tile* forward_tile, Scratch scratch) {
   const AttentionSizes& sizes = at.sizes;
-  const std::int64_t heads = sizes.rows * sizes.kv_heads;
-  for_each(team, heads, [&](std::int64_t item, int) { pack(at, item / sizes.kv_heads, item % sizes.kv_heads); });
-  // Late tiles have most to do: they go first within a head.
-  for_each(team, heads * sizes.tiles, [&](std::int64_t item, int thread) {
-    const std::int64_t head = item / sizes.tiles;
-    forward_tile(at, head / sizes.kv_heads, head % sizes.kv_heads, sizes.tiles - 1 - item % sizes.tiles,
-                 memory + thread * per_thread(forward_floats(sizes)));
-  });
+  auto* in_work = reinterpret_cast<HeadInWork*>(scratch.data());
+  auto* packed = reinterpret_cast<float*>(in_work + team.size());
+  auto* memory = packed + team.size() * per_thread(packed_floats(sizes));
+  share_heads(
+      team, sizes.rows * sizes.kv_heads, sizes.tiles, in_work,
+      [&](int owner, std::int64_t head) {
+        pack(at, head / sizes.kv_heads, head % sizes.kv_heads, packed + owner * per_thread(packed_floats(sizes)));
+      },
+      [&](int owner, std::int64_t head, std::int64_t tile, int thread) {
+        // Late tiles have most to do: they go first.
+        forward_tile(at, head / sizes.kv_heads, head % sizes.kv_heads, sizes.tiles - 1 - tile,
+                     packed + owner * per_thread(packed_floats(sizes)), memory + thread * per_thread(forward_floats(sizes)));
+      });
 }
 
 template <class T, class Head>
@@ -69,18 +81,15 @@ void attention_forward(ThreadTeam& team, const Tensor& q, const Tensor& k, const
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
   const float* sink = sinks == nullptr ? nullptr : sinks->as<float>();
-  auto* packed = reinterpret_cast<float*>(scratch.data());
-  auto* memory = packed + sizes.rows * sizes.kv_heads * 2 * head_floats(sizes);
   const auto* segment = segments.as<std::int32_t>();
   auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
-    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums, packed},
-            pick_attention_pack_f32(), pick_attention_forward_f32(), memory);
+    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums},
+            pick_attention_pack_f32(), pick_attention_forward_f32(), scratch);
   else
     forward(team,
-            AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, o.as<BFloat16>(), sums,
-                                       packed},
-            pick_attention_pack_bf16(), pick_attention_forward_bf16(), memory);
+            AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, o.as<BFloat16>(), sums},
+            pick_attention_pack_bf16(), pick_attention_forward_bf16(), scratch);
 }
 
 void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
@@ -104,9 +113,8 @@ void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor&
 
 std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, AttentionOptions options, int threads) {
   const AttentionSizes sizes = sizes_of(q, k, options);
-  const std::int64_t forward_total = sizes.rows * sizes.kv_heads * 2 * head_floats(sizes) + threads * per_thread(forward_floats(sizes));
-  const std::int64_t backward_total = threads * per_thread(backward_floats(sizes));
-  return align_up(static_cast<std::size_t>(std::max(forward_total, backward_total)) * sizeof(float));
+  const auto backward_bytes = static_cast<std::size_t>(threads * per_thread(backward_floats(sizes))) * sizeof(float);
+  return align_up(std::max(forward_bytes(sizes, threads), backward_bytes));
 }
 
 }  // namespace millrace::kernels::cpu

@@ -40,26 +40,28 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
 // From scores and dP to P = 2^(score − log-sum) and dS = P·(dP − delta), both exactly 0 where the query does not see the key.
 template <bool masked, bool capped>
 MILLRACE_INLINE void score_gradients(const AttentionSizes& sizes, const ScoreTile& tile, const Workspace& work) {
-  for (std::int64_t t = 0; t < tile.queries; ++t) {
-    float* p_row = work.probabilities + t * kTile;
-    float* d_row = work.d_scores + t * kTile;
-    const float log_sum = work.log_sums[t];
-    const float delta = work.deltas[t];
-    for (std::int64_t i = 0; i < tile.vectors(t); ++i) {
-      Wide score = load_wide(p_row + kWide * i);
-      if (capped) score = cap_scores(score, sizes.soft_cap);
-      Wide p = power_of_two(score - log_sum);
-      Wide ds = p * (load_wide(d_row + kWide * i) - delta);
-      if (capped) ds *= cap_gradient(score, sizes.soft_cap);
-      if (masked) {
-        const WideMask visible = tile.visible(t, i);
-        p = visible ? p : Wide{};
-        ds = visible ? ds : Wide{};
-      }
-      store_wide(p_row + kWide * i, p);
-      store_wide(d_row + kWide * i, ds);
-    }
-  }
+  for_each_row<masked>(
+      tile, [&]<int vectors>(std::int64_t t, Count<vectors>) __attribute__((always_inline)) {
+        float* p_row = work.probabilities + t * kTile;
+        float* d_row = work.d_scores + t * kTile;
+        const float log_sum = work.log_sums[t];
+        const float delta = work.deltas[t];
+#pragma GCC unroll 16
+        for (int i = 0; i < vectors; ++i) {
+          Wide score = load_wide(p_row + kWide * i);
+          if (capped) score = cap_scores(score, sizes.soft_cap);
+          Wide p = power_of_two(score - log_sum);
+          Wide ds = p * (load_wide(d_row + kWide * i) - delta);
+          if (capped) ds *= cap_gradient(score, sizes.soft_cap);
+          if (masked) {
+            const WideMask visible = tile.visible(t, i);
+            p = visible ? p : Wide{};
+            ds = visible ? ds : Wide{};
+          }
+          store_wide(p_row + kWide * i, p);
+          store_wide(d_row + kWide * i, ds);
+        }
+      });
 }
 
 // The five products of one tile: scores and dP, then dV += Pᵀ dO, dK += dSᵀ Q, dQ += dS K.

@@ -4,13 +4,17 @@
 namespace millrace::kernels::cpu {
 namespace {
 
+// A row's reference follows its largest score only when that is more than 2⁸ times the reference's power: a few more bits of a
+// probability's range, and rows hardly ever have to be scaled anew. Which way it goes depends on the row's own scores alone.
+constexpr float kSlack = 8.0F;
+
 // A thread's memory for one tile of queries of one head.
 struct Workspace {
-  float* q;        // [64, padded], times scale·log2 e: scores come out as exponents of two
-  float* o;        // [64, padded], not yet divided by the sums
-  float* scores;   // [64, 64], then the probabilities
-  float* sums;     // [64, 16] by lanes of one register
-  float* maximum;  // [64]
+  float* q;          // [64, padded], times scale·log2 e: scores come out as exponents of two
+  float* o;          // [64, padded], not yet divided by the sums
+  float* scores;     // [64, 64], then the probabilities
+  float* sums;       // [64, 16] by lanes of one register
+  float* reference;  // [64], what scores are relative to: within kSlack of the largest so far
 };
 
 MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
@@ -19,7 +23,7 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
   work.o = work.q + tile_floats(sizes);
   work.scores = work.o + tile_floats(sizes);
   work.sums = work.scores + kTile * kTile;
-  work.maximum = work.sums + kTile * 16;
+  work.reference = work.sums + kTile * 16;
   return work;
 }
 
@@ -27,37 +31,45 @@ MILLRACE_INLINE void scale_row(float* row, std::int64_t width, Wide factor) {
   for (std::int64_t d = 0; d < width; d += kWide) store_wide(row + d, load_wide(row + d) * factor);
 }
 
-// Scores to probabilities relative to the largest score so far; sums and outputs follow when that grows.
+// A row of scores to probabilities relative to the row's reference; sums and outputs follow when that rises.
+template <bool masked, bool capped, int vectors>
+MILLRACE_INLINE void softmax_row(const AttentionSizes& sizes, const ScoreTile& tile, bool first, const Workspace& work, std::int64_t t) {
+  float* row = work.scores + t * kTile;
+  Wide score[vectors];
+  Wide largest[2] = {wide(kMinusInfinity), wide(kMinusInfinity)};
+#pragma GCC unroll 16
+  for (int i = 0; i < vectors; ++i) {
+    score[i] = load_wide(row + kWide * i);
+    if (capped) score[i] = cap_scores(score[i], sizes.soft_cap);
+    if (masked) score[i] = tile.visible(t, i) ? score[i] : wide(kMinusInfinity);
+    largest[i % 2] = largest[i % 2] > score[i] ? largest[i % 2] : score[i];
+  }
+  const float now = largest_lane(largest[0] > largest[1] ? largest[0] : largest[1]);
+  float reference = work.reference[t];
+  if (now > reference + kSlack) {
+    const float before = reference;
+    reference = now;
+    const Wide shrink = power_of_two(wide(before - reference));
+    store_wide(work.sums + 16 * t, load_wide(work.sums + 16 * t) * shrink);
+    if (!first) scale_row(work.o + t * sizes.padded, sizes.padded, shrink);
+    work.reference[t] = reference;
+  }
+  const Wide base = wide(reference == kMinusInfinity ? 0.0F : reference);  // nothing seen yet: keep −∞ − base at −∞
+  Wide sum = load_wide(work.sums + 16 * t);
+#pragma GCC unroll 16
+  for (int i = 0; i < vectors; ++i) {
+    const Wide p = power_of_two(score[i] - base);
+    store_wide(row + kWide * i, p);
+    sum += p;
+  }
+  store_wide(work.sums + 16 * t, sum);
+}
+
 template <bool masked, bool capped>
 MILLRACE_INLINE void softmax_tile(const AttentionSizes& sizes, const ScoreTile& tile, bool first, const Workspace& work) {
-  for (std::int64_t t = 0; t < tile.queries; ++t) {
-    float* row = work.scores + t * kTile;
-    const std::int64_t vectors = tile.vectors(t);
-    Wide score[kTile / kWide];
-    Wide largest = wide(work.maximum[t]);
-    for (std::int64_t i = 0; i < vectors; ++i) {
-      score[i] = load_wide(row + kWide * i);
-      if (capped) score[i] = cap_scores(score[i], sizes.soft_cap);
-      if (masked) score[i] = tile.visible(t, i) ? score[i] : wide(kMinusInfinity);
-      largest = largest > score[i] ? largest : score[i];
-    }
-    const float before = work.maximum[t];
-    const float now = largest_lane(largest);
-    const Wide base = wide(now == kMinusInfinity ? 0.0F : now);  // nothing seen yet: keep −∞ − base at −∞
-    Wide sum = load_wide(work.sums + 16 * t);
-    if (now != before) {
-      const Wide shrink = power_of_two(before - base);
-      sum *= shrink;
-      if (!first) scale_row(work.o + t * sizes.padded, sizes.padded, shrink);
-      work.maximum[t] = now;
-    }
-    for (std::int64_t i = 0; i < vectors; ++i) {
-      const Wide p = power_of_two(score[i] - base);
-      store_wide(row + kWide * i, p);
-      sum += p;
-    }
-    store_wide(work.sums + 16 * t, sum);
-  }
+  for_each_row<masked>(
+      tile, [&]<int vectors>(std::int64_t t, Count<vectors>)
+                __attribute__((always_inline)) { softmax_row<masked, capped, vectors>(sizes, tile, first, work, t); });
 }
 
 template <class T>
@@ -70,7 +82,7 @@ MILLRACE_INLINE void finish(const AttentionForward<T>& at, std::int64_t first_to
     const float inverse = 1.0F / sum;
     for (std::int64_t d = 0; d < sizes.width; d += 16)
       store_lanes(at.o + vector * sizes.width + d, load(work.o + t * sizes.padded + d) * inverse, sizes.width - d);
-    at.log_sum_exp[vector] = work.maximum[t] * kLn2 + __builtin_logf(sum);
+    at.log_sum_exp[vector] = work.reference[t] * kLn2 + __builtin_logf(sum);
   }
 }
 
@@ -87,7 +99,7 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   if (at.sinks != nullptr) sum[0] = 1.0F;
   for (std::int64_t t = 0; t < queries; ++t) {
     store(work.sums + 16 * t, sum);
-    work.maximum[t] = at.sinks != nullptr ? at.sinks[head] * kLog2E : kMinusInfinity;
+    work.reference[t] = at.sinks != nullptr ? at.sinks[head] * kLog2E : kMinusInfinity;
   }
   bool first = true;
   ScoreTile tile;
@@ -109,18 +121,17 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
 }
 
 template <class T>
-MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
-  const float* keys = at.packed + (row * at.sizes.kv_heads + kv_head) * 2 * head_floats(at.sizes);
+MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, const float* packed,
+                             float* memory) {
   const Workspace work = lay_out(at.sizes, memory);
   const std::int64_t group = at.sizes.heads / at.sizes.kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    forward_head(at, row, head, tile, keys, keys + head_floats(at.sizes), work);
+    forward_head(at, row, head, tile, packed, packed + head_floats(at.sizes), work);
 }
 
 template <class T>
-MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head) {
+MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
   const AttentionSizes& sizes = at.sizes;
-  float* packed = at.packed + (row * sizes.kv_heads + kv_head) * 2 * head_floats(sizes);
   const std::int64_t start = (row * sizes.sequence * sizes.kv_heads + kv_head) * sizes.width;
   pack_columns(at.k + start, sizes.kv_heads * sizes.width, sizes, packed);
   pack_rows(at.v + start, sizes.kv_heads * sizes.width, sizes.sequence, sizes, 1.0F, packed + head_floats(sizes));
@@ -130,14 +141,19 @@ MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::
 
 namespace MILLRACE_ISA {
 
-void attention_pack_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
-void attention_pack_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head) { pack(at, row, kv_head); }
-void attention_forward_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory) {
-  forward(at, row, kv_head, tile, memory);
+void attention_pack_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
+  pack(at, row, kv_head, packed);
+}
+void attention_pack_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
+  pack(at, row, kv_head, packed);
+}
+void attention_forward_f32(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile,
+                           const float* packed, float* memory) {
+  forward(at, row, kv_head, tile, packed, memory);
 }
 void attention_forward_bf16(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile,
-                            float* memory) {
-  forward(at, row, kv_head, tile, memory);
+                            const float* packed, float* memory) {
+  forward(at, row, kv_head, tile, packed, memory);
 }
 
 }  // namespace MILLRACE_ISA

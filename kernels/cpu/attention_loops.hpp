@@ -31,8 +31,10 @@ struct AttentionSizes {
 #define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
 MILLRACE_SIZE tile_floats(const AttentionSizes& sizes) { return kTile * sizes.padded; }
 MILLRACE_SIZE head_floats(const AttentionSizes& sizes) { return sizes.tiles * tile_floats(sizes); }
-/// A thread's own memory: forward q, o, scores, sums, maxima; backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two tiles of scores,
+/// A thread's own memory: forward q, o, scores, sums, references; backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two tiles of scores,
 /// log-sums, deltas.
+/// Keys and values of one head, packed for the forward: Kᵀ by tiles [tiles, D, 64], then V [S, padded].
+MILLRACE_SIZE packed_floats(const AttentionSizes& sizes) { return 2 * head_floats(sizes); }
 MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) { return 2 * tile_floats(sizes) + kTile * kTile + kTile * 16 + kTile; }
 MILLRACE_SIZE backward_floats(const AttentionSizes& sizes) {
   return 5 * head_floats(sizes) + 3 * tile_floats(sizes) + 2 * kTile * kTile + 2 * kTile;
@@ -49,7 +51,6 @@ struct AttentionForward {
   const float* sinks;  // of each query head, or null
   T* o;
   float* log_sum_exp;
-  float* packed;  // for each row and key/value head: Kᵀ by tiles [tiles, D, 64], then V [S, padded]
 };
 
 template <class T>
@@ -67,15 +68,15 @@ struct AttentionBackward {
   T* dv;
 };
 
-/// Fills `packed` for one row and key/value head.
-MILLRACE_CPU_KERNEL(attention_pack_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head));
-MILLRACE_CPU_KERNEL(attention_pack_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head));
+/// Keys and values of one row and key/value head, into `packed`.
+MILLRACE_CPU_KERNEL(attention_pack_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, float* packed));
+MILLRACE_CPU_KERNEL(attention_pack_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, float* packed));
 
-/// One tile of queries of all heads that share a key/value head. `memory` has forward_floats.
-MILLRACE_CPU_KERNEL(attention_forward_f32,
-                    void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory));
-MILLRACE_CPU_KERNEL(attention_forward_bf16,
-                    void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, std::int64_t tile, float* memory));
+/// One tile of queries of all heads that share a key/value head, which is `packed`. `memory` has forward_floats.
+MILLRACE_CPU_KERNEL(attention_forward_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head,
+                                                std::int64_t tile, const float* packed, float* memory));
+MILLRACE_CPU_KERNEL(attention_forward_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head,
+                                                 std::int64_t tile, const float* packed, float* memory));
 
 /// All gradients of one row and key/value head. `memory` has backward_floats.
 MILLRACE_CPU_KERNEL(attention_backward_f32,

@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/tile_product.hpp"
+#include "kernels/cpu/turn.hpp"
 
 /// What attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
@@ -88,14 +89,22 @@ MILLRACE_INLINE void pack_rows(const T* x, std::int64_t step, std::int64_t count
 /// Head vectors of a whole row as columns, tile by tile: [tiles, D, 64]; keys beyond the sequence are zero.
 template <class T>
 MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const AttentionSizes& sizes, float* packed) {
-  for (std::int64_t tile = 0; tile < sizes.tiles; ++tile) {
-    float* to = packed + tile * tile_floats(sizes);
-    const std::int64_t count = smaller(kTile, sizes.sequence - tile * kTile);
-    for (std::int64_t u = 0; u < count; ++u)
-      for (std::int64_t d = 0; d < sizes.width; ++d) to[d * kTile + u] = to_float(x[(tile * kTile + u) * step + d]);
-    for (std::int64_t d = 0; count < kTile && d < sizes.width; ++d)
-      for (std::int64_t u = count; u < kTile; ++u) to[d * kTile + u] = 0;
-  }
+  for (std::int64_t u = 0; u < sizes.tiles * kTile; u += 16)
+    for (std::int64_t d = 0; d < sizes.width; d += 16) {
+      const T* from = x + u * step + d;
+      float* to = packed + u / kTile * tile_floats(sizes) + d * kTile + u % kTile;
+      const std::int64_t tall = sizes.sequence - u;
+      const std::int64_t wide = sizes.width - d;
+      f32x16 square[16];
+      if (tall >= 16 && wide >= 16) {
+#pragma GCC unroll 16
+        for (std::int64_t i = 0; i < 16; ++i) square[i] = load(from + i * step);
+      } else {
+        for (std::int64_t i = 0; i < 16; ++i) square[i] = i < tall ? load_lanes(from + i * step, wide) : f32x16{};
+      }
+      turn(square);
+      for (std::int64_t i = 0; i < smaller(16, wide); ++i) store(to + i * kTile, square[i]);
+    }
 }
 
 /// Scores in powers of two, as they come from q·scale·log2 e, and what the cap makes of them in the same measure.
@@ -116,18 +125,15 @@ struct ScoreTile {
   bool diagonal;      // causal, and queries and keys are the same tokens
   bool same_segment;  // all of it one segment: nothing to compare
   bool bounded;       // some query does not see the tile's first keys
-  bool short_keys;    // not causal, and the last vector reaches beyond the keys
+  bool short_keys;    // not causal, and fewer than 64 keys
   std::int32_t query_segments[kTile], key_segments[kTile];
   std::int32_t first_keys[kTile];  // of each query, where bounded
 
-  /// False where every query sees every key that a product reads.
+  /// False where every query sees all 64 keys.
   [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || short_keys; }
 
-  /// Vectors of a query's row that a product will read: on the diagonal up to the end of its block of rows.
-  [[nodiscard, gnu::always_inline]] std::int64_t vectors(std::int64_t t) const {
-    const std::int64_t wanted = diagonal ? smaller(keys, t + kBlockRows) : keys;
-    return (wanted + kWide - 1) / kWide;
-  }
+  /// Keys of a query's row that a product will read: on the diagonal up to the end of its block of rows.
+  [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t) const { return diagonal ? smaller(keys, t + kBlockRows) : keys; }
   /// All ones where query t sees the keys of this vector.
   [[nodiscard, gnu::always_inline]] WideMask visible(std::int64_t t, std::int64_t vector) const {
     static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -144,6 +150,24 @@ struct ScoreTile {
     return seen;
   }
 };
+
+/// row(t, Count<n>{}) for every query, with the n vectors of its row that are worth computing as a constant, so that they stay in
+/// registers: all, or half or a quarter of them where the tile is masked and no product reads more.
+template <int n>
+struct Count {
+  static constexpr int value = n;
+};
+template <bool masked, class Row>
+MILLRACE_INLINE void for_each_row(const ScoreTile& tile, Row&& row) {
+  for (std::int64_t t = 0; t < tile.queries; ++t) {
+    if (masked && tile.wanted(t) <= kTile / 4)
+      row(t, Count<kTile / 4 / kWide>{});
+    else if (masked && tile.wanted(t) <= kTile / 2)
+      row(t, Count<kTile / 2 / kWide>{});
+    else
+      row(t, Count<kTile / kWide>{});
+  }
+}
 
 /// The first key of its row that a query may see, but for segments.
 MILLRACE_INLINE std::int64_t first_key(const AttentionSizes& sizes, std::int64_t query) {
@@ -166,7 +190,7 @@ MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32
   tile.queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   tile.keys = smaller(kTile, sizes.sequence - key_tile * kTile);
   tile.diagonal = sizes.causal && query_tile == key_tile;
-  tile.short_keys = !sizes.causal && tile.keys % kWide != 0;
+  tile.short_keys = !sizes.causal && tile.keys < kTile;
   tile.bounded = first_key(sizes, query_tile * kTile + tile.queries - 1) > key_tile * kTile;
   for (std::int64_t t = 0; tile.bounded && t < tile.queries; ++t)
     tile.first_keys[t] = static_cast<std::int32_t>(first_key(sizes, query_tile * kTile + t) - key_tile * kTile);

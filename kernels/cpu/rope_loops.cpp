@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/sines.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -49,21 +50,35 @@ MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, st
   }
 }
 
+// Of angles so large that sines_of() does not reach them.
+MILLRACE_INLINE Sines far_sines(f32x16 angle) {
+  Sines result;
+  for (int lane = 0; lane < 16; ++lane) {
+    result.cosine[lane] = cosf(angle[lane]);
+    result.sine[lane] = sinf(angle[lane]);
+  }
+  return result;
+}
+
 template <class T>
 MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t end) {
   float cosines[kAngles] = {};
   float sines[kAngles] = {};
+  float highest = 0;
+  for (std::int64_t i = 0; i < at.half; ++i) {
+    const float size = fabsf(at.inverse_frequencies[i]);
+    highest = size > highest ? size : highest;
+  }
   for (std::int64_t t = begin; t < end; ++t)
     for (std::int64_t first = 0; first < at.half; first += kAngles) {
       const std::int64_t count = at.half - first < kAngles ? at.half - first : kAngles;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float angle = static_cast<float>(at.positions[t]) * at.inverse_frequencies[first + i];
-        cosines[i] = cosf(angle);
-        sines[i] = sinf(angle);
-      }
+      const auto position = static_cast<float>(at.positions[t]);
+      const bool far = fabsf(position) * highest > kFarthestAngle;
       for (std::int64_t i = 0; i < count; i += 16) {
-        store(cosines + i, round_to<T>(load(cosines + i) * at.factor));
-        store(sines + i, round_to<T>(load(sines + i) * at.factor) * at.direction);
+        const f32x16 angle = load_lanes(at.inverse_frequencies + first + i, count - i) * position;
+        const Sines turned = far ? far_sines(angle) : sines_of(angle);
+        store(cosines + i, round_to<T>(turned.cosine * at.factor));
+        store(sines + i, round_to<T>(turned.sine * at.factor) * at.direction);
       }
       if (at.interleaved)
         rotate_neighbours(at, t, first, count, cosines, sines);

@@ -37,7 +37,7 @@ MILLRACE_INLINE u32x16 bfloat16_bits(f32x16 v) {
   const u32x16 bits = (u32x16)v;
   const u32x16 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const u32x16 quiet = (bits >> 16) | 0x40U;
-  const u32x16 not_a_number = (u32x16)((bits & 0x7fffffffU) > 0x7f800000U);
+  const u32x16 not_a_number = (u32x16)((0x7f800000 - (i32x16)(bits & 0x7fffffffU)) >> 31);  // its sign: all ones or none
   return (not_a_number & quiet) | (~not_a_number & rounded);
 }
 MILLRACE_INLINE void store(BFloat16* p, f32x16 v) {
@@ -61,7 +61,34 @@ MILLRACE_INLINE void store(T* p, f32x16 v, std::int64_t count) {
   __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-MILLRACE_INLINE f32x16 maximum(f32x16 a, f32x16 b) { return a > b ? a : b; }
+/// Sixteen lanes as registers of the instruction set. GCC takes comparisons of wider vectors apart, lane by lane: what compares does it on
+/// these.
+#if defined(__AVX512F__)
+using Register = f32x16;
+#elif defined(__AVX2__)
+using Register = float __attribute__((vector_size(32)));
+#else
+using Register = float __attribute__((vector_size(16)));
+#endif
+struct Registers {
+  Register part[sizeof(f32x16) / sizeof(Register)];
+};
+template <class Function>
+MILLRACE_INLINE f32x16 by_registers(f32x16 v, Function&& function) {
+  auto all = __builtin_bit_cast(Registers, v);
+#pragma GCC unroll 4
+  for (Register& part : all.part) part = function(part);
+  return __builtin_bit_cast(f32x16, all);
+}
+
+MILLRACE_INLINE f32x16 maximum(f32x16 a, f32x16 b) {
+  auto left = __builtin_bit_cast(Registers, a);
+  const auto right = __builtin_bit_cast(Registers, b);
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < sizeof(f32x16) / sizeof(Register); ++i)
+    left.part[i] = left.part[i] > right.part[i] ? left.part[i] : right.part[i];
+  return __builtin_bit_cast(f32x16, left);
+}
 
 /// Lanes added as a tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
 MILLRACE_INLINE float sum_lanes(f32x16 v) {
@@ -81,24 +108,29 @@ MILLRACE_INLINE float maximum_lane(f32x16 v) {
 
 /// eˣ within 2 ulp: x = n·ln 2 + r, a polynomial for eʳ (Cephes expf), times 2ⁿ in two halves so that the ends of the range come out right.
 /// −∞ gives 0, overflow ∞, NaN stays NaN. No fused multiply-add, so every instruction set gives the same bits.
-MILLRACE_INLINE f32x16 exponential(f32x16 x) {
-  x = x < -104.0F ? splat(-104.0F) : x;
-  x = x > 89.0F ? splat(89.0F) : x;
-  const f32x16 magic = splat(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
-  const f32x16 shifted = x * 1.44269504088896341F + magic;
-  const f32x16 n = shifted - magic;
-  const i32x16 exponent = (i32x16)shifted - (i32x16)magic;
-  const f32x16 r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  f32x16 p = splat(1.9875691500e-4F);
-  p = p * r + 1.3981999507e-3F;
+template <class V>
+MILLRACE_INLINE V exponential_of(V x) {
+  using Integers = decltype(x < x);
+  x = x < -104.0F ? V{} - 104.0F : x;
+  x = x > 89.0F ? V{} + 89.0F : x;
+  const V magic = V{} + 12582912.0F;  // 1.5·2²³: the sum's low bits are the rounded integer
+  const V shifted = x * 1.44269504088896341F + magic;
+  const V n = shifted - magic;
+  const Integers exponent = (Integers)shifted - (Integers)magic;
+  const V r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  V p = r * 1.9875691500e-4F + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
   p = p * r + 4.1665795894e-2F;
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  const i32x16 low = exponent >> 1;
-  const i32x16 high = exponent - low;
-  return p * (f32x16)((low + 127) << 23) * (f32x16)((high + 127) << 23);
+  const Integers low = exponent >> 1;
+  const Integers high = exponent - low;
+  return p * (V)((low + 127) << 23) * (V)((high + 127) << 23);
+}
+MILLRACE_INLINE f32x16 exponential(f32x16 x) {
+  return by_registers(
+      x, [](Register v) __attribute__((always_inline)) { return exponential_of(v); });
 }
 
 /// tanh x within 4 ulp: a polynomial below 0.625 (Cephes tanhf), above it 1 − 2/(e²ˣ + 1) by `exponential_of`, a function of V. NaN stays
@@ -117,8 +149,9 @@ MILLRACE_INLINE V hyperbolic_tangent(V x, Exponential exponential_of) {
   return size >= 0.625F ? (x < 0.0F ? -large : large) : small;
 }
 MILLRACE_INLINE f32x16 hyperbolic_tangent(f32x16 x) {
-  return hyperbolic_tangent(
-      x, [](f32x16 v) __attribute__((always_inline)) { return exponential(v); });
+  const auto exponential = [](Register v) __attribute__((always_inline)) { return exponential_of(v); };
+  return by_registers(
+      x, [&](Register v) __attribute__((always_inline)) { return hyperbolic_tangent(v, exponential); });
 }
 
 }  // namespace millrace::kernels::cpu

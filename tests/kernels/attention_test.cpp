@@ -166,6 +166,26 @@ TEST(Attention, LargeScoresStayFinite) {
   for (std::int64_t i = 0; i < found.dk.elements(); ++i) ASSERT_TRUE(std::isfinite(found.dk.get(i))) << i;
 }
 
+// Later tiles of keys with higher scores, by less and by more than the fast kernel's slack, so that what was summed has to be scaled.
+TEST(Attention, FollowsScoresThatRise) {
+  constexpr double levels[] = {0, 2, 5, 25, 24, 80};
+  for (const bool sinks : {false, true}) {
+    Inputs in({1, 330, 2, 1, 16, DType::f32, 0, 0.5F, 0, 0, 0, true, sinks});
+    for (std::int64_t i = 0; i < in.q.elements(); i += 16) in.q.set(i, 2);
+    for (std::int64_t u = 0; u < 330; ++u) in.k.set(u * 16, levels[u / 64]);
+    ThreadTeam team(2);
+    Outputs wanted(in);
+    forward(Stream(team, Implementation::reference), in, wanted);
+    backward(Stream(team, Implementation::reference), in, wanted, wanted);
+    const Outputs found = run(in, 2);
+    EXPECT_TRUE(near(found.o, wanted.o, 1e-4, 1e-5));
+    EXPECT_TRUE(near(found.sums, wanted.sums, 1e-6, 1e-5));
+    EXPECT_TRUE(near(found.dq, wanted.dq, 1e-4, 1e-4));
+    EXPECT_TRUE(near(found.dk, wanted.dk, 1e-4, 1e-4));
+    EXPECT_TRUE(near(found.dv, wanted.dv, 1e-4, 1e-5));
+  }
+}
+
 TEST(Attention, OneTokenSeesItself) {
   const Inputs in({1, 1, 2, 1, 8, DType::f32, 0, 0.5F});
   const Outputs out = run(in);

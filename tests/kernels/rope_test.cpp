@@ -1,5 +1,11 @@
 #include "kernels/rope.hpp"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/cpu/rope_loops.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels::testing {
@@ -65,6 +71,65 @@ TEST(Rope, TurnsNeighboursAgainstEachOther) {
   EXPECT_NEAR(y.get(1), 10 * std::sin(1.5), 1e-5);
   EXPECT_NEAR(y.get(2), -20 * std::sin(0.75), 1e-5);
   EXPECT_NEAR(y.get(3), 20 * std::cos(0.75), 1e-5);
+}
+
+// What becomes of the pair (1, 0): the cosine and the sine themselves, at 4096 positions and eight frequencies.
+struct Turned {
+  static constexpr std::int64_t kPositions = 4096, kHalf = 8;
+  Turned(float highest_frequency, std::uint32_t seed)
+      : x(DType::f32, {kPositions, 1, 2 * kHalf}), positions(DType::i32, {kPositions}), frequencies(DType::f32, {kHalf}) {
+    for (std::int64_t t = 0; t < kPositions; ++t) {
+      for (std::int64_t i = 0; i < kHalf; ++i) x.set(t * 2 * kHalf + i, 1);
+      seed = seed * 1664525U + 1013904223U;
+      // All lengths of number, of both signs, and the first and last there are.
+      const std::int32_t position = static_cast<std::int32_t>(seed) >> (t % 31);
+      positions.set(t, t < 3 ? std::array{0, 2147483647, -2147483647 - 1}[static_cast<std::size_t>(t)] : position);
+    }
+    for (std::int64_t i = 0; i < kHalf; ++i) frequencies.set(i, highest_frequency * std::pow(0.0073F, static_cast<float>(i) / 7.0F));
+  }
+  [[nodiscard]] double angle(std::int64_t t, std::int64_t i) const {
+    return static_cast<float>(positions.get(t)) * static_cast<float>(frequencies.get(i));
+  }
+  Data x, positions, frequencies;
+};
+
+// Units in the last place of the fp32 number nearest to `wanted`.
+double units_between(double found, double wanted) {
+  const auto nearest = std::abs(static_cast<float>(wanted));
+  return std::abs(found - wanted) / (static_cast<double>(std::nextafter(nearest, 2.0F)) - static_cast<double>(nearest));
+}
+
+TEST(Rope, SinesAreThoseOfTheAngleHoweverLarge) {
+  ThreadTeam team(2);
+  // The last has angles beyond kFarthestAngle, where the library's sines take over.
+  for (const auto& [highest, bound] : {std::pair{1.0F, 0.501}, std::pair{64.0F, 1.0}}) {
+    const Turned in(highest, 7);
+    Data y(DType::f32, (*in.x).shape);
+    rope(Stream(team), *in.x, *in.positions, *in.frequencies, {}, *y);
+    double worst = 0;
+    for (std::int64_t t = 0; t < Turned::kPositions; ++t)
+      for (std::int64_t i = 0; i < Turned::kHalf; ++i) {
+        const double angle = in.angle(t, i);
+        worst = std::max(worst, units_between(y.get(t * 2 * Turned::kHalf + i), std::cos(angle)));
+        worst = std::max(worst, units_between(y.get(t * 2 * Turned::kHalf + Turned::kHalf + i), std::sin(angle)));
+      }
+    EXPECT_LE(worst, bound) << "frequencies up to " << highest;
+  }
+}
+
+TEST(Rope, EveryInstructionSetGivesTheSameBits) {
+  const Turned in(1.0F, 11);
+  const auto turned = [&](auto loops) {
+    Data y(DType::f32, (*in.x).shape);
+    loops(cpu::Rope<float>{(*in.x).as<float>(), (*in.positions).as<std::int32_t>(), (*in.frequencies).as<float>(), (*y).as<float>(), 1,
+                           Turned::kHalf, 1.0F, 1.0F, false},
+          0, Turned::kPositions);
+    return y;
+  };
+  const Data wanted = turned(cpu::baseline::rope_f32);
+  const Isa isa = cpu_features().isa;
+  EXPECT_TRUE(isa < Isa::avx2 || same_bits(turned(cpu::avx2::rope_f32), wanted));
+  EXPECT_TRUE(isa < Isa::avx512 || same_bits(turned(cpu::avx512::rope_f32), wanted));
 }
 
 // The rotation's inverse is its transpose: what direction −1 computes is the input's gradient.
