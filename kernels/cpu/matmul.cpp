@@ -8,26 +8,15 @@
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
-#include "kernels/cpu/packing.hpp"
+#include "kernels/cpu/share.hpp"
 #include "kernels/cpu/transpose_loops.hpp"
+#include "kernels/cpu/turned_product.hpp"
+#include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
 constexpr const char* kWho = "kernels.matmul";
-constexpr std::int64_t kRowsWorthPacking = 256;
-constexpr std::int64_t kGrain = 16;  // rows or columns of c that a cut between threads falls on: a vector, a cache line of fp32
-
-struct Range {
-  std::int64_t begin, end;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-};
-
-Range share(std::int64_t count, std::int64_t grain, int thread, int threads) {
-  const std::int64_t blocks = (count + grain - 1) / grain;
-  return {std::min(count, blocks * thread / threads * grain), std::min(count, blocks * (thread + 1) / threads * grain)};
-}
-
 /// The whole product, before it is cut.
 struct Problem {
   std::int64_t m, n, k;
@@ -36,7 +25,7 @@ struct Problem {
 
   /// Few rows use a weight once: then reading it counts, and a slow bf16 instruction is better than a widened copy.
   [[nodiscard]] DType compute() const {
-    const bool reads = operands == DType::bf16 && m < kGrain && !options.packed_b && cpu_features().avx512_bf16;
+    const bool reads = operands == DType::bf16 && m < kShareGrain && !options.packed_b && cpu_features().avx512_bf16;
     return reads ? DType::bf16 : matmul_compute_dtype(operands);
   }
   [[nodiscard]] bool widens() const { return compute() != operands; }
@@ -44,17 +33,21 @@ struct Problem {
   /// fifth slower, that allocates.
   [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
-  /// b is packed here, by all threads, for this product alone: oneDNN would copy it for each. Not worth it for few rows.
-  [[nodiscard]] bool packs_b() const { return !options.packed_b && packs_operands() && m >= kRowsWorthPacking && n >= kPackedColumns; }
-  [[nodiscard]] bool reads_packed() const { return options.packed_b || packs_b(); }
-  [[nodiscard]] bool copies_b() const { return packs_b() || (widens() && !options.packed_b); }
+  [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
   /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
-  [[nodiscard]] bool by_rows(int threads) const { return m >= kGrain * threads || m >= n; }
+  [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
+
+  /// What a weight's gradient is, done in stretches.
+  [[nodiscard]] TurnedProduct turned() const { return {m, n, k, operands, options.accumulate}; }
+  [[nodiscard]] bool is_turned(int threads) const {
+    return options.transpose_a && !options.transpose_b && !options.packed_b && !options.addend && result == DType::f32 &&
+           turned().suits(threads);
+  }
 
   [[nodiscard]] std::pair<Range, Range> cut(int thread, int threads) const {
     const Range all_rows{0, m}, all_columns{0, n};
-    if (by_rows(threads)) return {share(m, kGrain, thread, threads), all_columns};
-    return {all_rows, share(n, reads_packed() ? kPackedColumns : kGrain, thread, threads)};
+    if (by_rows(threads)) return {share(m, kShareGrain, thread, threads), all_columns};
+    return {all_rows, share(n, options.packed_b ? kPackedColumns : kShareGrain, thread, threads)};
   }
 
   [[nodiscard]] MatmulPart part(Range rows, Range columns) const {
@@ -62,15 +55,15 @@ struct Problem {
             .n = columns.size(),
             .k = k,
             .a_stride = k,
-            .b_stride = reads_packed()        ? 0
+            .b_stride = options.packed_b      ? 0
                         : options.transpose_b ? k
                                               : n,
             .c_stride = n,
             .operands = compute(),
             .result = narrows() ? DType::f32 : result,
-            .transpose_b = options.transpose_b && !reads_packed(),
+            .transpose_b = options.transpose_b && !options.packed_b,
             .accumulate = options.accumulate,
-            .packed_b = reads_packed(),
+            .packed_b = options.packed_b,
             .addend = options.addend && !narrows()};
   }
 };
@@ -84,9 +77,7 @@ struct Layout {
       return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
     b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.compute()) : 0);
-    c = b + (problem.packs_b()    ? packed_bytes(problem.k, problem.n, problem.operands)
-             : problem.copies_b() ? bytes(problem.k, problem.n, DType::f32)
-                                  : 0);
+    c = b + (problem.copies_b() ? bytes(problem.k, problem.n, DType::f32) : 0);
     threads = c + (problem.narrows() ? bytes(problem.m, problem.n, DType::f32) : 0);
   }
 };
@@ -103,6 +94,7 @@ std::size_t scratch_of_threads(const Problem& problem, int threads) {
 
 std::size_t scratch_of(const Problem& problem, int threads) {
   if (problem.m == 0 || problem.n == 0 || problem.k == 0) return 0;
+  if (problem.is_turned(threads)) return kAlignment + problem.turned().scratch_bytes(threads);
   return kAlignment + Layout(problem).threads + scratch_of_threads(problem, threads);
 }
 
@@ -112,24 +104,20 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
 
 void turn(const Problem& problem, const Tensor& a, std::byte* out, Range rows) {
   if (problem.widens())
-    pick_transpose_widen()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<float*>(out), rows.begin, rows.end);
+    pick_transpose_widen()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<float*>(out), problem.k, rows.begin, rows.end);
   else if (a.dtype == DType::bf16)
-    pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(out), rows.begin, rows.end);
+    pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(out), problem.k, rows.begin, rows.end);
   else
-    pick_transpose_f32()(a.as<float>(), problem.k, problem.m, reinterpret_cast<float*>(out), rows.begin, rows.end);
+    pick_transpose_f32()(a.as<float>(), problem.k, problem.m, reinterpret_cast<float*>(out), problem.k, rows.begin, rows.end);
 }
 
 void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
-  if (problem.options.transpose_a) return turn(problem, a, copy, share(problem.m, kGrain, thread, threads));
+  if (problem.options.transpose_a) return turn(problem, a, copy, share(problem.m, kShareGrain, thread, threads));
   const Range range = share(problem.m * problem.k, 4096, thread, threads);
   pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
 
 void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
-  if (problem.packs_b()) {
-    const Range blocks = share((problem.n + kPackedColumns - 1) / kPackedColumns, 1, thread, threads);
-    return pack_blocks(b, problem.options.transpose_b, copy, blocks.begin, blocks.end);
-  }
   const Range range = share(problem.k * problem.n, 4096, thread, threads);
   pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
@@ -155,7 +143,7 @@ void narrow_result(const Problem& problem, const float* wide, const Tensor* adde
 
 /// Where the columns from `first` on begin in the right operand, in elements.
 std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
-  if (problem.reads_packed()) return packed_place(problem.k, 0, first, problem.compute());
+  if (problem.options.packed_b) return packed_place(problem.k, 0, first, problem.compute());
   return first * (problem.options.transpose_b ? problem.k : 1);
 }
 
@@ -187,6 +175,7 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   const Layout layout(problem);
   const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
   std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
+  if (problem.is_turned(stream.threads())) return problem.turned().run(stream, a, b, c, {base, scratch.data() + scratch.size()});
   check_scratch(kWho, scratch, layout.threads + kAlignment);
   const std::size_t share_of_thread =
       (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(stream.threads()) / kAlignment * kAlignment;

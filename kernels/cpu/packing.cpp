@@ -14,11 +14,11 @@ bool turn_block(const Tensor& b, const std::byte* lines, std::int64_t rows, DTyp
   auto* const to = reinterpret_cast<float*>(out);
   if (packed == DType::bf16) {
     if (rows % 2 != 0) return false;
-    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows / 2, to, 0, rows / 2);
+    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows / 2, to, kPackedColumns, 0, rows / 2);
   } else if (b.dtype == DType::bf16) {
-    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), kPackedColumns, rows, to, 0, rows);
+    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), kPackedColumns, rows, to, kPackedColumns, 0, rows);
   } else {
-    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows, to, 0, rows);
+    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows, to, kPackedColumns, 0, rows);
   }
   return true;
 }

@@ -15,24 +15,25 @@ requires(sizeof(To) == sizeof(float)) MILLRACE_INLINE To from_bits(BFloat16 valu
 }
 
 template <class From, class To>
-MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, std::int64_t rows) {
+MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, std::int64_t step) {
   f32x16 row[16];
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);
   turn(row);
 #pragma GCC unroll 16
-  for (std::int64_t i = 0; i < 16; ++i) store(out + i * rows, row[i]);
+  for (std::int64_t i = 0; i < 16; ++i) store(out + i * step, row[i]);
 }
 
 template <class From, class To>
-MILLRACE_INLINE void edge_block(const From* in, std::int64_t columns, To* out, std::int64_t rows, std::int64_t tall, std::int64_t wide) {
+MILLRACE_INLINE void edge_block(const From* in, std::int64_t columns, To* out, std::int64_t step, std::int64_t tall, std::int64_t wide) {
   for (std::int64_t i = 0; i < tall; ++i)
-    for (std::int64_t j = 0; j < wide; ++j) out[j * rows + i] = from_bits<To>(in[i * columns + j]);
+    for (std::int64_t j = 0; j < wide; ++j) out[j * step + i] = from_bits<To>(in[i * columns + j]);
 }
 
 /// Blocks of 16 x 16 in registers, taken in strips of 64 columns: whole cache lines come and go, four neighbours of a row at a time.
 template <class From, class To>
-MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t columns, To* out, std::int64_t begin, std::int64_t end) {
+MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t columns, To* out, std::int64_t step, std::int64_t begin,
+                               std::int64_t end) {
   constexpr std::int64_t strip = 64;
   for (std::int64_t left = begin; left < end; left += strip) {
     const std::int64_t right = left + strip < end ? left + strip : end;
@@ -41,11 +42,11 @@ MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t c
       for (std::int64_t column = left; column < right; column += 16) {
         const std::int64_t wide = right - column < 16 ? right - column : 16;
         const From* from = in + first * columns + column;
-        To* to = out + column * rows + first;
+        To* to = out + column * step + first;
         if (tall == 16 && wide == 16)
-          whole_block(from, columns, to, rows);
+          whole_block(from, columns, to, step);
         else
-          edge_block(from, columns, to, rows, tall, wide);
+          edge_block(from, columns, to, step, tall, wide);
       }
     }
   }
@@ -55,14 +56,17 @@ MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t c
 
 namespace MILLRACE_ISA {
 
-void transpose_f32(const float* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t begin, std::int64_t end) {
-  transpose(in, rows, columns, out, begin, end);
+void transpose_f32(const float* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t step, std::int64_t begin,
+                   std::int64_t end) {
+  transpose(in, rows, columns, out, step, begin, end);
 }
-void transpose_bf16(const BFloat16* in, std::int64_t rows, std::int64_t columns, BFloat16* out, std::int64_t begin, std::int64_t end) {
-  transpose(in, rows, columns, out, begin, end);
+void transpose_bf16(const BFloat16* in, std::int64_t rows, std::int64_t columns, BFloat16* out, std::int64_t step, std::int64_t begin,
+                    std::int64_t end) {
+  transpose(in, rows, columns, out, step, begin, end);
 }
-void transpose_widen(const BFloat16* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t begin, std::int64_t end) {
-  transpose(in, rows, columns, out, begin, end);
+void transpose_widen(const BFloat16* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t step, std::int64_t begin,
+                     std::int64_t end) {
+  transpose(in, rows, columns, out, step, begin, end);
 }
 
 }  // namespace MILLRACE_ISA

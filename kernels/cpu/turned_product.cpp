@@ -1,0 +1,106 @@
+#include "kernels/cpu/turned_product.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/matmul.hpp"
+#include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/share.hpp"
+#include "kernels/cpu/transpose_loops.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+/// Tokens turned at a time: with a few hundred rows they fit the second cache, and the product is still long enough.
+constexpr std::int64_t kStretch = 384;
+
+struct Places {
+  DType compute;
+  bool widens;
+  std::int64_t stretch;  // all but the last; a multiple of 16
+  std::size_t turned;    // bytes of a thread's turned stretch
+  std::size_t product;   // … of its product's own scratch
+  std::size_t b;         // of all threads' widened b
+
+  Places(const TurnedProduct& at, int threads)
+      : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(stretch_of(at.k)), turned(0), product(0), b(0) {
+    for (int thread = 0; thread < threads; ++thread) {
+      const Range rows = share(at.m, kShareGrain, thread, threads);
+      if (rows.size() == 0) continue;
+      turned = std::max(turned, align_up(static_cast<std::size_t>(rows.size() * stretch) * size_of(compute)));
+      for (const std::int64_t length : {stretch, last(at.k)})
+        for (const bool accumulate : {false, true})
+          product = std::max(product, align_up(matmul_part_scratch_bytes(part(at, rows, length, accumulate))));
+    }
+    if (widens) b = align_up(static_cast<std::size_t>(at.k * at.n) * sizeof(float));
+  }
+
+  [[nodiscard]] MatmulPart part(const TurnedProduct& at, Range rows, std::int64_t length, bool accumulate) const {
+    return {.m = rows.size(),
+            .n = at.n,
+            .k = length,
+            .a_stride = length,
+            .b_stride = at.n,
+            .c_stride = at.n,
+            .operands = compute,
+            .result = DType::f32,
+            .accumulate = accumulate};
+  }
+  [[nodiscard]] std::int64_t last(std::int64_t k) const { return k - (k - 1) / stretch * stretch; }
+
+ private:
+  static std::int64_t stretch_of(std::int64_t k) {
+    const std::int64_t stretches = (k + kStretch - 1) / kStretch;
+    return std::min(k, ((k + stretches - 1) / stretches + 15) / 16 * 16);
+  }
+};
+
+/// Columns `rows` of lines [first, first + length) of a, turned.
+void turn(const TurnedProduct& at, const Tensor& a, bool widens, std::int64_t first, std::int64_t length, Range rows, std::byte* out) {
+  const auto skipped = static_cast<std::size_t>(rows.begin * length);
+  const std::byte* const lines = a.data + static_cast<std::size_t>(first * at.m) * size_of(a.dtype);
+  if (widens)
+    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), length, at.m, reinterpret_cast<float*>(out) - skipped, length,
+                           rows.begin, rows.end);
+  else if (a.dtype == DType::bf16)
+    pick_transpose_bf16()(reinterpret_cast<const BFloat16*>(lines), length, at.m, reinterpret_cast<BFloat16*>(out) - skipped, length,
+                          rows.begin, rows.end);
+  else
+    pick_transpose_f32()(reinterpret_cast<const float*>(lines), length, at.m, reinterpret_cast<float*>(out) - skipped, length, rows.begin,
+                         rows.end);
+}
+
+}  // namespace
+
+bool TurnedProduct::suits(int threads) const { return k > 0 && n > 0 && m >= kShareGrain * threads; }
+
+std::size_t TurnedProduct::scratch_bytes(int threads) const {
+  const Places places(*this, threads);
+  return places.b + (places.turned + places.product) * static_cast<std::size_t>(threads);
+}
+
+void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const {
+  const Places places(*this, stream.threads());
+  check_scratch("kernels.matmul", scratch, scratch_bytes(stream.threads()));
+  if (places.widens)
+    stream.team().for_ranges(k * n, 4096, [&](std::int64_t begin, std::int64_t end) {
+      pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(scratch.data()), begin, end);
+    });
+  const std::byte* const right = places.widens ? scratch.data() : b.data;
+  stream.team().run([&](int thread, int threads) {
+    const Range rows = share(m, kShareGrain, thread, threads);
+    if (rows.size() == 0) return;
+    std::byte* const turned = scratch.data() + places.b + (places.turned + places.product) * static_cast<std::size_t>(thread);
+    for (std::int64_t first = 0; first < k; first += places.stretch) {
+      const std::int64_t length = std::min(places.stretch, k - first);
+      turn(*this, a, places.widens, first, length, rows, turned);
+      run_matmul_part(places.part(*this, rows, length, accumulate || first > 0), turned,
+                      right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n, nullptr,
+                      turned + places.turned);
+    }
+  });
+}
+
+}  // namespace millrace::kernels::cpu
