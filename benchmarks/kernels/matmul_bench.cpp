@@ -1,12 +1,9 @@
 // matmul_bench [threads]: the matrix products of a decoder layer, against oneDNN called plainly on the same operands with as many OpenMP
 // threads.
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
-
+#include "benchmarks/kernels/plain_matmul.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -16,7 +13,8 @@
 namespace {
 
 using namespace millrace::kernels;
-using dnnl::memory;
+using millrace::benchmarks::PlainMatmul;
+using millrace::benchmarks::set_openmp_threads;
 
 struct Case {
   const char* name;
@@ -50,44 +48,6 @@ struct Operands {
   }
 };
 
-/// oneDNN's matmul with its own threads and its own scratch.
-class Plain {
- public:
-  Plain(const Case& test, const Operands& operands)
-      : engine_(dnnl::engine::kind::cpu, 0),
-        stream_(engine_),
-        primitive_(make(test)),
-        arguments_{{DNNL_ARG_SRC, {a_, engine_, operands.a.data}},
-                   {DNNL_ARG_WEIGHTS, {b_, engine_, operands.b.data}},
-                   {DNNL_ARG_DST, {c_, engine_, operands.c.data}}} {}
-  void run() { primitive_.execute(stream_, arguments_); }
-
- private:
-  dnnl::matmul make(const Case& test) {
-    const auto type = [](DType dtype) { return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; };
-    a_ = memory::desc({test.m, test.k}, type(test.operands), test.options.transpose_a ? memory::format_tag::ba : memory::format_tag::ab);
-    b_ = memory::desc({test.k, test.n}, type(test.operands), test.options.transpose_b ? memory::format_tag::ba : memory::format_tag::ab);
-    c_ = memory::desc({test.m, test.n}, type(test.result), memory::format_tag::ab);
-    dnnl::primitive_attr attributes;
-    if (test.options.accumulate) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0F);
-      attributes.set_post_ops(sum);
-    }
-    return dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_, b_, c_), attributes, engine_));
-  }
-
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  memory::desc a_, b_, c_;
-  dnnl::matmul primitive_;
-  std::unordered_map<int, memory> arguments_;
-};
-
-void set_openmp_threads(int threads) {
-  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(threads);
-}
-
 void measure(const Case& test, ThreadTeam& team) {
   const Operands operands(test);
   const Buffer scratch(matmul_scratch_bytes(operands.a.shape, operands.b.shape, test.operands, test.result, test.options, team.size()));
@@ -102,7 +62,7 @@ void measure(const Case& test, ThreadTeam& team) {
   }
   const double ours = millrace::benchmarks::seconds_of([&] { matmul(stream, operands.a, b, operands.c, test.options, scratch.bytes()); });
   set_openmp_threads(team.size());
-  Plain plain(test, operands);
+  PlainMatmul plain(operands.a, operands.b, operands.c, test.options);
   const double theirs = millrace::benchmarks::seconds_of([&] { plain.run(); });
   set_openmp_threads(1);
   fmt::print("{:<22} {:>5} x {:>5} x {:>5}  {:>4} -> {:<4}  {:>7.1f} GFLOP/s   plain oneDNN {:>7.1f}   ratio {:.2f}\n", test.name, test.m,

@@ -1,0 +1,125 @@
+"""What is compared with what, and what is wanted of it. compare_peers.sh takes the readings, table.py does the arithmetic.
+
+A reading has a set, a round, who it is of, and values. `ours` and `control` name a value of everybody in the set whose name begins so; where
+several do, the one with the best median counts, since that is what a user would run.
+"""
+import dataclasses
+import pathlib
+import tomllib
+
+BIGGER, SMALLER = max, min
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    who: str | tuple[str, ...]
+    field: str
+    factor: float = 1
+    peak: bool = False  # the best of all rounds stands for each of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    goal: int
+    what: str
+    set: str
+    ours: Side
+    control: Side | None
+    wanted: float
+    how: str = "ratio"  # of ours to the control | "difference", ours less the control | "value", ours alone
+    at_least: bool = True  # else at most
+    unit: str = "tokens/s"
+    better: object = BIGGER  # of the values of a side
+    possible: float = float("inf")  # a ratio beyond it says that the machine was not the same for both
+
+
+def bench_flops_per_token(sequence=512):
+    """Of bench-32m, as its peers count: 6 for each weight of a product, and half of 12 L S D for causal attention."""
+    file = pathlib.Path(__file__).parents[2] / "configs/models/bench-32m.toml"
+    m = tomllib.loads(file.read_text())["model"]
+    width, heads = m["hidden_size"], m["heads"]
+    layer = width * (heads + 2 * m["kv_heads"]) * (width // heads) + width * width + 3 * width * m["intermediate_size"]
+    return 6 * (m["layers"] * layer + width * m["vocab_size"]) + 6 * m["layers"] * sequence * width
+
+
+# Whose numbers a user of each dtype would have from PyTorch.
+TORCH = {"fp32": "torch fp32 ", "bf16": ("torch bf16 ", "torch autocast ")}
+SPEED = "tokens_per_s"
+
+
+def train_step():
+    for dtype, wanted in (("fp32", 1.2), ("bf16", 1.4)):
+        ours = Side(f"millrace {dtype}", SPEED)
+        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of this dtype", "bench-32m", ours, Side(TORCH[dtype], SPEED), wanted)
+        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of all six", "bench-32m", ours, Side("torch ", SPEED), wanted)
+
+
+def share_of_peak():
+    flops = bench_flops_per_token() / 1e9
+    for dtype, wanted in (("fp32", 0.86), ("bf16", 0.82)):
+        ours = Side(f"millrace {dtype}", SPEED, flops)
+        peak = Side(f"matmul {dtype} ", "gflops", peak=True)
+        yield Comparison(2, f"model FLOPs, {dtype}, of the best large matmul", "bench-32m", ours, peak, wanted, unit="GFLOP/s", possible=1)
+
+
+def plain_gpt2():
+    for sequence in (64, 1024):
+        for dtype, wanted in (("fp32", 3), ("bf16", 5.5)):
+            ours, control = Side(f"millrace {dtype}", SPEED), Side("plain C", SPEED)
+            yield Comparison(3, f"GPT-2 124M, 4 x {sequence}, {dtype}, over plain C", f"gpt2 4 x {sequence}", ours, control, wanted)
+
+
+def two_ranks():
+    for dtype, wanted in (("fp32", 1.25), ("bf16", 1.4)):
+        ours, control = Side(f"millrace {dtype} ", SPEED), Side(f"torch {dtype} ", SPEED)
+        yield Comparison(4, f"2 ranks of 1 thread, {dtype}, over PyTorch's best schedule", "2 ranks", ours, control, wanted)
+
+
+def ranks_for_threads():
+    for dtype in ("fp32", "bf16"):
+        ours, control = Side(f"2 ranks {dtype}", SPEED), Side(f"1 rank {dtype}", SPEED)
+        yield Comparison(5, f"2 ranks of 1 thread, {dtype}, over 1 rank of 2", "ranks for threads", ours, control, 0.97)
+
+
+def overheads():
+    share = {"how": "value", "at_least": False, "unit": "", "better": SMALLER}
+    yield Comparison(6, "step through actors over straight loop, wall time", "actors", Side("actors", "wall"), None, 1.01, **share)
+    yield Comparison(6, "the same in processor time of all threads", "actors", Side("actors", "processor"), None, 1.01, **share)
+    yield Comparison(6, "step with trace ring on over off", "ring", Side("ring", "wall"), None, 1.01, **share)
+
+
+def busy_link():
+    latency = {"how": "value", "at_least": False, "unit": "us", "better": SMALLER}
+    for who, what in (("told", "as in a run"), ("untold", "transport not told of the compute")):
+        yield Comparison(
+            7, f"link at 8 B while both compute, p90, {what} (MPI beside it)", "link", Side(who, "link_p90_us"), Side(who, "mpi_p90_us"), 100, **latency
+        )
+    for size in (1, 8, 64):
+        yield Comparison(
+            7, f"link at {size} MiB while both compute, over MPI", "link", Side("told", f"link_{size}_mib"), Side("told", f"mpi_{size}_mib"), 0.9, unit="GB/s"
+        )
+
+
+def memory():
+    share = {"at_least": False, "unit": "MiB", "better": SMALLER}
+    for dtype in ("fp32", "bf16"):
+        ours, control = Side(f"millrace {dtype}", "peak_mib"), Side(TORCH[dtype], "peak_mib")
+        yield Comparison(8, f"peak resident memory, {dtype}, over PyTorch's least", "bench-32m", ours, control, 0.6, **share)
+
+
+def start():
+    ours, control = Side("millrace", "seconds"), Side("mpirun", "seconds")
+    yield Comparison(9, "start to first step, 4 ranks, less mpirun alone", "start", ours, control, 1, "difference", False, "s", SMALLER)
+
+
+def growth():
+    for law in ("sequence", "layers", "microbatches", "stages"):
+        what = f"growth with {law}: farthest point from its law"
+        yield Comparison(10, what, "growth", Side(law, "worst", 100), None, 10, "value", False, "%", SMALLER)
+
+
+COMPARISONS = [
+    comparison
+    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth)
+    for comparison in part()
+]
