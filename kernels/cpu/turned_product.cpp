@@ -19,13 +19,18 @@ constexpr std::int64_t kStretch = 384;
 struct Places {
   DType compute;
   bool widens;
-  std::int64_t stretch;  // all but the last; a multiple of 16
+  std::int64_t stretch;  // all but the last
   std::size_t turned;    // bytes of a thread's turned stretch
   std::size_t product;   // … of its product's own scratch
   std::size_t b;         // of all threads' widened b
 
   Places(const TurnedProduct& at, int threads)
-      : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(stretch_of(at.k)), turned(0), product(0), b(0) {
+      : compute(matmul_compute_dtype(at.operands)),
+        widens(compute != at.operands),
+        stretch(std::min(at.k, kStretch)),
+        turned(0),
+        product(0),
+        b(0) {
     for (int thread = 0; thread < threads; ++thread) {
       const Range rows = share(at.m, kShareGrain, thread, threads);
       if (rows.size() == 0) continue;
@@ -49,12 +54,6 @@ struct Places {
             .accumulate = accumulate};
   }
   [[nodiscard]] std::int64_t last(std::int64_t k) const { return k - (k - 1) / stretch * stretch; }
-
- private:
-  static std::int64_t stretch_of(std::int64_t k) {
-    const std::int64_t stretches = (k + kStretch - 1) / kStretch;
-    return std::min(k, ((k + stretches - 1) / stretches + 15) / 16 * 16);
-  }
 };
 
 /// Columns `rows` of lines [first, first + length) of a, turned.
@@ -83,7 +82,10 @@ std::size_t TurnedProduct::scratch_bytes(int threads) const {
 
 void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const {
   const Places places(*this, stream.threads());
-  check_scratch("kernels.matmul", scratch, scratch_bytes(stream.threads()));
+  const auto team = static_cast<std::size_t>(stream.threads());
+  check_scratch("kernels.matmul", scratch, places.b + places.turned * team);
+  // A runtime count may ask for more of oneDNN's scratch than its capacity did; oneDNN then allocates.
+  const std::size_t product = (scratch.size() - places.b - places.turned * team) / team / kAlignment * kAlignment;
   if (places.widens)
     stream.team().for_ranges(k * n, 4096, [&](std::int64_t begin, std::int64_t end) {
       pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(scratch.data()), begin, end);
@@ -92,13 +94,14 @@ void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, 
   stream.team().run([&](int thread, int threads) {
     const Range rows = share(m, kShareGrain, thread, threads);
     if (rows.size() == 0) return;
-    std::byte* const turned = scratch.data() + places.b + (places.turned + places.product) * static_cast<std::size_t>(thread);
+    std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
     for (std::int64_t first = 0; first < k; first += places.stretch) {
       const std::int64_t length = std::min(places.stretch, k - first);
       turn(*this, a, places.widens, first, length, rows, turned);
-      run_matmul_part(places.part(*this, rows, length, accumulate || first > 0), turned,
-                      right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n, nullptr,
-                      turned + places.turned);
+      MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
+      part.own_scratch = matmul_part_scratch_bytes(part) > product;
+      run_matmul_part(part, turned, right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n,
+                      nullptr, turned + places.turned);
     }
   });
 }

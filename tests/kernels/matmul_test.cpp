@@ -107,6 +107,21 @@ TEST(Matmul, RunsSmallerCountsInTheScratchOfTheCapacity) {
   }
 }
 
+TEST(Matmul, AddsAWeightsGradientInStretchesOfAnyCount) {
+  ThreadTeam team(2);
+  const MatmulOptions options{.transpose_a = true, .accumulate = true};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Shape a{Dimension(900, 0), 70}, b{Dimension(900, 0), 50};
+    const Buffer scratch(matmul_scratch_bytes(a, b, dtype, DType::f32, options, team.size()));
+    for (const std::int64_t count : {1, 383, 384, 385, 767, 768, 800, 900}) {
+      const Product product({70, 50, count}, dtype, DType::f32, options);
+      Data out(product.c);
+      matmul(Stream(team), *product.a, *product.b, *out, options, scratch.bytes());
+      EXPECT_TRUE(near(out, product.run(team, Implementation::reference), 1e-4, 1e-3)) << count;
+    }
+  }
+}
+
 TEST(Matmul, AllocatesNothingLargeOnceAShapeIsKnown) {
   if (cpu_features().isa < Isa::avx512) GTEST_SKIP() << "without AVX-512 oneDNN multiplies by a kernel that allocates its own scratch";
   ThreadTeam team(2);
