@@ -206,13 +206,21 @@ goal_4() {
   if find_torch; then torch=yes; fi
   in_turns two_ranks_round
 }
+# plan_of RUN.toml DTYPE SCHEDULES: the path of a plan for two ranks of one thread, of parts measured here; made once.
+plan_of() {
+  local plan
+  plan=$scratch/plan.$(basename "$1" .toml).$2.${3//,/.}.toml
+  [ -f "$plan" ] || "$millrace" plan "$1" --measure --schedules "$3" --out "$plan" train.threads=1 train.dtype="$2" pipeline.ranks=2 > "$scratch/plan" 2>&1
+  echo "$plan"
+}
 two_ranks_round() {
-  local ours=(1f1b zb-h1 interleaved zb-v) chunks=(1 1 2 2) theirs=(1F1B GPipe Interleaved1F1B ZBV InterleavedZeroBubble DualPipeV)
-  local dtype i peer
+  local ours=(1f1b interleaved zb-h1 zb-v) theirs=(1F1B GPipe Interleaved1F1B ZBV InterleavedZeroBubble DualPipeV)
+  local dtype i peer plan
   for dtype in fp32 bf16; do
     for i in "${!theirs[@]}"; do
       if ((i < ${#ours[@]})); then
-        trained 3 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype pipeline.ranks=2 "pipeline.schedule=${ours[i]}" "pipeline.chunks=${chunks[i]}"
+        plan=$(plan_of "$file" $dtype "${ours[i]}")
+        trained 3 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype "pipeline.plan=$plan"
         take "2 ranks" "millrace $dtype ${ours[i]}" "${command[@]}"
       fi
       [ -n "$torch" ] || continue
@@ -225,10 +233,11 @@ two_ranks_round() {
 
 goal_5() { in_turns ranks_round; }
 ranks_round() {
-  local dtype file
+  local dtype file plan
   file=$(run_file bench-32m 8192 2 256 16)
   for dtype in fp32 bf16; do
-    trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype pipeline.ranks=2 pipeline.chunks=2 pipeline.schedule=zb-v
+    plan=$(plan_of "$file" $dtype zb-v)
+    trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype "pipeline.plan=$plan"
     take "ranks for threads" "2 ranks $dtype" "${command[@]}"
     trained 2 "$few" "$file" train.threads=2 train.dtype=$dtype
     take "ranks for threads" "1 rank $dtype" "${command[@]}"
