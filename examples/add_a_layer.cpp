@@ -151,11 +151,7 @@ void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
 runtime::StraightLoop make_loop(std::string_view policy, runtime::BackwardMode mode) {
   runtime::RankStage stage;
   stage.training = runtime::differentiate(write_forward(), runtime::RematerializationPolicy::parse(policy, {"mlpwi", "mlpwo"}));
-  for (const auto& value : stage.training.values) {
-    const auto order = static_cast<int>(stage.parameters.size());
-    if (value.role == runtime::Role::parameter && value.form == runtime::WeightForm::plain)
-      stage.parameters.push_back({value.name, value.type.shape, stage.stage, value.use, order, true});
-  }
+  stage.parameters = runtime::parameters_of(stage.training, stage.stage);
   std::vector<runtime::RankStage> stages;
   stages.push_back(std::move(stage));
   runtime::RankOptions options;

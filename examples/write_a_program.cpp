@@ -43,17 +43,6 @@ runtime::ForwardProgram write_forward() {
   return builder.finish();
 }
 
-/// The weights that a program declares, for the memory of its rank.
-std::vector<runtime::StageParameter> parameters_of(const runtime::ProgramSet& programs) {
-  std::vector<runtime::StageParameter> list;
-  for (const auto& value : programs.values) {
-    if (value.role != runtime::Role::parameter || value.form != runtime::WeightForm::plain) continue;
-    list.push_back(
-        {value.name, value.type.shape, runtime::StageId(0), value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1});
-  }
-  return list;
-}
-
 /// Weights between -0.5 and 0.5, norms of 1.
 void fill_weights(const runtime::RankCompute& rank) {
   for (const auto& tensor : rank.parameters().tensors()) {
@@ -82,7 +71,7 @@ int main() {
 
   // A rank with this one stage: a weight's place, and every intermediate's, is known before anything is allocated.
   std::vector<runtime::RankStage> stages;
-  stages.push_back({runtime::StageId(0), programs, std::nullopt, parameters_of(programs), {}});
+  stages.push_back({runtime::StageId(0), programs, std::nullopt, runtime::parameters_of(programs, runtime::StageId(0)), {}});
   runtime::StraightLoop loop(std::move(stages), {});
   const auto& runner = loop.rank().stage(runtime::StageId(0));
   fmt::print("{}\n", runtime::print(programs, runtime::ProgramKind::forward, runner.plan()));

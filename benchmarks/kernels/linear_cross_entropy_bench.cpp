@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/kernels/filled.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -19,22 +20,12 @@ struct Owned {
       : memory(static_cast<std::size_t>(shape.elements()) * size_of(dtype)), tensor(make_tensor(memory.data(), dtype, shape)) {}
 };
 
-void fill(const Tensor& tensor) {
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    const float value = 0.01F * static_cast<float>(i % 97 - 48);
-    if (tensor.dtype == DType::bf16)
-      tensor.as<BFloat16>()[i] = to_bfloat16(value);
-    else
-      tensor.as<float>()[i] = value;
-  }
-}
-
 void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
   const Stream stream(team);
   Owned h(dtype, {tokens, width}), w(dtype, {vocabulary, width}), targets(DType::i32, {tokens}), loss(DType::f64, {2});
   Owned log_sum_exp(DType::f32, {tokens}), g(DType::f32, {1}), dh(dtype, {tokens, width}), dw(DType::f32, {vocabulary, width});
-  fill(h.tensor);
-  fill(w.tensor);
+  millrace::benchmarks::fill(h.tensor);
+  millrace::benchmarks::fill(w.tensor);
   g.tensor.as<float>()[0] = 1.0F / static_cast<float>(tokens);
   const Buffer scratch(linear_cross_entropy_scratch_bytes(h.tensor.shape, w.tensor.shape, dtype, {}, team.size()));
   const double forward = millrace::benchmarks::seconds_of([&] {

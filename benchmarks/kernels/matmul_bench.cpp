@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/kernels/filled.hpp"
 #include "benchmarks/kernels/plain_matmul.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
@@ -37,14 +38,7 @@ struct Operands {
     a.data = memory_of_a.data();
     b.data = memory_of_b.data();
     c.data = memory_of_c.data();
-    for (const Tensor* tensor : {&a, &b})
-      for (std::int64_t i = 0; i < tensor->elements(); ++i) {
-        const float value = 0.01F * static_cast<float>(i % 97 - 48);
-        if (tensor->dtype == DType::bf16)
-          tensor->as<BFloat16>()[i] = to_bfloat16(value);
-        else
-          tensor->as<float>()[i] = value;
-      }
+    for (const Tensor* tensor : {&a, &b}) millrace::benchmarks::fill(*tensor);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "benchmarks/kernels/filled.hpp"
 #include "benchmarks/kernels/plain_matmul.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
@@ -16,24 +17,14 @@ namespace {
 using namespace millrace::kernels;
 using millrace::benchmarks::seconds_of;
 
-void fill(const Tensor& tensor) {
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    const float value = 0.01F * static_cast<float>(i % 97 - 48);
-    if (tensor.dtype == DType::bf16)
-      tensor.as<BFloat16>()[i] = to_bfloat16(value);
-    else
-      tensor.as<float>()[i] = value;
-  }
-}
-
 /// GFLOP/s, the better of both, of size x size products whose second operand is transposed, as the weights of a forward are.
 double measure(ThreadTeam& team, DType dtype, std::int64_t size) {
   const Shape shape{size, size};
   const auto bytes = static_cast<std::size_t>(size * size) * sizeof(float);
   const Buffer memory(3 * bytes);
   const Tensor a{memory.data(), dtype, shape}, b{memory.data() + bytes, dtype, shape}, c{memory.data() + 2 * bytes, dtype, shape};
-  fill(a);
-  fill(b);
+  millrace::benchmarks::fill(a);
+  millrace::benchmarks::fill(b);
   const MatmulOptions options{.transpose_b = true};
   const Buffer scratch(std::max<std::size_t>(1, matmul_scratch_bytes(shape, shape, dtype, dtype, options, team.size())));
   const Stream stream(team);

@@ -9,7 +9,7 @@
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/share.hpp"
-#include "kernels/cpu/transpose_loops.hpp"
+#include "kernels/cpu/turn_columns.hpp"
 #include "kernels/cpu/turned_product.hpp"
 #include "kernels/packing.hpp"
 
@@ -23,11 +23,7 @@ struct Problem {
   DType operands, result;  // in memory
   MatmulOptions options;
 
-  /// Few rows use a weight once: then reading it counts, and a slow bf16 instruction is better than a widened copy.
-  [[nodiscard]] DType compute() const {
-    const bool reads = operands == DType::bf16 && m < kShareGrain && !options.packed_b && cpu_features().avx512_bf16;
-    return reads ? DType::bf16 : matmul_compute_dtype(operands);
-  }
+  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
   [[nodiscard]] bool widens() const { return compute() != operands; }
   /// a is copied: widened, or turned so that it can be cut: oneDNN multiplies rows cut out of a transposed matrix by an older kernel, a
   /// fifth slower, that allocates.
@@ -102,17 +98,11 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
   return {a[options.transpose_a ? 1 : 0], b[options.transpose_b ? 0 : 1], a[options.transpose_a ? 0 : 1], operands, result, options};
 }
 
-void turn(const Problem& problem, const Tensor& a, std::byte* out, Range rows) {
-  if (problem.widens())
-    pick_transpose_widen()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<float*>(out), problem.k, rows.begin, rows.end);
-  else if (a.dtype == DType::bf16)
-    pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(out), problem.k, rows.begin, rows.end);
-  else
-    pick_transpose_f32()(a.as<float>(), problem.k, problem.m, reinterpret_cast<float*>(out), problem.k, rows.begin, rows.end);
-}
-
 void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
-  if (problem.options.transpose_a) return turn(problem, a, copy, share(problem.m, kShareGrain, thread, threads));
+  if (problem.options.transpose_a) {
+    const Range rows = share(problem.m, kShareGrain, thread, threads);
+    return turn_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
+  }
   const Range range = share(problem.m * problem.k, 4096, thread, threads);
   pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/pack_loops.hpp"
-#include "kernels/cpu/transpose_loops.hpp"
+#include "kernels/cpu/turn_columns.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -11,15 +11,10 @@ namespace {
 /// A whole block of a transposed matrix is a transposition: `rows` of its 64 lines become the block's lines. Pairs of bf16 turn as one
 /// fp32 does. False where the sizes do not suit.
 bool turn_block(const Tensor& b, const std::byte* lines, std::int64_t rows, DType packed, std::byte* out) {
-  auto* const to = reinterpret_cast<float*>(out);
-  if (packed == DType::bf16) {
-    if (rows % 2 != 0) return false;
-    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows / 2, to, kPackedColumns, 0, rows / 2);
-  } else if (b.dtype == DType::bf16) {
-    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), kPackedColumns, rows, to, kPackedColumns, 0, rows);
-  } else {
-    pick_transpose_f32()(reinterpret_cast<const float*>(lines), kPackedColumns, rows, to, kPackedColumns, 0, rows);
-  }
+  const bool pairs = packed == DType::bf16;
+  if (pairs && rows % 2 != 0) return false;
+  const std::int64_t columns = pairs ? rows / 2 : rows;
+  turn_columns(pairs ? DType::f32 : b.dtype, DType::f32, lines, kPackedColumns, columns, out, kPackedColumns, 0, columns);
   return true;
 }
 

@@ -8,7 +8,7 @@
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/share.hpp"
-#include "kernels/cpu/transpose_loops.hpp"
+#include "kernels/cpu/turn_columns.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -21,25 +21,14 @@ struct Places {
   bool widens;
   std::int64_t stretch;  // all but the last
   std::size_t turned;    // bytes of a thread's turned stretch
-  std::size_t product;   // … of its product's own scratch
   std::size_t b;         // of all threads' widened b
 
   Places(const TurnedProduct& at, int threads)
-      : compute(matmul_compute_dtype(at.operands)),
-        widens(compute != at.operands),
-        stretch(std::min(at.k, kStretch)),
-        turned(0),
-        product(0),
-        b(0) {
-    for (int thread = 0; thread < threads; ++thread) {
-      const Range rows = share(at.m, kShareGrain, thread, threads);
-      if (rows.size() == 0) continue;
-      turned = std::max(turned, align_up(static_cast<std::size_t>(rows.size() * stretch) * size_of(compute)));
-      for (const std::int64_t length : {stretch, last(at.k)})
-        for (const bool accumulate : {false, true})
-          product = std::max(product, align_up(matmul_part_scratch_bytes(part(at, rows, length, accumulate))));
-    }
-    if (widens) b = align_up(static_cast<std::size_t>(at.k * at.n) * sizeof(float));
+      : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
+    std::int64_t rows = 0;
+    for (int thread = 0; thread < threads; ++thread) rows = std::max(rows, share(at.m, kShareGrain, thread, threads).size());
+    turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
+    b = widens ? align_up(static_cast<std::size_t>(at.k * at.n) * sizeof(float)) : 0;
   }
 
   [[nodiscard]] MatmulPart part(const TurnedProduct& at, Range rows, std::int64_t length, bool accumulate) const {
@@ -53,22 +42,20 @@ struct Places {
             .result = DType::f32,
             .accumulate = accumulate};
   }
-  [[nodiscard]] std::int64_t last(std::int64_t k) const { return k - (k - 1) / stretch * stretch; }
 };
 
-/// Columns `rows` of lines [first, first + length) of a, turned.
-void turn(const TurnedProduct& at, const Tensor& a, bool widens, std::int64_t first, std::int64_t length, Range rows, std::byte* out) {
-  const auto skipped = static_cast<std::size_t>(rows.begin * length);
-  const std::byte* const lines = a.data + static_cast<std::size_t>(first * at.m) * size_of(a.dtype);
-  if (widens)
-    pick_transpose_widen()(reinterpret_cast<const BFloat16*>(lines), length, at.m, reinterpret_cast<float*>(out) - skipped, length,
-                           rows.begin, rows.end);
-  else if (a.dtype == DType::bf16)
-    pick_transpose_bf16()(reinterpret_cast<const BFloat16*>(lines), length, at.m, reinterpret_cast<BFloat16*>(out) - skipped, length,
-                          rows.begin, rows.end);
-  else
-    pick_transpose_f32()(reinterpret_cast<const float*>(lines), length, at.m, reinterpret_cast<float*>(out) - skipped, length, rows.begin,
-                         rows.end);
+/// oneDNN's own scratch on any thread.
+std::size_t product_scratch(const TurnedProduct& at, const Places& places, int threads) {
+  const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
+  std::size_t largest = 0;
+  for (int thread = 0; thread < threads; ++thread) {
+    const Range rows = share(at.m, kShareGrain, thread, threads);
+    if (rows.size() == 0) continue;
+    for (const std::int64_t length : {places.stretch, last})
+      for (const bool accumulate : {false, true})
+        largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
+  }
+  return largest;
 }
 
 }  // namespace
@@ -77,7 +64,7 @@ bool TurnedProduct::suits(int threads) const { return k > 0 && n > 0 && m >= kSh
 
 std::size_t TurnedProduct::scratch_bytes(int threads) const {
   const Places places(*this, threads);
-  return places.b + (places.turned + places.product) * static_cast<std::size_t>(threads);
+  return places.b + (places.turned + product_scratch(*this, places, threads)) * static_cast<std::size_t>(threads);
 }
 
 void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const {
@@ -97,7 +84,10 @@ void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, 
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
     for (std::int64_t first = 0; first < k; first += places.stretch) {
       const std::int64_t length = std::min(places.stretch, k - first);
-      turn(*this, a, places.widens, first, length, rows, turned);
+      // Written as if from row 0 on: a thread's rows begin at its memory.
+      std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
+      turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
+                   rows.begin, rows.end);
       MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
       part.own_scratch = matmul_part_scratch_bytes(part) > product;
       run_matmul_part(part, turned, right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n,

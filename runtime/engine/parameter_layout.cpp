@@ -28,6 +28,16 @@ std::size_t take(std::size_t& end, std::size_t bytes) {
 
 }  // namespace
 
+std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage) {
+  std::vector<StageParameter> list;
+  for (const Value& value : programs.values) {
+    // One that is read packed as well is a second value of the same parameter.
+    if (value.role != Role::parameter || value.form != WeightForm::plain) continue;
+    list.push_back({value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1});
+  }
+  return list;
+}
+
 bool StoredParameter::has_use(int use) const noexcept {
   return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
 }

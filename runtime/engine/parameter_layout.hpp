@@ -26,6 +26,9 @@ struct StageParameter {
   std::array<bool, 2> packed{};
 };
 
+/// What a stage's programs declare, in the order they do: for those who write a stage by hand. Matrices decay.
+[[nodiscard]] std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage);
+
 /// A weight that the rank holds once, whoever of its stages uses it.
 struct StoredParameter {
   struct Use {
