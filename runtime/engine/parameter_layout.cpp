@@ -16,6 +16,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
                  parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
   MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, kWho, "use {} of {} is declared twice on one rank", parameter.use,
                  parameter.name);
+  tensor.plain = tensor.plain || parameter.plain;
   for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
@@ -51,22 +52,30 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
     auto tensor =
         std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredParameter& other) { return other.name == parameter.name; });
     if (tensor == tensors_.end()) {
-      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, {}, {}, {}});
+      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, false, {}, {}, {}});
       tensor = tensors_.end() - 1;
     }
     add_use(*tensor, parameter);
   }
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const StoredParameter& a, const StoredParameter& b) { return a.order < b.order; });
+  std::size_t passing = 0;  // bytes of the largest copy that is only packed
   for (StoredParameter& tensor : tensors_) {
     tensor.copied = compute == kernels::DType::bf16 && tensor.shape.rank() >= 2;
     tensor.offset = take(master_bytes_, tensor.bytes());
-    if (tensor.copied) tensor.copy = take(copy_bytes_, tensor.elements() * sizeof(kernels::BFloat16));
+    const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
+    if (tensor.plain)
+      tensor.copy = take(copy_bytes_, copy);
+    else
+      passing = std::max(passing, copy);
     for (std::size_t form = 0; form < tensor.packed.size(); ++form)
       if (tensor.packed[form])
         tensor.packed_copy[form] = take(copy_bytes_, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], compute));
     std::sort(tensor.uses.begin(), tensor.uses.end(), [](const auto& a, const auto& b) { return a.use < b.use; });
     for (StoredParameter::Use& use : tensor.uses) use.accumulator = take(accumulator_bytes_, tensor.bytes());
   }
+  const std::size_t place = take(copy_bytes_, passing);
+  for (StoredParameter& tensor : tensors_)
+    if (!tensor.plain) tensor.copy = place;
 }
 
 const StoredParameter* ParameterLayout::find(std::string_view name) const noexcept {

@@ -22,7 +22,8 @@ struct StageParameter {
   int order = 0;       // position of the tensor in the whole model's list
   bool decays = true;  // weight decay applies
   bool copy = false;   // of a stage of a second replica: another rank holds the weight too
-  /// Whether the stage's programs read it packed as it is, and packed turned (WeightForm).
+  /// Whether the stage's programs read it as it is, packed, and packed turned (WeightForm).
+  bool plain = true;
   std::array<bool, 2> packed{};
 };
 
@@ -41,10 +42,11 @@ struct StoredParameter {
   kernels::Shape shape;
   int order = 0;
   bool decays = true;
-  bool copied = false;                       // has a bf16 copy that programs compute with
-  std::size_t offset = 0;                    // in the regions of masters, first and second moments alike
-  std::size_t copy = 0;                      // in the region of copies
-  std::array<bool, 2> packed{};              // forms that programs read, as in StageParameter
+  bool copied = false;     // has a bf16 copy that programs compute with, or that its packed forms are made from
+  std::size_t offset = 0;  // in the regions of masters, first and second moments alike
+  std::size_t copy = 0;    // in the region of copies; one place for all that are only read packed
+  bool plain = false;      // forms that programs read, as in StageParameter
+  std::array<bool, 2> packed{};
   std::array<std::size_t, 2> packed_copy{};  // in the region of copies
   std::vector<Use> uses;                     // ascending; two where both uses of a tied table are on this rank
 
@@ -59,7 +61,8 @@ struct StoredParameter {
 /// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.
 class ParameterLayout {
  public:
-  /// With `compute` bf16 every tensor of two or more axes gets a copy; each packed form that a stage asks for is a copy too. Throws
+  /// With `compute` bf16 every tensor of two or more axes gets a copy; each packed form that a stage asks for is a copy too. Copies that
+  /// packed forms are made from and nobody else reads take turns in one place. Throws
   /// Error(internal) for a use that is declared twice on the rank or with two shapes.
   ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute);
 

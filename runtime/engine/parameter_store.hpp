@@ -24,7 +24,7 @@ class ParameterStore {
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
   [[nodiscard]] kernels::Tensor first_moment(const StoredParameter& tensor) const;
   [[nodiscard]] kernels::Tensor second_moment(const StoredParameter& tensor) const;
-  [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty where there is none
+  [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty where there is none; see StoredParameter::copy
   /// Gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
 

@@ -8,20 +8,27 @@
 namespace millrace::runtime {
 namespace {
 
-void note_packed_forms(const ProgramSet& programs, StageParameter& parameter) {
-  for (const Value& value : programs.values) {
-    if (value.role != Role::parameter || value.form == WeightForm::plain || value.name != parameter.name || value.use != parameter.use)
-      continue;
-    parameter.packed[value.form == WeightForm::packed_turned ? 1 : 0] = true;
-  }
+/// How the operations of `programs` read the parameter.
+void note_forms(const ProgramSet& programs, StageParameter& parameter) {
+  for (const auto& program : programs.programs)
+    for (const Operation& operation : program)
+      for (const ValueId input : operation.inputs) {
+        const Value& value = programs.value(input);
+        if (value.role != Role::parameter || value.name != parameter.name || value.use != parameter.use) continue;
+        if (value.form == WeightForm::plain)
+          parameter.plain = true;
+        else
+          parameter.packed[value.form == WeightForm::packed_turned ? 1 : 0] = true;
+      }
 }
 
 std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages) {
   std::vector<StageParameter> all;
   for (const RankStage& stage : stages) {
     for (StageParameter parameter : stage.parameters) {
-      note_packed_forms(stage.training, parameter);
-      if (stage.logits) note_packed_forms(*stage.logits, parameter);
+      parameter.plain = false;
+      note_forms(stage.training, parameter);
+      if (stage.logits) note_forms(*stage.logits, parameter);
       all.push_back(std::move(parameter));
     }
   }

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/packing.hpp"
 #include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime {
@@ -26,6 +30,24 @@ TEST(ParameterLayout, HoldsATiedTableOnceWithTwoAccumulators) {
   EXPECT_EQ(parameters.copy_bytes(), 256U);
   EXPECT_EQ(parameters.accumulator_bytes(), 512U + 512U + 128U);
   EXPECT_EQ(layout(kernels::DType::f32).copy_bytes(), 0U);
+}
+
+TEST(ParameterLayout, CopiesThatAreOnlyPackedTakeTurns) {
+  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, false, {true, true}},
+                                               {"b", {8, 8}, StageId{0}, 0, 1, true, false, true, {}},
+                                               {"c", {4, 8}, StageId{0}, 0, 2, true, false, false, {true, false}}};
+  const ParameterLayout bf16(parameters, kernels::DType::bf16);
+  const auto &a = bf16.at("a"), &b = bf16.at("b"), &c = bf16.at("c");
+  EXPECT_TRUE(a.copied && b.copied && c.copied);
+  EXPECT_EQ(a.copy, c.copy);
+  EXPECT_NE(a.copy, b.copy);
+  const std::set<std::size_t> places{a.copy, b.copy, a.packed_copy[0], a.packed_copy[1], c.packed_copy[0]};
+  EXPECT_EQ(places.size(), 5U);
+  // The place is as large as the largest of them, and lies behind everything.
+  EXPECT_EQ(bf16.copy_bytes(), a.copy + 16U * 8U * 2U);
+  const ParameterLayout fp32(parameters, kernels::DType::f32);
+  EXPECT_FALSE(fp32.at("a").copied);
+  EXPECT_EQ(fp32.copy_bytes(), fp32.at("c").packed_copy[0] + kernels::align_up(kernels::packed_bytes(4, 8, kernels::DType::f32)));
 }
 
 TEST(ParameterLayout, RefusesOneUseTwice) {
