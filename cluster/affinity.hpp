@@ -14,6 +14,10 @@ std::vector<int> available_cores();
 /// binding that the user asked for (`--bind-to …` or its MCA parameter) is kept. Returns the cores.
 std::vector<int> widen_affinity();
 
+/// Asks the kernel to let the calling thread, which mostly sleeps, run as soon as it is woken: from Linux 6.12 on a thread that computes
+/// otherwise ends its time slice of milliseconds first. Other kernels, and those that refuse, leave things as they are.
+void run_soon_when_woken() noexcept;
+
 /// Threads per rank when `train.threads` is automatic: this host's cores ÷ the ranks hosted on it, at least 1.
 int automatic_threads(const Topology& topology, const Launch& launch, int cores);
 

@@ -14,7 +14,7 @@ struct ClusterConfig {
   std::string interface;             ///< where process 0 listens: an interface ("eth0") or an address ("10.0.0.1"); empty: found by itself
   int spin_microseconds = -1;        ///< how long the transport thread polls without pause after activity; -1: by the cores there are
   int nap_limit_microseconds = 200;  ///< the longest pause between two polls while receives are posted
-  int long_nap_microseconds = 2000;  ///< … and all workers of the process compute
+  int long_nap_microseconds = 2000;  ///< … and all workers of the process compute, or all processes are on one host
 };
 
 }  // namespace millrace::cluster

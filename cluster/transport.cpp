@@ -1,11 +1,8 @@
 #include "cluster/transport.hpp"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +15,7 @@
 
 #include "cluster/abort.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/doorbells.hpp"
 #include "cluster/mpi_world.hpp"
 
 namespace millrace::cluster {
@@ -28,7 +26,7 @@ using Microseconds = std::chrono::microseconds;
 
 constexpr int host_bytes = 64;
 constexpr auto transfer_spin = Microseconds(200);  // in the middle of a message; yields would double the time of 256 KiB
-constexpr auto yield_span = Microseconds(50);      // between spinning and napping, where others want the core
+constexpr auto yield_span = Microseconds(50);      // between spinning and napping, where others want the core and nobody rings
 constexpr auto alone_span = Microseconds(2000);    // … where nobody does: then yields are free and a nap would only add latency
 constexpr auto long_yield = Microseconds(5);       // somebody else ran during such a yield
 constexpr auto crowd_memory = Microseconds(20000);
@@ -68,8 +66,7 @@ struct Transport::State {
   std::function<void(const Error&)> on_failure;
   bool failed = false;
 
-  std::atomic<std::uint32_t> wakes{0};  // the futex word: counts submissions
-  std::atomic<bool> napping{false};
+  Doorbells bells;
   std::atomic<bool> has_task{false};
   std::mutex mutex;
   std::condition_variable task_done;
@@ -86,7 +83,6 @@ struct Transport::State {
   void serve();
   void run_task();
   Activity poll_all();
-  void nap(std::uint32_t seen, Microseconds length);
   [[nodiscard]] bool all_compute() const noexcept {
     const int all = workers.load(std::memory_order_relaxed);
     return all > 0 && computing.load(std::memory_order_seq_cst) >= all;
@@ -112,9 +108,11 @@ void Transport::State::start_mpi() {
   std::vector<char> all(static_cast<std::size_t>(processes) * host_bytes);
   check_mpi(MPI_Allgather(own.data(), host_bytes, MPI_CHAR, all.data(), host_bytes, MPI_CHAR, world.control), "MPI_Allgather");
   for (int other = 0; other < processes; ++other) hosts.emplace_back(all.data() + static_cast<std::size_t>(other) * host_bytes);
+  bells.open();
 }
 
 void Transport::State::end_mpi() {
+  bells.close();
   for (MPI_Comm& communicator : world.by_kind) MPI_Comm_free(&communicator);
   MPI_Comm_free(&world.control);
   MPI_Finalize();
@@ -153,14 +151,6 @@ Activity Transport::State::poll_all() {
   return most;
 }
 
-void Transport::State::nap(std::uint32_t seen, Microseconds length) {
-  const timespec span{0, std::chrono::duration_cast<std::chrono::nanoseconds>(length).count()};
-  // wake() adds to the word before it reads `napping`, we set `napping` before the kernel compares the word: one of the two sees the other.
-  napping.store(true, std::memory_order_seq_cst);
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&wakes), FUTEX_WAIT_PRIVATE, seen, &span, nullptr, 0);
-  napping.store(false, std::memory_order_relaxed);
-}
-
 void Transport::State::serve() {
   const auto spin = config.spin_microseconds >= 0 ? Microseconds(config.spin_microseconds) : automatic_spin();
   const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
@@ -170,7 +160,7 @@ void Transport::State::serve() {
   auto last_activity = Clock::now();
   auto crowded_until = last_activity;
   while (!stop) {
-    const std::uint32_t seen = wakes.load(std::memory_order_seq_cst);
+    const std::uint32_t seen = bells.rings();
     if (has_task.load(std::memory_order_acquire)) run_task();
     const Activity activity = poll_all();
     const bool was_patient = std::exchange(patient, all_compute());
@@ -180,19 +170,27 @@ void Transport::State::serve() {
       continue;
     }
     if (stop) break;
-    const auto quiet = Clock::now() - last_activity;
+    if (patient && bells.heard_by_all() && activity != Activity::transferring) {
+      bells.nap(seen, long_nap);
+      continue;
+    }
+    const auto now = Clock::now();
+    const auto quiet = now - last_activity;
+    const auto yields = now >= crowded_until ? alone_span : bells.heard_by_all() ? Microseconds(0) : yield_span;
     if (quiet < (activity == Activity::transferring ? std::max(spin, transfer_spin) : spin)) {
       pause_briefly();
-    } else if (activity == Activity::transferring || quiet < spin + (last_activity + quiet < crowded_until ? yield_span : alone_span)) {
+    } else if (activity == Activity::transferring || quiet < spin + yields) {
       const auto before = Clock::now();
       sched_yield();
       const auto after = Clock::now();
       if (after - before > long_yield) crowded_until = after + crowd_memory;
     } else if (activity == Activity::idle) {
-      nap(seen, idle_nap);
+      bells.nap(seen, idle_nap);
+    } else if (bells.heard_by_all()) {
+      bells.nap(seen, long_nap);
     } else {
       next_nap = std::min(next_nap, patient && activity == Activity::listening ? long_nap : nap_limit);
-      nap(seen, next_nap);
+      bells.nap(seen, next_nap);
       next_nap += next_nap / 4;
     }
   }
@@ -207,6 +205,7 @@ Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<Stat
   state.thread = std::thread([&state, &error, &started] {
     pthread_setname_np(pthread_self(), "transport");
     prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 µs would more than double the shortest nap
+    run_soon_when_woken();
     bool up = false;
     {
       std::exception_ptr problem;
@@ -314,12 +313,8 @@ void Transport::detach(Poller& poller) {
   run([&] { std::erase(state_->pollers, &poller); });
 }
 
-void Transport::wake() noexcept {
-  state_->wakes.fetch_add(1, std::memory_order_seq_cst);
-  if (state_->napping.load(std::memory_order_seq_cst)) {
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&state_->wakes), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-  }
-}
+void Transport::wake() noexcept { state_->bells.ring(); }
+void Transport::wake(int process) noexcept { state_->bells.ring(process); }
 
 void Transport::set_workers(int workers) noexcept { state_->workers.store(workers, std::memory_order_relaxed); }
 

@@ -32,11 +32,12 @@ class Poller {
 /// The one thread of a process that calls MPI, from MPI_Init_thread to MPI_Finalize. At most one in a process's life.
 ///
 /// How it waits (measured on 2 cores, benchmarks/links): after activity it polls without pause for `spin_microseconds`, then yields between
-/// polls (2 ms where its yields show that nobody else wants the core, else 50 µs), then naps, 20 µs growing to `nap_limit_microseconds`. A
-/// submission ends a nap at once; only what arrives from outside waits for its end. With as many compute threads as cores a spinning
-/// transport would take half of a stage's core, so there the spin is short. A look costs a computing core 25 µs; while all of the process's
-/// workers compute, nobody waits for what it would find, and naps grow to `long_nap_microseconds`. The first worker that runs out of work
-/// ends them.
+/// polls (2 ms where its yields show that nobody else wants the core, else 50 µs or not at all), then naps. With as many compute threads as
+/// cores a spinning transport would take half of a stage's core, so there the spin is short. A submission ends a nap at once, and so does a
+/// message of a process on the same host (cluster/doorbells.hpp); what comes from other hosts waits for the nap's end. So with all
+/// processes on one host naps are of `long_nap_microseconds`, and while all of the process's workers compute nothing else comes before
+/// them. Else they grow from 20 µs to `nap_limit_microseconds`; a look costs a computing core 25 µs, so while all workers compute, and
+/// nobody waits for what it would find, they grow to the long one. The first worker that runs out of work ends them.
 class Transport {
  public:
   /// Starts the thread and MPI; returns when all processes have. Throws Error(start) when MPI cannot start.
@@ -63,6 +64,8 @@ class Transport {
   void detach(Poller& poller);
   /// Something was submitted: look soon. Any thread; no allocation.
   void wake() noexcept;
+  /// Something was left for the transport of process `process`, where it can be heard. On the transport thread.
+  void wake(int process) noexcept;
 
   /// How many threads here take what arrives and say when they compute; 0, as in the beginning: nobody says so.
   void set_workers(int workers) noexcept;

@@ -15,8 +15,20 @@ MpiEnd::MpiEnd(const ChannelSpec& spec, std::byte* ring, Transport& transport, i
 
 std::byte* MpiEnd::slot(std::int64_t sequence) const { return slot_address(spec_, ring_, sequence) + sizeof(SlotPrefix); }
 
+namespace {
+
+/// MPI keeps hold of a longer message until the receiver has it; Open MPI's limit between processes of a host.
+constexpr int held_from = 4096;
+
+}  // namespace
+
 void MpiEnd::advance(const MPI_Status& status) {
   head() = MPI_REQUEST_NULL;
+  if (!sends()) {
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (bytes >= held_from) transport_.wake(peer_);
+  }
   request_ended(tested_++, status);
 }
 
@@ -40,6 +52,7 @@ void MpiEnd::take_back() {
 
 void MpiEnd::post_send(const std::byte* data, int bytes) {
   check_mpi(MPI_Isend(data, bytes, MPI_BYTE, peer_, spec_.id, communicator_, &request(posted_++)), "MPI_Isend");
+  transport_.wake(peer_);
 }
 
 void MpiEnd::post_receive(std::byte* data, int bytes) {

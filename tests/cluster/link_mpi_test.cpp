@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
+#include <thread>
 
+#include "cluster/doorbells.hpp"
 #include "tests/cluster/link_world.hpp"
 
 namespace millrace::cluster {
@@ -23,6 +26,44 @@ TEST(Transport, KnowsItsProcessesAndBroadcasts) {
 
 TEST(Transport, TasksRunOnItsThreadAndGiveBackWhatTheyThrow) {
   EXPECT_THROW(transport->run([] { fail(ExitCode::data, "test", "thrown there"); }), Error);
+}
+
+constexpr std::chrono::minutes never(10);
+
+/// On the transport thread: naps until it has been rung `rings` times; false when a nap ended by itself.
+bool rung(Doorbells& bells, std::uint32_t rings) {
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint32_t seen = bells.rings(); seen < rings; seen = bells.rings()) bells.nap(seen, never);
+  return std::chrono::steady_clock::now() - start < never;
+}
+
+TEST(Doorbells, ANapEndsWhenAnotherThreadRings) {
+  Doorbells bells;
+  bells.ring();
+  bells.nap(0, never);  // it has rung since
+  std::thread ringer([&bells] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    bells.ring();
+  });
+  EXPECT_TRUE(rung(bells, 2));
+  ringer.join();
+}
+
+TEST(Doorbells, ANapEndsWhenANeighbourRings) {
+  Doorbells bells;
+  transport->run([&] {
+    bells.open();
+    EXPECT_EQ(bells.heard_by_all(), transport->one_host());
+    // Round the ring of processes, so that every one naps and rings.
+    const int next = (transport->process() + 1) % transport->processes();
+    if (transport->process() == 0) bells.ring(next);
+    EXPECT_TRUE(rung(bells, 1));
+    if (transport->process() != 0) bells.ring(next);
+    bells.close();
+    EXPECT_FALSE(bells.heard_by_all());
+    bells.ring();  // its own bell is left
+    EXPECT_EQ(bells.rings(), 1U);
+  });
 }
 
 }  // namespace
