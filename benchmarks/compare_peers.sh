@@ -166,6 +166,10 @@ bench_32m_round() {
     fi
     trained 3 "$steps" "$file" train.threads=2 train.dtype=$dtype
     take bench-32m "millrace $dtype" "${command[@]}"
+    if wanted 8; then
+      trained 3 "$steps" "$file" train.threads=2 train.dtype=$dtype rematerialize.policy=minimal_with_context
+      take bench-32m "recomputing $dtype" "${command[@]}"
+    fi
     if [ -z "$torch" ] || ! { wanted 1 || wanted 8; }; then continue; fi
     kinds=(fp32)
     [ $dtype = fp32 ] || kinds=(bf16 autocast)
