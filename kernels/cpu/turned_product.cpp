@@ -13,8 +13,19 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Tokens turned at a time: with a few hundred rows they fit the second cache, and the product is still long enough.
-constexpr std::int64_t kStretch = 384;
+/// Tokens and rows turned at a time: half a MiB, which the second cache holds beside the rows of c that they are added into, and the
+/// product is still large enough.
+constexpr std::int64_t kStretch = 512, kRows = 256;
+
+/// body(rows) for a thread's rows in nearly equal parts.
+template <class Body>
+void for_parts(Range rows, Body&& body) {
+  const auto parts = static_cast<int>((rows.size() + kRows - 1) / kRows);
+  for (int part = 0; part < parts; ++part) {
+    const Range within = share(rows.size(), kShareGrain, part, parts);
+    if (within.size() > 0) body(Range{rows.begin + within.begin, rows.begin + within.end});
+  }
+}
 
 struct Places {
   DType compute;
@@ -26,7 +37,8 @@ struct Places {
   Places(const TurnedProduct& at, int threads)
       : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
     std::int64_t rows = 0;
-    for (int thread = 0; thread < threads; ++thread) rows = std::max(rows, share(at.m, kShareGrain, thread, threads).size());
+    for (int thread = 0; thread < threads; ++thread)
+      for_parts(share(at.m, kShareGrain, thread, threads), [&](Range part) { rows = std::max(rows, part.size()); });
     turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
     b = widens ? align_up(static_cast<std::size_t>(at.k * at.n) * sizeof(float)) : 0;
   }
@@ -49,11 +61,11 @@ std::size_t product_scratch(const TurnedProduct& at, const Places& places, int t
   const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
-    const Range rows = share(at.m, kShareGrain, thread, threads);
-    if (rows.size() == 0) continue;
-    for (const std::int64_t length : {places.stretch, last})
-      for (const bool accumulate : {false, true})
-        largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
+    for_parts(share(at.m, kShareGrain, thread, threads), [&](Range rows) {
+      for (const std::int64_t length : {places.stretch, last})
+        for (const bool accumulate : {false, true})
+          largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
+    });
   }
   return largest;
 }
@@ -79,20 +91,20 @@ void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, 
     });
   const std::byte* const right = places.widens ? scratch.data() : b.data;
   stream.team().run([&](int thread, int threads) {
-    const Range rows = share(m, kShareGrain, thread, threads);
-    if (rows.size() == 0) return;
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
-    for (std::int64_t first = 0; first < k; first += places.stretch) {
-      const std::int64_t length = std::min(places.stretch, k - first);
-      // Written as if from row 0 on: a thread's rows begin at its memory.
-      std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
-      turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
-                   rows.begin, rows.end);
-      MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
-      part.own_scratch = matmul_part_scratch_bytes(part) > product;
-      run_matmul_part(part, turned, right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n,
-                      nullptr, turned + places.turned);
-    }
+    for_parts(share(m, kShareGrain, thread, threads), [&](Range rows) {
+      for (std::int64_t first = 0; first < k; first += places.stretch) {
+        const std::int64_t length = std::min(places.stretch, k - first);
+        // Written as if from row 0 on: the part's rows begin at the thread's memory.
+        std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
+        turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
+                     rows.begin, rows.end);
+        MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
+        part.own_scratch = matmul_part_scratch_bytes(part) > product;
+        run_matmul_part(part, turned, right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n,
+                        nullptr, turned + places.turned);
+      }
+    });
   });
 }
 

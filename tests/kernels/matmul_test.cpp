@@ -111,15 +111,25 @@ TEST(Matmul, AddsAWeightsGradientInStretchesOfAnyCount) {
   ThreadTeam team(2);
   const MatmulOptions options{.transpose_a = true, .accumulate = true};
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Shape a{Dimension(900, 0), 70}, b{Dimension(900, 0), 50};
+    const Shape a{Dimension(1100, 0), 70}, b{Dimension(1100, 0), 50};
     const Buffer scratch(matmul_scratch_bytes(a, b, dtype, DType::f32, options, team.size()));
-    for (const std::int64_t count : {1, 383, 384, 385, 767, 768, 800, 900}) {
+    for (const std::int64_t count : {1, 511, 512, 513, 1023, 1024, 1060, 1100}) {
       const Product product({70, 50, count}, dtype, DType::f32, options);
       Data out(product.c);
       matmul(Stream(team), *product.a, *product.b, *out, options, scratch.bytes());
       EXPECT_TRUE(near(out, product.run(team, Implementation::reference), 1e-4, 1e-3)) << count;
     }
   }
+}
+
+TEST(Matmul, AddsAWeightsGradientInPartsOfManyRows) {
+  const MatmulOptions options{.transpose_a = true, .accumulate = true};
+  for (const int threads : {1, 2, 3})
+    for (const std::int64_t rows : {255, 256, 257, 513, 790}) {
+      ThreadTeam team(threads);
+      const Product product({rows, 33, 530}, DType::f32, DType::f32, options);
+      EXPECT_TRUE(near(product.run(team), product.run(team, Implementation::reference), 1e-4, 1e-3)) << rows << " rows";
+    }
 }
 
 TEST(Matmul, AllocatesNothingLargeOnceAShapeIsKnown) {
