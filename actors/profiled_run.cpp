@@ -137,7 +137,8 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   for (auto* rank : pipeline.ranks()) {
     initialize(*rank, run, nullptr);
-    rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
+    clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up);
+    rank->set_hook(clocks[rank].get());
   }
   runtime::Machine machine;
   if (session.leads()) measure_machine(session, plan, needs.threads, machine);

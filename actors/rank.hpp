@@ -66,8 +66,10 @@ class Rank {
   cluster::Links* links = nullptr;
   /// Who is told of tokens and credits; set before the links exist. Not owned.
   cluster::LinkEvents* events = nullptr;
-  /// Called around every operation, on the worker; may be null. Not owned.
+  /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
   runtime::OperationHook* hook = nullptr;
+  /// Hands it over on the worker, before the actors start.
+  void set_hook(runtime::OperationHook* given);
   /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
   void replace_runner(std::unique_ptr<ActionRunner> runner);
