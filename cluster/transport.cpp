@@ -83,6 +83,7 @@ struct Transport::State {
   void serve();
   void run_task();
   Activity poll_all();
+  [[nodiscard]] bool one_host() const;
   [[nodiscard]] bool all_compute() const noexcept {
     const int all = workers.load(std::memory_order_relaxed);
     return all > 0 && computing.load(std::memory_order_seq_cst) >= all;
@@ -108,7 +109,14 @@ void Transport::State::start_mpi() {
   std::vector<char> all(static_cast<std::size_t>(processes) * host_bytes);
   check_mpi(MPI_Allgather(own.data(), host_bytes, MPI_CHAR, all.data(), host_bytes, MPI_CHAR, world.control), "MPI_Allgather");
   for (int other = 0; other < processes; ++other) hosts.emplace_back(all.data() + static_cast<std::size_t>(other) * host_bytes);
-  bells.open();
+  // Open MPI 4.1 crashed on windows of a part of the processes, over TCP between two hosts.
+  if (processes > 1 && one_host()) bells.open();
+}
+
+bool Transport::State::one_host() const {
+  // Containers and cloned machines share a name by accident; the launcher knows how many processes it started beside this one.
+  if (launch_from_environment().local_processes < processes) return false;
+  return std::all_of(hosts.begin(), hosts.end(), [this](const std::string& host) { return host == hosts.front(); });
 }
 
 void Transport::State::end_mpi() {
@@ -245,11 +253,7 @@ int Transport::processes() const noexcept { return state_->processes; }
 const std::string& Transport::host(int process) const { return state_->hosts.at(static_cast<std::size_t>(process)); }
 const MpiWorld& Transport::world() const noexcept { return state_->world; }
 
-bool Transport::one_host() const noexcept {
-  // Containers and cloned machines share a name by accident; the launcher knows how many processes it started beside this one.
-  if (launch_from_environment().local_processes < state_->processes) return false;
-  return std::all_of(state_->hosts.begin(), state_->hosts.end(), [this](const std::string& host) { return host == state_->hosts.front(); });
-}
+bool Transport::one_host() const noexcept { return state_->one_host(); }
 
 namespace {
 
