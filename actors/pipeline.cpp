@@ -120,7 +120,8 @@ void Pipeline::start(const Start& start) {
     rank->events = inboxes_.back().get();
   }
 
-  // What was made here comes before all that the workers run: messages say so too, but through CAF, where ThreadSanitizer sees no order.
+  // What was made and set so far (actors, hooks) comes before all that the workers run: messages say so too, but through CAF, where
+  // ThreadSanitizer sees no order.
   for (const auto& rank : ranks_) rank->worker().run([] {});
 
   links_ = connect(plan_, topology, session_.transport(), ranks());

@@ -137,8 +137,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   for (auto* rank : pipeline.ranks()) {
     initialize(*rank, run, nullptr);
-    clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up);
-    rank->set_hook(clocks[rank].get());
+    rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
   }
   runtime::Machine machine;
   if (session.leads()) measure_machine(session, plan, needs.threads, machine);

@@ -33,10 +33,6 @@ void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
   worker_->run([&] { runner_ = std::move(runner); });  // it is the worker's
 }
 
-void Rank::set_hook(runtime::OperationHook* given) {
-  worker_->run([&] { hook = given; });
-}
-
 void Rank::add_ends(cluster::ChannelEnds& ends, bool same_process) {
   if (ends.spec.to_rank == id().value) {
     ends.receive_ring = compute_->memory().ring(ends.spec.id);

@@ -68,8 +68,6 @@ class Rank {
   cluster::LinkEvents* events = nullptr;
   /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
   runtime::OperationHook* hook = nullptr;
-  /// Hands it over on the worker, before the actors start.
-  void set_hook(runtime::OperationHook* given);
   /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
   void replace_runner(std::unique_ptr<ActionRunner> runner);

@@ -70,9 +70,11 @@ void Doorbells::open() {
   state.own.store(own, std::memory_order_release);
 }
 
+void Doorbells::withdraw() noexcept { state_->own.store(&state_->alone, std::memory_order_release); }
+
 void Doorbells::close() {
+  withdraw();
   State& state = *state_;
-  state.own.store(&state.alone, std::memory_order_release);
   state.by_process.clear();
   if (state.window != MPI_WIN_NULL) MPI_Win_free(&state.window);
   if (state.communicator != MPI_COMM_NULL) MPI_Comm_free(&state.communicator);

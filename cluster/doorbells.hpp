@@ -19,6 +19,9 @@ class Doorbells {
   /// Collective over MPI_COMM_WORLD, whose processes are all on one host; on the transport thread: shares the bells. Where MPI shares no
   /// memory each process keeps its own, which only its own threads ring.
   void open();
+  /// This process's threads ring a bell of its own from here on, so that none still looks at the shared one when it goes. On that thread,
+  /// some time before close().
+  void withdraw() noexcept;
   /// Collective, on that thread, before MPI_Finalize.
   void close();
 

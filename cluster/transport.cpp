@@ -334,6 +334,8 @@ void Transport::on_failure(std::function<void(const Error&)> handler) {
 void Transport::finalize() {
   State& state = *state_;
   if (!state.thread.joinable()) return;
+  // Whoever hands over a task may still ring when it has begun: the next one's ring is not for the memory that it frees.
+  run([&state] { state.bells.withdraw(); });
   run([&state] {
     MILLRACE_CHECK(state.pollers.empty(), ExitCode::internal, "cluster.transport", "finalize with {} links still open",
                    state.pollers.size());

@@ -24,7 +24,7 @@ constexpr int held_from = 4096;
 
 void MpiEnd::advance(const MPI_Status& status) {
   head() = MPI_REQUEST_NULL;
-  if (!sends()) {
+  if (!sends()) {  // its sender may have the slot again
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (bytes >= held_from) transport_.wake(peer_);
