@@ -1,6 +1,7 @@
 #include "runtime/data/dataset.hpp"
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -8,8 +9,10 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/data/mapped_file.hpp"
 #include "runtime/data/megatron_index.hpp"
 #include "runtime/data/token_file.hpp"
+#include "runtime/io/hash.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -22,6 +25,17 @@ std::vector<std::string> with_prefixes_spelled_out(std::vector<std::string> sour
     source += ".bin";
   }
   return sources;
+}
+
+/// The files' names and sizes, and what Megatron's indices say of their tokens and documents: the same .bin means something else under
+/// another .idx, or without one.
+std::string fingerprint_of(std::span<const DataFile> files) {
+  std::string indices;
+  for (const DataFile& file : files) {
+    const auto index = megatron_index_beside(file.path);
+    if (!index.empty()) indices += hash_of(MappedFile(index).bytes()).hex();
+  }
+  return data_fingerprint(files) + (indices.empty() ? "" : "-" + hash_of(indices).hex());
 }
 
 }  // namespace
@@ -54,7 +68,8 @@ Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
   if (!text) data.format = to_string(TokenFile(split.train.front().path, vocabulary).format());
   data.train_files = static_cast<std::int64_t>(split.train.size());
   data.held_out_files = static_cast<std::int64_t>(split.held_out.size());
-  data.fingerprint = fmt::format("{}-{}-{}", data_fingerprint(files), data.train->size(), data.held_out ? data.held_out->size() : 0);
+  data.fingerprint = fmt::format("{}-{}-{}", text ? data_fingerprint(files) : fingerprint_of(files), data.train->size(),
+                                 data.held_out ? data.held_out->size() : 0);
   return data;
 }
 

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 
 #include "kernels/base/check.hpp"
@@ -43,6 +44,23 @@ void list_folder(const fs::path& folder, std::span<const std::string> suffixes, 
   }
 }
 
+/// The name that a file has however it was reached; two links to one file are two files.
+fs::path place_of(const fs::path& file) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(file.has_parent_path() ? file.parent_path() : ".", error);
+  if (error) refuse(file, error);
+  return folder / file.filename();
+}
+
+void refuse_twice(std::span<const DataFile> files) {
+  std::map<fs::path, const DataFile*> known;
+  for (const DataFile& file : files) {
+    const auto [first, is_new] = known.emplace(place_of(file.path), &file);
+    MILLRACE_CHECK(is_new, ExitCode::data, "data", "{}: found twice, by two entries of the list (before as {})", file.path.string(),
+                   first->second->path.string());
+  }
+}
+
 }  // namespace
 
 std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes) {
@@ -63,9 +81,7 @@ std::vector<DataFile> list_data_files(std::span<const std::string> sources, std:
   MILLRACE_CHECK(!files.empty(), ExitCode::data, "data", "no files found in {}", fmt::join(sources, ", "));
   const auto by_bytes = [](const DataFile& a, const DataFile& b) { return a.path.native() < b.path.native(); };
   std::sort(files.begin(), files.end(), by_bytes);
-  const auto same = [](const DataFile& a, const DataFile& b) { return a.path.lexically_normal() == b.path.lexically_normal(); };
-  const auto twice = std::adjacent_find(files.begin(), files.end(), same);
-  if (twice != files.end()) fail(ExitCode::data, "data", "{}: found twice, by two entries of the list", twice->path.string());
+  refuse_twice(files);
   return files;
 }
 

@@ -24,7 +24,7 @@ constexpr std::array strangers = {
     Stranger{std::string_view("\x93NUMPY", 6), "a NumPy array"},
     Stranger{megatron_magic, "an index of Megatron's IndexedDataset"},
     Stranger{std::string_view("PK\x03\x04", 4), "a zip archive or PyTorch checkpoint"},
-    Stranger{std::string_view("\x1f\x8b", 2), "a gzip archive"},
+    Stranger{std::string_view("\x1f\x8b\x08", 3), "a gzip archive"},
     Stranger{std::string_view("\x28\xb5\x2f\xfd", 4), "a zstd archive"},
 };
 

@@ -19,6 +19,26 @@ constexpr std::size_t header_words = 256;                                // of l
 
 std::string partial(const std::string& path) { return path + ".partial"; }
 
+/// A disk that fails has been told of already.
+void remove_quietly(const std::string& path) {
+  try {
+    remove_file(path);
+  } catch (const Error&) {
+    return;
+  }
+}
+
+/// New and empty, unless another process is writing it.
+File create_locked(const File& lock) {
+  MILLRACE_CHECK(lock.try_lock(), ExitCode::start, who, "{}: another process is writing it", lock.path());
+  try {
+    return File::create(lock.path());
+  } catch (const Error&) {
+    remove_quietly(lock.path());
+    throw;
+  }
+}
+
 int width_for(TokenTarget target, std::int64_t vocabulary) {
   const std::int64_t narrow = target == TokenTarget::megatron ? 65499 : 65536;
   return vocabulary <= narrow ? 2 : 4;
@@ -26,7 +46,9 @@ int width_for(TokenTarget target, std::int64_t vocabulary) {
 
 }  // namespace
 
-TokenWriter::Partial::Partial(const std::string& path) : file_(File::create(partial(path))) { buffer_.reserve(buffer_bytes); }
+TokenWriter::Partial::Partial(const std::string& path) : lock_(File::append(partial(path))), file_(create_locked(lock_)) {
+  buffer_.reserve(buffer_bytes);
+}
 
 void TokenWriter::Partial::write(const void* bytes, std::size_t count) {
   const auto* from = static_cast<const std::byte*>(bytes);
@@ -57,13 +79,8 @@ TokenWriter::TokenWriter(TokenTarget target, std::string path, std::int64_t voca
 }
 
 TokenWriter::~TokenWriter() {
-  for (auto* file : {&tokens_file_, &index_, &lengths_}) {
-    if (finished_ || !*file) continue;
-    try {
-      remove_file((*file)->path());
-    } catch (const Error&) {  // a disk that fails has been told of already
-    }
-  }
+  for (auto* file : {&tokens_file_, &index_, &lengths_})
+    if (!finished_ && *file) remove_quietly((*file)->path());
 }
 
 std::vector<std::string> TokenWriter::paths() const {

@@ -17,7 +17,8 @@ enum class TokenTarget : std::uint8_t { megatron, llmc };
 /// end with ".partial"; afterwards there are whole files, on the disk, under the final names. Ids are 16 bits wide where the vocabulary
 /// allows (below 65500 for Megatron as its own writer decides, up to 65536 for llm.c), else 32.
 /// Errors: Error(storage) where the disk is full or fails; Error(data) for an id outside the vocabulary, for more tokens than llm.c's
-/// header can count, and for more in a document than Megatron's index can (2^31 - 1 each). Belongs to one thread.
+/// header can count, and for more in a document than Megatron's index can (2^31 - 1 each); Error(start) where another process is writing
+/// the same file. Belongs to one thread.
 class TokenWriter {
  public:
   /// `path` is the prefix for Megatron, the file for llm.c.
@@ -52,6 +53,7 @@ class TokenWriter {
     [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
    private:
+    File lock_;  // the same file
     File file_;
     std::vector<std::byte> buffer_;
   };

@@ -124,6 +124,21 @@ TEST(Megatron, IsTrainingDataByItsPrefix) {
   expect_error([&] { (void)open_dataset({.tokens = {folder / "a.idx"}}, 100); }, ExitCode::data, {"index of Megatron", ".bin"});
 }
 
+TEST(Megatron, IsOtherDataUnderAnotherIndexOrWithoutOne) {
+  const TemporaryFolder folder;
+  folder.write("a.bin", five);
+  const auto fingerprint = [&] { return open_dataset({.tokens = {folder / "a.bin"}, .held_out = 0}, 65536).fingerprint; };
+  Index index;
+  folder.write("a.idx", index.bytes());
+  const auto whole = fingerprint();
+  EXPECT_EQ(fingerprint(), whole);
+  index.documents = raw<std::int64_t>({0, 1, 3});
+  folder.write("a.idx", index.bytes());
+  EXPECT_NE(fingerprint(), whole);
+  std::filesystem::remove(folder / "a.idx");
+  EXPECT_NE(fingerprint(), whole);
+}
+
 // -- writing ------------------------------------------------------------------------------------------------------------------------------
 
 void write(TokenTarget target, const std::string& path, std::int64_t vocabulary, const std::vector<Ids>& documents) {
@@ -188,6 +203,19 @@ TEST(TokenWriter, LeavesNothingBehindWhereItFails) {
   expect_error([&] { write(TokenTarget::megatron, folder / "m", 100, {{}}); }, ExitCode::data, {"no tokens"});
   expect_error([&] { write(TokenTarget::llmc, folder / "none/m", 100, {{1}}); }, ExitCode::storage, {"none/m"});
   EXPECT_TRUE(list_directory(folder.path().string()).empty());
+}
+
+TEST(TokenWriter, RefusesAFileThatIsBeingWritten) {
+  const TemporaryFolder folder;
+  TokenWriter first(TokenTarget::megatron, folder / "m", 100);
+  first.append(Ids{1, 2});
+  expect_error([&] { TokenWriter(TokenTarget::megatron, folder / "m", 100); }, ExitCode::start, {"m.bin.partial", "another process"});
+  first.append(Ids{3});
+  first.finish();
+  EXPECT_EQ(read_all(TokenFile(folder / "m.bin", 100)), (Ids{1, 2, 3}));
+  folder.write("n.bin.partial", "what a killed process left");
+  write(TokenTarget::megatron, folder / "n", 100, {{4}});
+  EXPECT_EQ(read_all(TokenFile(folder / "n.bin", 100)), (Ids{4}));
 }
 
 // Every call to the disk fails once: there is an error and no .bin, or there are whole files.

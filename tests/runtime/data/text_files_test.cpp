@@ -53,6 +53,11 @@ TEST(TextFiles, RefuseWhatIsNotThere) {
   expect_error([&] { (void)list_data_files(std::vector{folder / "empty"}); }, ExitCode::data, {"no files found", "empty"});
   const auto file = folder.write("f", "x");
   expect_error([&] { (void)list_data_files(std::vector{file, file}); }, ExitCode::data, {"found twice"});
+  folder.write("d/a", "x");
+  folder.write("d/b", "x");
+  expect_error([&] { (void)list_data_files(std::vector{folder / "./d", folder / "d"}); }, ExitCode::data, {"/d/a", "found twice"});
+  ASSERT_EQ(::symlink("d", (folder / "e").c_str()), 0);
+  expect_error([&] { (void)list_data_files(std::vector{folder / "e", folder / "d"}); }, ExitCode::data, {"/e/a", "found twice"});
   expect_error([&] { (void)list_data_files(std::vector<std::string>{"/dev/null"}); }, ExitCode::data,
                {"/dev/null", "neither a regular file"});
 }

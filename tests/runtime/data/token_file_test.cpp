@@ -107,6 +107,11 @@ TEST(TokenFile, RefusesHostileFiles) {
   }
 }
 
+TEST(TokenFile, TakesATokenForNoArchive) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(TokenFile(folder.write("a.bin", bytes_of<std::uint16_t>({0x8b1f, 7})), 65536).size(), 2);  // gzip's magic, but no deflate
+}
+
 TEST(TokenFile, ChecksTokensThatTheSampleMissed) {
   const TemporaryFolder folder;
   std::vector<std::uint16_t> tokens(4096, 1);
