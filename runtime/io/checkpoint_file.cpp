@@ -37,7 +37,7 @@ std::string name_of(std::string_view path) {
 /// Steps in a folder, ascending.
 std::vector<std::uint64_t> steps_in(const std::string& folder) {
   std::vector<std::uint64_t> steps;
-  if (kind_of(folder) != PathKind::directory) return steps;
+  if (kind_of(folder) == PathKind::missing) return steps;  // a link to a folder on another disk is a folder
   for (const auto& name : list_directory(folder))
     if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end());

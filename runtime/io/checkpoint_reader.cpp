@@ -11,7 +11,7 @@ constexpr std::uint64_t largest_manifest = std::uint64_t{1} << 30;
 
 Manifest read_manifest(const std::string& folder) {
   const auto commit_path = join_path(folder, commit_name);
-  MILLRACE_CHECK(kind_of(folder) == PathKind::directory, ExitCode::checkpoint, who, "{}: there is no such folder", folder);
+  MILLRACE_CHECK(kind_of(folder) != PathKind::missing, ExitCode::checkpoint, who, "{}: there is no such folder", folder);
   const auto commit = Commit::from_text(read_text_file(commit_path, largest_commit, ExitCode::checkpoint, false), commit_path);
   const auto path = join_path(folder, manifest_name);
   const auto text = read_text_file(path, largest_manifest, ExitCode::checkpoint, false);

@@ -192,6 +192,7 @@ void make_directories(const std::string& path) {
   const auto parent = parent_path(path);
   if (parent != path) make_directories(parent);
   make_directory(path, true);
+  sync_directory(parent);
 }
 
 void remove_tree(const std::string& path) {

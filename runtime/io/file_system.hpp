@@ -63,6 +63,7 @@ void rename_path(const std::string& from, const std::string& to);
 void remove_file(const std::string& path);
 /// One folder; its parents are not made. With `may_exist` an existing folder is no error.
 void make_directory(const std::string& path, bool may_exist = false);
+/// With its parents; each that is new is on the disk when this returns.
 void make_directories(const std::string& path);
 /// A folder with all that is in it. Links are removed, not followed. Nothing there is no error.
 void remove_tree(const std::string& path);

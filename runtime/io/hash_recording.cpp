@@ -8,6 +8,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/hash.hpp"
+#include "runtime/io/strict_json.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -52,10 +53,11 @@ void HashRecording::scan(std::size_t index) {
   auto& [file, after, ranks, names] = files_[index];
   const auto head = head_of(file);
   const auto json = nlohmann::json::parse(head, nullptr, false);
-  MILLRACE_CHECK(json.is_object() && json.value("kind", "") == "millrace.hashes" && json.value("schema", 0) == 1, ExitCode::data, who,
+  const auto is = [&json](const char* key, const nlohmann::json& wanted) { return json.contains(key) && json[key] == wanted; };
+  MILLRACE_CHECK(json.is_object() && is("kind", "millrace.hashes") && is("schema", 1), ExitCode::data, who,
                  "{} begins with {:.60}, wanted a recording of hashes, schema 1", file.path(), head);
-  after = json.value("after", std::int64_t{0});
-  ranks = json.value("ranks", 0);
+  after = static_cast<std::int64_t>(json_count(json, "after", ExitCode::data, file.path()));
+  ranks = static_cast<int>(json_count(json, "ranks", ExitCode::data, file.path()));
   const std::uint64_t size = file.size();
   for (std::uint64_t at = head.size() + 1; at + sizeof(HashBlock) <= size;) {
     HashBlock block;

@@ -40,6 +40,22 @@ TEST(CheckpointFile, ReturnsWhatWasSavedWithItsMeta) {
   EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { found.checkpoint->read("nobody", wrong); }), "no tensor 'nobody'"));
 }
 
+TEST(CheckpointFile, AreFoundBehindLinks) {
+  const Scratch scratch;
+  make_directories(scratch / "run");
+  make_directories(scratch / "elsewhere");
+  std::filesystem::create_symlink("../elsewhere", scratch / "run/checkpoints");
+  CheckpointStore store(scratch / "run");
+  for (const std::uint64_t step : {10, 20}) save(store, State(step));
+  EXPECT_EQ(list_checkpoints(scratch / "run").size(), 2U);
+  std::filesystem::rename(scratch / "elsewhere/step-00000020", scratch / "moved");
+  std::filesystem::create_symlink(scratch / "moved", scratch / "elsewhere/step-00000020");
+  const auto found = store.newest_usable();
+  ASSERT_TRUE(found.checkpoint.has_value());
+  EXPECT_EQ(found.checkpoint->step(), 20U);
+  EXPECT_TRUE(found.warnings.empty());
+}
+
 TEST(CheckpointFile, TheStateHashDoesNotDependOnTheWriters) {
   const Scratch scratch;
   std::vector<Hash128> hashes;

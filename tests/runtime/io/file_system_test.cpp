@@ -35,6 +35,19 @@ TEST(FileSystem, WritesReadsAndRemoves) {
   EXPECT_EQ(kind_of(scratch.path()), PathKind::directory);
 }
 
+TEST(FileSystem, NewFoldersAreOnTheDisk) {
+  const Scratch scratch;
+  std::vector<std::string> synced;
+  set_file_hook([&](const FileCall& call) {
+    if (call.operation == FileOperation::sync_directory) synced.emplace_back(call.path);
+    return FileFault::none;
+  });
+  make_directories(scratch / "a/b");
+  EXPECT_EQ(synced, (std::vector<std::string>{scratch.path(), scratch / "a"}));
+  make_directories(scratch / "a/b");
+  EXPECT_EQ(synced.size(), 2U);
+}
+
 TEST(FileSystem, ErrorsNameOperationPathAndReason) {
   const Scratch scratch;
   const auto message = error_of(ExitCode::model, [&] { (void)File::open(scratch / "nothing", true, ExitCode::model); });

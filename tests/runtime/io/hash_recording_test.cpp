@@ -91,6 +91,12 @@ TEST(HashRecording, WhatIsTornOrLacksARankIsLeftOut) {
   EXPECT_EQ(HashRecording(folder / "run").steps().size(), 1U);
   std::filesystem::remove(path);
   tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"no step that all ranks recorded"});
+  std::ofstream(path) << R"({"kind":7,"schema":1})"
+                         "\n";
+  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1 begins with {"});
+  std::ofstream(path) << R"({"kind":"millrace.hashes","schema":1,"after":"0"})"
+                         "\n";
+  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1", "'after'"});
   std::ofstream(path) << "something else\n";
   tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1 begins with something else"});
 }
