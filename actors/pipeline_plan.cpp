@@ -39,6 +39,7 @@ runtime::Schedule planned_schedule(const PlanRequest& request) {
   check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
   check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
   check("train.microbatches", request.train.microbatches, schedule.microbatches);
+  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan", "{} is a table of forwards alone, wanted backwards too", path);
   return schedule;
 }
 

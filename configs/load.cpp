@@ -116,9 +116,39 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
+/// TOML++ keeps "a.a.a = 1" as a table in a table in a table, without bound, and frees it by recursion.
+void refuse_deep_names(std::string_view text, const std::string& place) {
+  constexpr int most = 1000;
+  int line = 1, dots = 0;
+  char quote = '\0';
+  bool comment = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      quote = '\0';
+      comment = false;
+    } else if (comment) {
+      continue;
+    } else if (quote != '\0') {
+      if (c == '\\' && quote == '"' && i + 1 < text.size() && text[i + 1] != '\n') ++i;
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '#') {
+      comment = true;
+    } else if (c == '.') {
+      MILLRACE_CHECK(++dots <= most, ExitCode::config, load_name, "{}:{}: a name of more than {} parts", place, line, most);
+    }
+  }
+}
+
 toml::table parse_file(const std::string& file) {
+  const std::string text = read_text(file);
+  refuse_deep_names(text, file);
   try {
-    return toml::parse(read_text(file), file);
+    return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     fail(ExitCode::config, load_name, "{}: {}", place_of(file, error.source()), error.description());
   } catch (const ParserAssertion&) {
@@ -154,6 +184,7 @@ void read_preset(const std::string& file, Settings& settings) {
 /// A value in TOML's spelling, or nothing.
 std::optional<Value> parse_toml_value(const Key& key, const std::string& text) {
   if (text.find('\n') != std::string::npos) return std::nullopt;  // it could bring keys of its own
+  refuse_deep_names(text, key.name);
   try {
     const toml::table table = toml::parse("value = " + text);
     return table.size() == 1 ? value_of(key, *table.get("value")) : std::nullopt;

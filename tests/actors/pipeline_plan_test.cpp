@@ -113,6 +113,13 @@ TEST(PipelinePlan, RefusesWhatReplicasCannotShare) {
                {"train.microbatches = 3", "even number"});
 }
 
+TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
+  const tests::TemporaryFolder folder;
+  auto own = request("1f1b", 1, 2, false);
+  own.pipeline.plan = folder.write("table.csv", "0F0,0F1\n");
+  expect_error([&] { static_cast<void>(make_plan(own)); }, ExitCode::config, {"table.csv", "forwards alone"});
+}
+
 TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
   const auto plan = make_plan(request("dualpipe", 4, 12, false));
   const RankBlueprint rank(plan, runtime::RankId(0), {});

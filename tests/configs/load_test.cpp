@@ -174,6 +174,16 @@ TEST(Load, RefusesBadFilesWithTheirPlace) {
   }
 }
 
+TEST(Load, RefusesNamesOfVeryManyParts) {
+  std::string name = "a";
+  for (int i = 0; i < 40000; ++i) name += ".a";
+  for (const auto& line : {name + " = 1", "[" + name + "]", "train = {" + name + " = 1}"})
+    expect_error([&] { (void)load_text(std::string(small_run) + line + "\n"); }, ExitCode::config, {"run.toml:3", "more than 1000 parts"});
+  expect_error([&] { (void)load_text(small_run, {"train.steps={" + name + "=1}"}); }, ExitCode::config, {"more than 1000 parts"});
+  const std::string dots(2000, '.');
+  EXPECT_EQ(load_text(std::string(small_run) + "sample.prompt = \"" + dots + "\"  # " + dots + "\n").config.sample.prompt, dots);
+}
+
 TEST(Load, RefusesBadOverrides) {
   const auto with = [](const char* override_text) { return [=] { (void)load_text(small_run, {override_text}); }; };
   expect_error(with("train.stpes=3"), ExitCode::config, {"command line", "unknown key train.stpes", "did you mean train.steps?"});
