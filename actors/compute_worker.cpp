@@ -11,11 +11,24 @@ namespace millrace::actors {
 ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop,
                              std::function<void(bool)> computing)
     : ring_(capacity), early_(capacity), computing_(std::move(computing)) {
-  thread_ = std::thread([this, start = std::move(start), stop = std::move(stop)] {
-    if (start) start();
+  std::promise<void> promise;
+  auto started = promise.get_future();
+  thread_ = std::thread([this, promise = std::move(promise), start = std::move(start), stop = std::move(stop)]() mutable {
+    try {
+      if (start) start();
+      promise.set_value();
+    } catch (...) {
+      return promise.set_exception(std::current_exception());
+    }
     loop();
     if (stop) stop();
   });
+  try {
+    started.get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
 }
 
 ComputeWorker::~ComputeWorker() {

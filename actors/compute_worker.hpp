@@ -19,7 +19,7 @@ namespace millrace::actors {
 class ComputeWorker {
  public:
   /// `start` runs on the new thread first (pinning, the thread team), `stop` last. `computing` is told there when it has something to run
-  /// again (true), and when it has run out of it (false).
+  /// again (true), and when it has run out of it (false). Throws what `start` threw.
   ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop, std::function<void(bool)> computing = {});
   /// Runs what is queued, then joins.
   ~ComputeWorker();

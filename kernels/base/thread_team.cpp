@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "kernels/base/check.hpp"
@@ -98,6 +99,13 @@ struct ThreadTeam::State {
       working.wait(left, std::memory_order_acquire);
   }
 
+  void end() noexcept {
+    stop = true;
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (auto& thread : threads) thread.join();
+  }
+
   /// The error of the lowest thread index is the one that is told.
   void rethrow() {
     std::exception_ptr first;
@@ -115,17 +123,18 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_u
   state_->cores = std::move(cores);
   state_->threads.reserve(static_cast<std::size_t>(threads) - 1);
   for (int thread = 1; thread < threads; ++thread) {
-    auto& member = state_->threads.emplace_back([state = state_.get(), thread, threads] { state->work(thread, threads); });
+    try {
+      state_->threads.emplace_back([state = state_.get(), thread, threads] { state->work(thread, threads); });
+    } catch (const std::system_error& error) {
+      state_->end();
+      fail(ExitCode::start, "kernels.thread_team", "thread {} of {} cannot be started: {}", thread + 1, threads, error.what());
+    }
+    auto& member = state_->threads.back();
     if (!state_->cores.empty()) pin_to_core(member.native_handle(), state_->cores[static_cast<std::size_t>(thread) % state_->cores.size()]);
   }
 }
 
-ThreadTeam::~ThreadTeam() {
-  state_->stop = true;
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  for (auto& thread : state_->threads) thread.join();
-}
+ThreadTeam::~ThreadTeam() { state_->end(); }
 
 void ThreadTeam::run_erased(Erased body, void* context) {
   keep_openmp_to_one_thread();

@@ -43,5 +43,10 @@ TEST(ComputeWorker, RefusesTicketsTooFarAheadOrGivenTwice) {
   tests::expect_error([&] { worker.post_in_order(5, [] {}); }, ExitCode::internal, {"ticket 5"});
 }
 
+TEST(ComputeWorker, ThrowsWhatItsStartThrew) {
+  tests::expect_error([] { ComputeWorker(4, [] { fail(ExitCode::start, "test", "no more threads"); }, {}); }, ExitCode::start,
+                      {"no more threads"});
+}
+
 }  // namespace
 }  // namespace millrace::actors

@@ -1,5 +1,7 @@
 #include "kernels/base/thread_team.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -7,6 +9,7 @@
 #include <thread>
 
 #include "tests/kernels/fixture.hpp"
+#include "tests/support/expect_error.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -79,6 +82,18 @@ TEST(ThreadTeam, ThrowsTheErrorOfTheLowestThreadAndGoesOn) {
 
 TEST(ThreadTeam, RefusesNoThreads) {
   EXPECT_EQ(testing::thrown([] { ThreadTeam team(0); }), static_cast<int>(ExitCode::config));
+}
+
+TEST(ThreadTeam, SaysWhichThreadCannotBeStarted) {
+  pthread_attr_t usual, greedy;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&greedy), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 50), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  tests::expect_error([] { ThreadTeam team(4); }, ExitCode::start, {"thread 2 of 4 cannot be started"});
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  pthread_attr_destroy(&greedy);
+  pthread_attr_destroy(&usual);
 }
 
 TEST(ThreadTeam, AllocatesNothingLargeInARun) {
