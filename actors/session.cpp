@@ -83,7 +83,11 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
     rendezvous = listener->rendezvous();
   });
   transport_->broadcast(std::as_writable_bytes(std::span(&rendezvous, 1)));
-  control_ = std::make_unique<cluster::ControlLink>(config, *topology_, rendezvous, listener.get(), std::move(handlers));
+  try {
+    control_ = std::make_unique<cluster::ControlLink>(config, *topology_, rendezvous, listener.get(), std::move(handlers));
+  } catch (const Error& error) {
+    cluster::abort_job(error.code(), error.what());  // not thrown: the way out leads through MPI_Finalize, where the others do not come
+  }
   transport_->on_failure([this](const Error& error) {
     // Not on the transport thread: report_failure may take a while, and the reason has to stay the first.
     std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();

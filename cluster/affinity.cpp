@@ -56,6 +56,11 @@ int automatic_threads(const Topology& topology, const Launch& launch, int cores)
   return std::max(1, cores / (topology.ranks_per_process() * launch.local_processes));
 }
 
+std::size_t cores_of_job(const Launch& launch, std::size_t cores) {
+  const auto hosts = (launch.processes + launch.local_processes - 1) / std::max(1, launch.local_processes);
+  return cores * static_cast<std::size_t>(std::max(1, hosts));
+}
+
 std::vector<std::vector<int>> worker_cores(const Topology& topology, const Launch& launch, const std::vector<int>& cores, int threads) {
   const std::size_t hosted = static_cast<std::size_t>(topology.ranks_per_process()), team = static_cast<std::size_t>(threads);
   std::vector<std::vector<int>> out(hosted);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "cluster/topology.hpp"
@@ -20,6 +21,9 @@ void run_soon_when_woken() noexcept;
 
 /// Threads per rank when `train.threads` is automatic: this host's cores ÷ the ranks hosted on it, at least 1.
 int automatic_threads(const Topology& topology, const Launch& launch, int cores);
+
+/// Cores of all hosts together, where each has as many as this one.
+std::size_t cores_of_job(const Launch& launch, std::size_t cores);
 
 /// The cores for the worker team of each rank of this process, when the host's cores suffice for all teams: out[i] has `threads` cores of
 /// rank first_rank() + i, none shared between ranks and local processes. Empty lists (no pinning) when they do not suffice.

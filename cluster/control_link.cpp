@@ -36,6 +36,7 @@ constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
 constexpr std::size_t spare_connections = 16;  // strangers at the door, beyond the processes of the job
 constexpr std::size_t most_progress_records = 64;
+constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // between heartbeats
 
 std::map<std::string, std::string> parse_hashes(std::string_view text) {
   std::map<std::string, std::string> out;
@@ -67,8 +68,7 @@ class ControlLink::State {
         is_lost(static_cast<std::size_t>(ranks.processes())) {
     if (!handlers.on_job_lost) {
       handlers.on_job_lost = [this](const std::vector<Loss>& all, bool speak) {
-        const bool other_hosts = launch_from_environment().local_processes < topology.processes();
-        if (other_hosts) end_launcher_after(launcher_grace);
+        if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
         abort_job(ExitCode::peer_lost, describe(topology, all, handlers.waits ? handlers.waits() : ""), speak);
       };
     }
@@ -90,6 +90,10 @@ class ControlLink::State {
       submitted.insert(submitted.end(), head.begin(), head.end());
       submitted.insert(submitted.end(), payload.begin(), payload.end());
     }
+    ring();
+  }
+
+  void ring() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t rung = ::write(doorbell.native_handle(), &one, sizeof one);
   }
@@ -271,17 +275,21 @@ class ControlLink::State {
       if (error) return;
       std::uint64_t rung = 0;
       [[maybe_unused]] const ssize_t got = ::read(doorbell.native_handle(), &rung, sizeof rung);
-      taken.clear();
-      {
+      if (taken_to == taken.size()) {
+        taken.clear();
+        taken_to = 0;
         const std::lock_guard lock(mutex);
         std::swap(taken, submitted);
       }
-      for (std::span<const std::byte> rest = taken; !rest.empty();) {
+      const std::size_t stop = taken_to + bytes_at_a_time;
+      while (taken_to < std::min(stop, taken.size())) {
+        const auto rest = std::span<const std::byte>(taken).subspan(taken_to);
         FrameHeader header;
         std::memcpy(&header, rest.data(), sizeof header);
+        taken_to += sizeof header + header.bytes;
         take_submitted(header, rest.subspan(sizeof header, header.bytes));
-        rest = rest.subspan(sizeof header + header.bytes);
       }
+      if (taken_to < taken.size()) ring();
       listen_to_doorbell();
     });
   }
@@ -397,7 +405,7 @@ class ControlLink::State {
     // no further loss.
     const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
     if (!session.said_goodbye && !leaves) lose(session, reason);
-    if (told_by_center && !losses.empty() && session.process == 0) leave_after(Milliseconds(0));  // it has spoken
+    if (told_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has spoken
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
 
@@ -421,7 +429,9 @@ class ControlLink::State {
     *known = true;
     if (handlers.on_lost) handlers.on_lost(loss);
     losses.push_back(std::move(loss));
-    if (losses.size() == 1) leave_after(told_by_center ? collect_losses + center_speaks : collect_losses);
+    if (losses.size() == 1)
+      leave_after(told_by_center || !is_beside_center(launch, topology.process(), topology.processes()) ? collect_losses + center_speaks
+                                                                                                        : collect_losses);
   }
 
   void leave_after(Milliseconds time) {
@@ -429,13 +439,8 @@ class ControlLink::State {
     loss_timer.async_wait([this](const error_code& error) {
       if (error || leaving) return;
       leaving = true;
-      handlers.on_job_lost(losses, speaks());
+      handlers.on_job_lost(losses, !told_by_center && speaks_of_losses(launch, topology.process(), is_lost));
     });
-  }
-
-  [[nodiscard]] bool speaks() const {
-    if (told_by_center) return false;
-    return std::find(is_lost.begin(), is_lost.end(), false) - is_lost.begin() == topology.process();
   }
 
   void on_told_failure(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
@@ -472,6 +477,7 @@ class ControlLink::State {
   const Topology topology;
   const Rendezvous rendezvous;
   const std::string own_host = host_name();
+  const Launch launch = launch_from_environment();
   ControlHandlers handlers;
 
   asio::io_context io{1};
@@ -487,6 +493,7 @@ class ControlLink::State {
   std::vector<Loss> losses;
   std::map<int, std::map<std::string, std::string>> hashes;
   std::vector<std::byte> heartbeat, taken;
+  std::size_t taken_to = 0;
   Clock::time_point next_tick;
   bool told_by_center = false;
   bool leaving = false;

@@ -100,9 +100,10 @@ class ControlLink {
   /// (else process 0 has taken it over); then call abort_job(code, message, that). At most 0.3 s. Not from a handler.
   [[nodiscard]] bool report_failure(ExitCode code, const std::string& message);
 
-  /// Orderly end, collective: goodbyes both ways, after which a closed socket is no loss. False when not all came to it within `limit`.
+  /// Orderly end, collective: goodbyes both ways, after which a closed socket is no loss. False when not all came to it within `limit`; by
+  /// default however long they still work, since their heartbeats tell whether they do.
   /// Not from a handler.
-  bool close(std::chrono::milliseconds limit = std::chrono::seconds(30));
+  bool close(std::chrono::milliseconds limit = std::chrono::hours(24 * 365));
 
  private:
   class State;

@@ -77,4 +77,17 @@ Loss loss_from_bytes(std::span<const std::byte> bytes) {
   return loss;
 }
 
+bool is_on_one_host(const Launch& launch, int processes) { return launch.processes == 1 || launch.local_processes >= processes; }
+
+bool is_beside_center(const Launch& launch, int process, int processes) {
+  return is_on_one_host(launch, processes) || process == launch.local_process;
+}
+
+bool speaks_of_losses(const Launch& launch, int process, const std::vector<bool>& is_lost) {
+  const auto processes = static_cast<int>(is_lost.size());
+  if (process == 0 || is_on_one_host(launch, processes))
+    return std::find(is_lost.begin(), is_lost.end(), false) - is_lost.begin() == process;
+  return is_lost[0] && launch.local_process == (is_beside_center(launch, process, processes) ? 1 : 0);
+}
+
 }  // namespace millrace::cluster
