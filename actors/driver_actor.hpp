@@ -2,6 +2,7 @@
 
 #include <caf/behavior.hpp>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <future>
 #include <utility>
@@ -27,14 +28,20 @@ class DriverActor : public MessageActor {
 
   caf::behavior make_behavior() override {
     return {[this](const ToCoordinator& message) {
-              std::visit([this](const auto& report) { static_cast<Derived*>(this)->handle(report); }, message);
+              try {
+                std::visit([this](const auto& report) { static_cast<Derived*>(this)->handle(report); }, message);
+              } catch (const Error& error) {
+                fail_job(error.code(), error.what());
+              } catch (const std::exception& error) {  // CAF would end this actor alone, and everybody would wait for it
+                fail_job(ExitCode::internal, error.what());
+              }
             },
             [](const CheckpointCommitted&) {}};
   }
 
   void handle(const StageFailed& failure) {
-    fail_job(static_cast<ExitCode>(failure.code),
-             fmt::format("rank {}, stage {}, action {}: {}", failure.rank, failure.stage, failure.action, failure.cause));
+    const auto where = failure.action.empty() ? "" : fmt::format(", stage {}, action {}", failure.stage, failure.action);
+    fail_job(static_cast<ExitCode>(failure.code), fmt::format("rank {}{}: {}", failure.rank, where, failure.cause));
   }
   template <class Report>
   void handle(const Report&) {}
@@ -78,6 +85,8 @@ template <class Output>
     }
   } catch (const Error& error) {
     session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
+  } catch (const std::exception& error) {
+    session.fail(ExitCode::internal, error.what());
   }
   pipeline.wait();
   pipeline.close();

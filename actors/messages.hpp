@@ -151,7 +151,7 @@ struct CapturedTensor {
   auto tie() { return std::tie(name, shape, values); }
 };
 
-/// Answer to Collect: one message a tensor, and one with `last` behind them.
+/// Answer to Collect: a message for each tensor, several for a large one with its values in order, and one with `last` behind them all.
 struct Collected {
   std::int32_t rank = 0;
   bool last = false;

@@ -36,14 +36,26 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
     if (all()) next_logits();
   }
   void handle(const Collected& collected) {
-    if (!collected.last) {
-      output_.tensors.push_back(collected.tensor);
-    } else if (all()) {
-      finish(std::move(output_));
+    if (collected.last) {
+      if (all()) finish(std::move(output_));
+      return;
     }
+    auto& tensors = output_.tensors;
+    const auto [newest, is_new] = newest_.emplace(collected.rank, tensors.size());
+    if (is_new || is_whole(tensors[newest->second])) {
+      newest->second = tensors.size();
+      return tensors.push_back(collected.tensor);
+    }
+    auto& values = tensors[newest->second].values;
+    values.insert(values.end(), collected.tensor.values.begin(), collected.tensor.values.end());
   }
 
  private:
+  static bool is_whole(const CapturedTensor& tensor) {
+    std::int64_t elements = 1;
+    for (const auto size : tensor.shape) elements *= size;
+    return static_cast<std::int64_t>(tensor.values.size()) >= elements;
+  }
   void next_logits() {
     if (next_ == logits_.size()) return tell(Collect{});
     tell(logits_[next_++]);
@@ -53,6 +65,7 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   const std::vector<ComputeLogits> logits_;  // one a microbatch
   std::size_t next_ = 0;
   std::map<int, std::vector<double>> losses_;  // by rank
+  std::map<int, std::size_t> newest_;          // tensor that came, by rank
   ParityOutput output_;
 };
 

@@ -5,6 +5,8 @@
 #include <caf/atom.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <cstdio>
+#include <exception>
 #include <utility>
 
 #include "actors/rank_actor.hpp"
@@ -61,6 +63,17 @@ void Pipeline::deliver(const ToRank& message) {
 }
 
 void Pipeline::start(const Start& start) {
+  // Not thrown: once there are actors, the way out would wait for them.
+  try {
+    begin(start);
+  } catch (const Error& error) {
+    session_.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    session_.fail(ExitCode::internal, error.what());
+  }
+}
+
+void Pipeline::begin(const Start& start) {
   const auto& topology = session_.topology();
   auto checkpoint = start.checkpoint;
   checkpoint.ranks = ranks();
@@ -126,11 +139,7 @@ void Pipeline::start(const Start& start) {
 
   links_ = connect(plan_, topology, session_.transport(), ranks());
   find_rings();
-  try {
-    session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
-  } catch (const Error& error) {
-    session_.fail(error.code(), error.what());  // not thrown: the actors are alive
-  }
+  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
 }
 
@@ -139,7 +148,7 @@ void Pipeline::watch(std::span<const cluster::Progress> ranks) {
   const auto now = StallWatch::Clock::now();
   watch_.heard(ranks, now);
   if (!session_.leads()) return;
-  if (const auto message = watch_.look(now)) fmt::print(stderr, "warning: {}\n", *message);
+  if (const auto message = watch_.look(now)) std::fputs(fmt::format("warning: {}\n", *message).c_str(), stderr);
 }
 
 void Pipeline::find_rings() {

@@ -55,6 +55,7 @@ class Pipeline {
   [[nodiscard]] runtime::TraceRing& checkpoint_trace() noexcept { return checkpoint_trace_; }
 
  private:
+  void begin(const Start& start);
   void deliver(const ToRank& message);
   void watch(std::span<const cluster::Progress> ranks);
   void find_rings();

@@ -107,7 +107,8 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
 /// What is the best of this and before: somebody else may be on the machine for a while.
 void measure_machine(const Session& session, const PipelinePlan& plan, int threads, runtime::Machine& machine) {
   const double core = kernels::measured_peak_flops(plan.compute);
-  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * threads));
+  const auto computing =
+      std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * threads));
   machine.peak_flops = std::max(machine.peak_flops, core * threads);
   machine.job_peak_flops = std::max(machine.job_peak_flops, core * static_cast<double>(computing));
   machine.memory_bandwidth = std::max(machine.memory_bandwidth, kernels::measured_copy_bandwidth(threads));

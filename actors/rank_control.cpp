@@ -141,9 +141,17 @@ void RankControl::handle(const TakeSnapshot& message) {
 }
 
 void RankControl::handle(const Collect&) {
-  auto tell = [this](CapturedTensor tensor) { port_.report(Collected{rank_.id().value, false, std::move(tensor)}); };
+  // In parts that leave room for heartbeats between them.
+  auto tell = [this](const CapturedTensor& tensor) {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    for (std::size_t from = 0; from == 0 || from < tensor.values.size(); from += most) {
+      const auto begin = tensor.values.begin() + static_cast<std::ptrdiff_t>(from);
+      const auto count = static_cast<std::ptrdiff_t>(std::min(most, tensor.values.size() - from));
+      port_.report(Collected{rank_.id().value, false, {tensor.name, tensor.shape, {begin, begin + count}}});
+    }
+  };
   if (setup_.captured)
-    for (auto& tensor : setup_.captured()) tell(std::move(tensor));
+    for (const auto& tensor : setup_.captured()) tell(tensor);
   const auto& store = rank_.compute().store();
   for (const auto& tensor : rank_.compute().parameters().tensors()) {
     if (!tensor.speaks()) continue;
@@ -152,7 +160,7 @@ void RankControl::handle(const Collect&) {
     captured.name = "grad." + tensor.name;
     captured.shape = tensor.shape.sizes();
     captured.values.assign(gradient.as<float>(), gradient.as<float>() + gradient.elements());
-    tell(std::move(captured));
+    tell(captured);
   }
   port_.report(Collected{rank_.id().value, true, {}});
 }

@@ -4,6 +4,15 @@
 #include <cstdio>
 
 namespace millrace::actors {
+namespace {
+
+/// A terminal that went away, or a log on a full disk, does not end a run: what cannot be written is passed over.
+void put(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
+}  // namespace
 
 void RunReporter::finish_line() {
   if (line_open_) std::fputc('\n', stdout);
@@ -13,26 +22,20 @@ void RunReporter::finish_line() {
 void RunReporter::say(std::string_view text) {
   const std::lock_guard lock(mutex_);
   finish_line();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  put(stdout, fmt::format("{}\n", text));
 }
 
 void RunReporter::warn(std::string_view text) {
   const std::lock_guard lock(mutex_);
   finish_line();
   std::fflush(stdout);
-  fmt::print(stderr, "warning: {}\n", text);
+  put(stderr, fmt::format("warning: {}\n", text));
 }
 
 void RunReporter::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (terminal_) {
-    fmt::print("\r\033[K{}", text);  // back to the first column, and clear what was there
-    line_open_ = true;
-  } else {
-    fmt::print("{}\n", text);
-  }
-  std::fflush(stdout);
+  put(stdout, terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));  // to the first column, and clear what was there
+  line_open_ = terminal_;
 }
 
 void RunReporter::step(const StepRecord& record) {

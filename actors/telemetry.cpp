@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/peak.hpp"
 #include "runtime/io/file_system.hpp"
@@ -12,7 +13,8 @@ namespace {
 
 double peak_flops(const Session& session, const PipelinePlan& plan, const RankNeeds& needs) {
   if (!session.leads()) return 0;
-  const auto computing = std::min<std::size_t>(session.cores().size(), static_cast<std::size_t>(plan.ranks() * needs.threads));
+  const auto computing =
+      std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * needs.threads));
   return kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing);
 }
 

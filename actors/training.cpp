@@ -62,6 +62,24 @@ std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const 
 
 std::string instruction_set() { return kernels::cpu_features().arithmetic(); }
 
+using Notes = std::map<std::string, std::string>;
+
+/// What the bits of a run depend on beside its identity: noted in checkpoints, free to change at a resume.
+Notes arithmetic_notes(const RunSettings& settings) {
+  return {{"instruction_set", instruction_set()},
+          {"libraries", kernels::cpu::onednn_version() + ", " + cluster::mpi_version()},
+          {"build", settings.build}};
+}
+
+void warn_of_changes(RunReporter& reporter, const runtime::CheckpointReader& checkpoint, const Notes& now) {
+  for (const auto& [name, value] : now) {
+    const auto noted = checkpoint.meta().notes.find(name);
+    if (noted == checkpoint.meta().notes.end() || noted->second == value) continue;
+    reporter.warn(fmt::format("{} is {}, the checkpoint was written with {}: the numbers may differ from those of a run that never stopped",
+                              name, value, noted->second));
+  }
+}
+
 /// Bytes as text: what no terminal should see is shown as a dot.
 std::string text_of(const std::vector<std::int32_t>& tokens) {
   std::string text;
@@ -163,11 +181,10 @@ void train(Session& session, const RunSettings& settings) {
   start.checkpoint.store = directory ? &directory->store() : nullptr;
   start.checkpoint.metrics = directory ? directory->metrics(beginning.step) : nullptr;
   start.checkpoint.identity = identity;
-  start.checkpoint.notes = {{"train.threads", std::to_string(beginning.threads)},
-                            {"instruction_set", instruction_set()},
-                            {"libraries", kernels::cpu::onednn_version() + ", " + cluster::mpi_version()},
-                            {"build", settings.build},
-                            {"layout", plan.layout_text()}};
+  const auto arithmetic = arithmetic_notes(settings);
+  start.checkpoint.notes = arithmetic;
+  start.checkpoint.notes["train.threads"] = std::to_string(beginning.threads);
+  start.checkpoint.notes["layout"] = plan.layout_text();
   start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
@@ -192,14 +209,22 @@ void train(Session& session, const RunSettings& settings) {
   hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);
   if (session.leads()) introduce(telemetry, settings, plan, session, beginning, batches, evaluation_microbatches);
+  if (directory && directory->checkpoint() != nullptr) warn_of_changes(reporter, *directory->checkpoint(), arithmetic);
 
   pipeline.start(start);
   if (session.leads()) {
-    telemetry.serve();
-    const auto [code, message] = telemetry.oversee(outcome.get_future(), profile_asked);
+    Ending ending;
+    try {
+      telemetry.serve();
+      ending = telemetry.oversee(outcome.get_future(), profile_asked);
+    } catch (const Error& error) {
+      ending = {error.code(), error.what()};
+    } catch (const std::exception& error) {
+      ending = {ExitCode::internal, error.what()};
+    }
     // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
-    if (code != ExitCode::ok) session.fail(code, message);
-    if (!message.empty()) reporter.say(message);
+    if (ending.first != ExitCode::ok) session.fail(ending.first, ending.second);
+    if (!ending.second.empty()) reporter.say(ending.second);
   }
   pipeline.wait();
   telemetry.close();

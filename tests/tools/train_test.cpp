@@ -15,7 +15,7 @@ class Train : public ::testing::Test {
   Train() { write_stories(folder_, 40); }
 
   /// Four steps of the smallest model, on two ranks in this one process.
-  [[nodiscard]] CommandResult train(const Words& more = {}) const {
+  [[nodiscard]] CommandResult train(const Words& more = {}, const std::string& before = "") const {
     const Words words{"train",
                       "configs/runs/tiny.toml",
                       "run.directory=" + folder_ / "run",
@@ -25,7 +25,7 @@ class Train : public ::testing::Test {
                       "train.sequence=32",
                       "pipeline.ranks=2",
                       "train.threads=1"};
-    return run_millrace(joined(words, more));
+    return run_millrace(joined(words, more), before);
   }
 
   TemporaryFolder folder_;
@@ -49,6 +49,12 @@ TEST_F(Train, TheStateDoesNotDependOnTheSchedule) {
   ASSERT_EQ(train().code, 0);
   ASSERT_EQ(train({"run.directory=" + folder_ / "other", "pipeline.schedule=zb-h1", "pipeline.ranks=3"}).code, 0);
   EXPECT_EQ(run_millrace({"ckpt", "hash", folder_ / "run"}).out, run_millrace({"ckpt", "hash", folder_ / "other"}).out);
+}
+
+TEST_F(Train, GoesOnWhereNobodyCanRead) {
+  const auto run = train({}, "sh -c 'exec \"$@\" > /dev/full 2>&1' sh");
+  EXPECT_EQ(run.code, 0);
+  EXPECT_EQ(run_millrace({"ckpt", "verify", folder_ / "run"}).code, 0);
 }
 
 TEST_F(Train, AnotherSeedIsAnotherRun) {
