@@ -119,7 +119,8 @@ class Player final : public LinkEvents {
   [[nodiscard]] std::int64_t to_send() const { return ping_pong_ || process_ == 0 ? total() : 1; }
   [[nodiscard]] std::int64_t to_receive() const { return ping_pong_ || process_ == 1 ? total() : 1; }
   void push() {
-    for (; sent_ < allowed_ && sent_ < writable_ + test_.depth; ++sent_) out_->send(sent_, test_.bytes, 1);
+    const std::size_t bytes = ping_pong_ || process_ == 0 ? test_.bytes : 0;  // a stream's last word is empty
+    for (; sent_ < allowed_ && sent_ < writable_ + test_.depth; ++sent_) out_->send(sent_, bytes, 1);
   }
   void finish() {
     if (arrived_ < to_receive() || writable_ < to_send() || sent_ < to_send()) return;
