@@ -18,6 +18,7 @@ enum class Activity {
   idle,          // nothing is posted
   listening,     // receives are posted, nothing happened
   sending,       // sends are posted too, nothing happened
+  unheard,       // … among them one whose end no ring will tell
   transferring,  // a long message is on its way: MPI moves it only while somebody looks
   moved,         // something was posted or came to its end
 };
@@ -35,9 +36,10 @@ class Poller {
 /// polls (2 ms where its yields show that nobody else wants the core, else 50 µs or not at all), then naps. With as many compute threads as
 /// cores a spinning transport would take half of a stage's core, so there the spin is short. A submission ends a nap at once and, with all
 /// processes on one host, so does a message (cluster/doorbells.hpp); else it waits for the nap's end. So on one host naps are of
-/// `long_nap_microseconds`, and while all of the process's workers compute nothing else comes before them. Else they grow from 20 µs to
-/// `nap_limit_microseconds`; a look costs a computing core 25 µs, so while all workers compute, and nobody waits for what it would find,
-/// they grow to the long one. The first worker that runs out of work ends them.
+/// `long_nap_microseconds`, and while all of the process's workers compute nothing else comes before them. On several hosts, and while a
+/// send is out whose end the receiver does not ring for, they grow from 20 µs to `nap_limit_microseconds`; a look costs a computing core
+/// 25 µs, so while all workers compute, and nobody waits for what it would find, they grow to the long one. The first worker that runs out
+/// of work ends them.
 class Transport {
  public:
   /// Starts the thread and MPI; returns when all processes have. Throws Error(start) when MPI cannot start.

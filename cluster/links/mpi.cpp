@@ -52,13 +52,14 @@ class MpiRemote final : public RemoteLinks, public Poller {
   }
 
   Activity poll() override {
-    bool moved = false, waiting = false, sending = false;
+    bool moved = false, waiting = false;
+    Activity still = Activity::listening;
     for (std::size_t index = 0; index < ends_.size(); ++index) {
       MpiEnd& end = *ends_[index];
       moved |= end.post();
       if (!end.outstanding()) continue;
       waiting = true;
-      sending |= end.sends();
+      still = std::max(still, end.while_waiting());
       heads_[index] = end.head();
     }
     if (!waiting) return moved ? Activity::moved : Activity::idle;
@@ -69,7 +70,7 @@ class MpiRemote final : public RemoteLinks, public Poller {
       last_ended_ = Clock::now();
       return Activity::moved;
     }
-    return moved ? Activity::moved : transferring ? Activity::transferring : sending ? Activity::sending : Activity::listening;
+    return moved ? Activity::moved : transferring ? Activity::transferring : still;
   }
 
  private:
@@ -87,6 +88,7 @@ class MpiRemote final : public RemoteLinks, public Poller {
       // More may have ended, which costs little to see.
       while (end.advance_if_ended()) {
       }
+      end.ring_sender();
     }
     return count > 0;
   }

@@ -1,5 +1,7 @@
 #include "cluster/links/mpi_end.hpp"
 
+#include <utility>
+
 #include "cluster/links/slot.hpp"
 #include "cluster/transport.hpp"
 
@@ -11,25 +13,40 @@ MpiEnd::MpiEnd(const ChannelSpec& spec, std::byte* ring, Transport& transport, i
       transport_(transport),
       communicator_(transport.world().by_kind[static_cast<std::size_t>(spec.kind)]),
       peer_(peer),
-      requests_(requests, MPI_REQUEST_NULL) {}
+      requests_(requests, MPI_REQUEST_NULL),
+      sizes_(requests) {}
 
 std::byte* MpiEnd::slot(std::int64_t sequence) const { return slot_address(spec_, ring_, sequence) + sizeof(SlotPrefix); }
 
 namespace {
 
-/// MPI keeps hold of a longer message until the receiver has it; Open MPI's limit between processes of a host.
-constexpr int held_from = 4096;
+/// MPI keeps hold of a longer message until the receiver has it, so that its sender may nap until then: it is rung. A shorter one has left
+/// at once, unless many of them are on their way, which only its sender sees: it looks from time to time.
+constexpr int rung_from = 4096;
+
+/// A ring for each message would cost a stream of short ones 2 % of its bandwidth: both sides write the bell.
+constexpr int ring_after = 256 << 10;
 
 }  // namespace
+
+Activity MpiEnd::while_waiting() const {
+  if (!sends()) return Activity::listening;
+  return sizes_[place(tested_)] < rung_from ? Activity::unheard : Activity::sending;
+}
 
 void MpiEnd::advance(const MPI_Status& status) {
   head() = MPI_REQUEST_NULL;
   if (!sends()) {  // its sender may have the slot again
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (bytes >= held_from) transport_.wake(peer_);
+    if (bytes >= rung_from) unheard_ += bytes;
+    if (unheard_ >= ring_after) ring_sender();
   }
   request_ended(tested_++, status);
+}
+
+void MpiEnd::ring_sender() {
+  if (std::exchange(unheard_, 0) > 0) transport_.wake(peer_);
 }
 
 bool MpiEnd::advance_if_ended() {
@@ -51,6 +68,7 @@ void MpiEnd::take_back() {
 }
 
 void MpiEnd::post_send(const std::byte* data, int bytes) {
+  sizes_[place(posted_)] = bytes;
   check_mpi(MPI_Isend(data, bytes, MPI_BYTE, peer_, spec_.id, communicator_, &request(posted_++)), "MPI_Isend");
   transport_.wake(peer_);
 }

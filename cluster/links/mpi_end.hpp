@@ -8,10 +8,9 @@
 
 #include "cluster/link.hpp"
 #include "cluster/mpi_world.hpp"
+#include "cluster/transport.hpp"
 
 namespace millrace::cluster {
-
-class Transport;
 
 /// The end of a channel that is here, when the other is in another process. `wanted_` counts the messages that may be posted; other threads
 /// raise it, the transport thread follows. How messages are cut into MPI's is the derived classes': a long one goes in pieces
@@ -30,20 +29,22 @@ class MpiEnd : public Link {
   [[nodiscard]] virtual bool transferring() const { return false; }
   [[nodiscard]] virtual bool sends() const = 0;
   [[nodiscard]] bool outstanding() const { return tested_ < posted_; }
+  /// What it means for the transport's naps that the head has not ended.
+  [[nodiscard]] Activity while_waiting() const;
   /// The oldest request that has not ended: those of a channel are looked at in order.
   [[nodiscard]] MPI_Request& head() { return request(tested_); }
   /// The head has ended.
   void advance(const MPI_Status& status);
   /// Looks at the head alone: cheap when it has ended, one turn of MPI's progress when not.
   bool advance_if_ended();
+  /// Nothing more has ended for now: a sender that naps until its slots are free hears of those that are.
+  void ring_sender();
   void take_back();
 
  protected:
   /// Request `number`, counted since the beginning.
   virtual void request_ended(std::int64_t number, const MPI_Status& status) = 0;
-  [[nodiscard]] MPI_Request& request(std::int64_t number) {
-    return requests_[static_cast<std::size_t>(number % static_cast<std::int64_t>(requests_.size()))];
-  }
+  [[nodiscard]] MPI_Request& request(std::int64_t number) { return requests_[place(number)]; }
   /// The next request.
   void post_send(const std::byte* data, int bytes);
   void post_receive(std::byte* data, int bytes);
@@ -61,9 +62,15 @@ class MpiEnd : public Link {
   std::int64_t posted_ = 0, tested_ = 0;  ///< requests; the transport thread's
 
  private:
+  [[nodiscard]] std::size_t place(std::int64_t number) const {
+    return static_cast<std::size_t>(number % static_cast<std::int64_t>(requests_.size()));
+  }
+
   const MPI_Comm communicator_;
   const int peer_;
   std::vector<MPI_Request> requests_;
+  std::vector<int> sizes_;  // bytes that each of a sender's requests sends
+  int unheard_ = 0;         // bytes of longer messages received since their sender was last rung
 };
 
 /// What both senders do when a message is handed to them, and both receivers when a slot is given back.

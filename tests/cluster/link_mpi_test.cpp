@@ -77,7 +77,10 @@ LinkWorld& link_world() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>();
+  // Where bells are shared naps are ended by rings: a side that did not ring would make these tests take a second a message.
+  millrace::cluster::ClusterConfig config;
+  config.long_nap_microseconds = 1'000'000;
+  millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>(config);
   const int result = RUN_ALL_TESTS();
   millrace::cluster::transport.reset();
   return result;
