@@ -104,7 +104,7 @@ MpiSender::MpiSender(const ChannelEnds& ends, Transport& transport, int peer, st
 void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
   check_send(sequence, bytes);
   write_prefix(spec_, slot_address(spec_, ring_, sequence), sequence, bytes, producer_finish_ns);
-  bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  count(bytes);
   wanted_.store(sequence + 1, std::memory_order_release);
   transport_.wake();
 }
@@ -138,7 +138,7 @@ Link::Counters MpiReceiver::counters() const noexcept {
 }
 
 void MpiReceiver::arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns) {
-  bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  count(bytes);
   ended_.store(sequence + 1, std::memory_order_release);
   events_->on_arrival({spec_.id, sequence, slot(sequence), bytes, same_clock_ ? producer_finish_ns : 0});
 }

@@ -49,6 +49,11 @@ class MpiEnd : public Link {
   void post_send(const std::byte* data, int bytes);
   void post_receive(std::byte* data, int bytes);
 
+  /// One thread at a time does: no locked addition, which would wait for MPI's stores to leave.
+  void count(std::uint64_t bytes) noexcept {
+    bytes_.store(bytes_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  }
+
   // -- misuse of a link, told by whom it concerns
   void check_send(std::int64_t sequence, std::size_t bytes) const;
   void check_release(std::int64_t sequence) const;
