@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -178,7 +179,8 @@ void Transport::State::serve() {
       continue;
     }
     if (stop) break;
-    if (patient && bells.heard_by_all() && activity != Activity::transferring) {
+    const bool heard = bells.heard_by_all() && activity < Activity::unheard;
+    if (patient && heard) {
       bells.nap(seen, long_nap);
       continue;
     }
@@ -194,7 +196,7 @@ void Transport::State::serve() {
       if (after - before > long_yield) crowded_until = after + crowd_memory;
     } else if (activity == Activity::idle) {
       bells.nap(seen, idle_nap);
-    } else if (bells.heard_by_all()) {
+    } else if (heard) {
       bells.nap(seen, long_nap);
     } else {
       next_nap = std::min(next_nap, patient && activity == Activity::listening ? long_nap : nap_limit);
@@ -205,6 +207,9 @@ void Transport::State::serve() {
 }
 
 Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<State>()) {
+  // MPI looks at the machine's build by hwloc, whose plug-in for graphics cards asks for X displays on localhost: seconds, where that name
+  // is not in /etc/hosts.
+  setenv("HWLOC_COMPONENTS", "-gl", 0);
   State& state = *state_;
   state.config = config;
   state.on_failure = [](const Error& error) { abort_job(error.code(), error.what()); };
@@ -317,7 +322,10 @@ void Transport::detach(Poller& poller) {
   run([&] { std::erase(state_->pollers, &poller); });
 }
 
-void Transport::wake() noexcept { state_->bells.ring(); }
+void Transport::wake() noexcept {
+  // It looks around before it naps anyway.
+  if (std::this_thread::get_id() != state_->thread.get_id()) state_->bells.ring();
+}
 void Transport::wake(int process) noexcept { state_->bells.ring(process); }
 
 void Transport::set_workers(int workers) noexcept { state_->workers.store(workers, std::memory_order_relaxed); }
