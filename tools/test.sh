@@ -9,4 +9,5 @@ label=(-L quick)
 cmake --preset release -DMILLRACE_BUILD_TESTS=ON >/dev/null
 cmake --build --preset release
 python3 tools/check_includes.py
-ctest --test-dir build/release --output-on-failure "${label[@]}"
+cores=$(nproc)
+ctest --test-dir build/release --output-on-failure -j $((cores < 4 ? cores : 4)) "${label[@]}"
