@@ -60,6 +60,15 @@ TEST(Link, SizesVaryFromNothingToTheWholeSlot) { exchange(pipeline(3, 300'000), 
 
 TEST(Link, SlowAndFastRanksMayMeet) { exchange(pipeline(4, 20'000), {.messages = 200, .size = any_size, .before_each = sleep_a_little}); }
 
+// One channel one way: no other traffic rings a sender whose only slot is held by MPI until the receiver has room.
+TEST(Link, ASenderHearsWhenItsSlotIsFree) {
+  const int middle = link_world().topology.ranks() / 2;
+  exchange({{0, middle - 1, middle, ChannelKind::activation, 1, 100'000}}, {.messages = 8, .size = full, .before_each = [](int rank) {
+                                                                              if (rank == link_world().topology.ranks() / 2)
+                                                                                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                                                                            }});
+}
+
 TEST(Link, MessagesComeThroughWhileAllWorkersCompute) {
   auto* transport = link_world().transport;
   if (transport == nullptr) GTEST_SKIP() << "in process nobody waits for a transport";
