@@ -22,12 +22,12 @@ fi
 ./tools/test.sh "${full[@]}"
 
 if [ "$sanitizers" = yes ]; then
-  root=$PWD
+  root=$PWD cores=$(nproc) jobs=$((cores < 4 ? cores : 4))
   cmake --preset asan >/dev/null && cmake --build --preset asan
   # The slow unwinder, for leaks below MPI: its plugins are unloaded when leaks are looked for, and only a caller further up has a library's name.
   ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:suppressions=$root/tools/sanitizers/asan.txt LSAN_OPTIONS=suppressions=$root/tools/sanitizers/lsan.txt:print_suppressions=0 \
-    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ctest --test-dir build/asan --output-on-failure -L quick
+    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ctest --test-dir build/asan --output-on-failure -j "$jobs" -L quick
   cmake --preset tsan >/dev/null && cmake --build --preset tsan
-  TSAN_OPTIONS=suppressions=$root/tools/sanitizers/tsan.txt:ignore_noninstrumented_modules=1 ctest --test-dir build/tsan --output-on-failure -L quick
+  TSAN_OPTIONS=suppressions=$root/tools/sanitizers/tsan.txt:ignore_noninstrumented_modules=1 ctest --test-dir build/tsan --output-on-failure -j "$jobs" -L quick
 fi
 echo "check.sh: all passed"
