@@ -82,6 +82,9 @@ int main(int count, char** arguments) {
                              {"weight gradient", 688, 256, 512, dtype, DType::f32, weight},
                              {"head tile", 2048, 1024, 512, dtype, DType::f32, forward},
                              {"square", 1024, 1024, 1024, dtype, dtype, input},
-                             {"one token", 1, 1536, 512, dtype, dtype, forward}})
+                             {"one token", 1, 1536, 512, dtype, dtype, forward},
+                             // Fewer rows than the team wants: columns are cut.
+                             {"one token, packed", 1, 1536, 512, dtype, dtype, {.transpose_b = true, .packed_b = true}},
+                             {"a prompt, packed", 24, 1536, 512, dtype, dtype, {.transpose_b = true, .packed_b = true}}})
       if (!test.options.packed_b || packs_operands()) measure(test, team);
 }

@@ -29,6 +29,9 @@ struct Problem {
   /// fifth slower, that allocates.
   [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
+  /// oneDNN multiplies a packed operand into some columns of c by its reference loops, a thousand times slower: they get a matrix of their
+  /// own, which is copied.
+  [[nodiscard]] bool copies_columns(Range columns) const { return options.packed_b && columns.size() != n; }
   [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
   /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
@@ -54,27 +57,28 @@ struct Problem {
             .b_stride = options.packed_b      ? 0
                         : options.transpose_b ? k
                                               : n,
-            .c_stride = n,
+            .c_stride = copies_columns(columns) ? columns.size() : n,
             .operands = compute(),
-            .result = narrows() ? DType::f32 : result,
+            .result = narrows() || copies_columns(columns) ? DType::f32 : result,
             .transpose_b = options.transpose_b && !options.packed_b,
-            .accumulate = options.accumulate,
+            .accumulate = options.accumulate && !copies_columns(columns),
             .packed_b = options.packed_b,
-            .addend = options.addend && !narrows()};
+            .addend = options.addend && !narrows() && !copies_columns(columns)};
   }
 };
 
-/// Where things lie in the scratch: copied operands, the product before it is rounded, then oneDNN's own for each thread.
+/// Where things lie in the scratch: copied operands, the product before it is rounded or copied, then oneDNN's own for each thread.
 struct Layout {
   std::size_t a = 0, b = 0, c = 0, threads = 0;
 
-  explicit Layout(const Problem& problem) {
+  Layout(const Problem& problem, int team) {
     const auto bytes = [](std::int64_t rows, std::int64_t columns, DType dtype) {
       return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
     b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.compute()) : 0);
     c = b + (problem.copies_b() ? bytes(problem.k, problem.n, DType::f32) : 0);
-    threads = c + (problem.narrows() ? bytes(problem.m, problem.n, DType::f32) : 0);
+    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_rows(team));
+    threads = c + (copies_c ? bytes(problem.m, problem.n, DType::f32) : 0);
   }
 };
 
@@ -91,7 +95,7 @@ std::size_t scratch_of_threads(const Problem& problem, int threads) {
 std::size_t scratch_of(const Problem& problem, int threads) {
   if (problem.m == 0 || problem.n == 0 || problem.k == 0) return 0;
   if (problem.is_turned(threads)) return kAlignment + problem.turned().scratch_bytes(threads);
-  return kAlignment + Layout(problem).threads + scratch_of_threads(problem, threads);
+  return kAlignment + Layout(problem, threads).threads + scratch_of_threads(problem, threads);
 }
 
 Problem describe(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options) {
@@ -131,6 +135,24 @@ void narrow_result(const Problem& problem, const float* wide, const Tensor* adde
   for (std::int64_t row = rows.begin; row < rows.end; ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
 }
 
+/// Some columns of the product, which lie in `wide` as a matrix of their own, into c.
+void copy_columns(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range columns) {
+  const std::int64_t count = columns.size();
+  for (std::int64_t row = 0; row < problem.m; ++row, wide += count) {
+    const std::int64_t place = row * problem.n + columns.begin;
+    if (problem.result == DType::bf16) {
+      if (addend == nullptr)
+        pick_narrow()(wide, c.as<BFloat16>() + place, 0, count);
+      else
+        pick_narrow_sum()(wide, addend->as<BFloat16>() + place, c.as<BFloat16>() + place, 0, count);
+      continue;
+    }
+    float* const out = c.as<float>() + place;
+    const float* const other = problem.options.accumulate ? out : addend != nullptr ? addend->as<float>() + place : nullptr;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = other == nullptr ? wide[i] : wide[i] + other[i];
+  }
+}
+
 /// Where the columns from `first` on begin in the right operand, in elements.
 std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
   if (problem.options.packed_b) return packed_place(problem.k, 0, first, problem.compute());
@@ -162,7 +184,7 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
       std::fill_n(c.data, c.bytes(), std::byte{0});
     return;
   }
-  const Layout layout(problem);
+  const Layout layout(problem, stream.threads());
   const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
   std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
   if (problem.is_turned(stream.threads())) return problem.turned().run(stream, a, b, c, {base, scratch.data() + scratch.size()});
@@ -184,10 +206,15 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
                result_size = static_cast<std::int64_t>(size_of(part.result));
     const std::int64_t from_a = rows.begin * part.a_stride;
     const std::int64_t from_b = place_of_columns(problem, columns.begin);
+    std::byte* const own_scratch = base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread;
+    if (problem.copies_columns(columns)) {
+      float* const wide = reinterpret_cast<float*>(base + layout.c) + problem.m * columns.begin;
+      run_matmul_part(part, left, right + from_b * operand_size, wide, nullptr, own_scratch);
+      return copy_columns(problem, wide, addend, c, columns);
+    }
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
     run_matmul_part(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
-                    part.addend ? addend->data + from_c * result_size : nullptr,
-                    base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread);
+                    part.addend ? addend->data + from_c * result_size : nullptr, own_scratch);
     if (problem.narrows()) narrow_result(problem, reinterpret_cast<const float*>(product), addend, c.as<BFloat16>(), rows, columns);
   });
 }
