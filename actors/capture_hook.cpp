@@ -45,13 +45,13 @@ void CaptureHook::before(const Call& call) {
 }
 
 void CaptureHook::after(const Call& call) {
-  if (call.kind != runtime::ProgramKind::forward) return;
   const bool forward = rank_.running_pass == runtime::Pass::forward;
+  const bool trains = rank_.running_pass != runtime::Pass::evaluate && rank_.running_pass != runtime::Pass::logits;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const auto id = call.operation.outputs[i];
     if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
       keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running_action.microbatch), call.outputs[i]);
-    if (forward && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running_action.microbatch), call.outputs[i]);
+    if (trains && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running_action.microbatch), call.outputs[i]);
     if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits)
       keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
   }

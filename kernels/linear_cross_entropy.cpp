@@ -23,24 +23,6 @@ void check_common(const char* who, const Stream& stream, const Tensor& h, const 
                    target[token], token, vocabulary);
 }
 
-void check_gradient(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                    const Tensor& log_sum_exp, const Tensor& g, const Tensor* dh, const Tensor* dw) {
-  check_common(who, stream, h, w, targets, log_sum_exp);
-  check_operand(who, "g", g, {1}, {DType::f32});
-  if (dh != nullptr) check_operand(who, "dh", *dh, h.shape, {h.dtype});
-  if (dw != nullptr) check_operand(who, "dw", *dw, w.shape, {DType::f32});
-}
-
-/// The three gradient calls are one computation with one or both results.
-void gradients(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
-               const Tensor& g, CrossEntropyOptions options, const Tensor* dh, const Tensor* dw, Scratch scratch) {
-  check_gradient(who, stream, h, w, targets, log_sum_exp, g, dh, dw);
-  if (stream.implementation() == Implementation::reference)
-    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, dh, dw);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
-  cpu::linear_cross_entropy_gradients(stream, h, w, targets, log_sum_exp, g, options, dh, dw, scratch);
-}
-
 }  // namespace
 
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -54,22 +36,33 @@ void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const T
   cpu::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                                         const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                                          Scratch scratch) {
-  gradients("kernels.linear_cross_entropy_input_gradient", stream, h, w, targets, log_sum_exp, g, options, &dh, nullptr, scratch);
+  constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
+  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_operand(who, "g", g, {1}, {DType::f32});
+  check_operand(who, "dh", dh, h.shape, {h.dtype});
+  check_operand(who, "loss", loss, {2}, {DType::f64});
+  if (stream.implementation() == Implementation::reference) {
+    reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
+    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
+  }
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  cpu::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
 }
 
 void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
-  gradients("kernels.linear_cross_entropy_weight_gradient", stream, h, w, targets, log_sum_exp, g, options, nullptr, &dw, scratch);
-}
-
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
-                                    const Tensor& dw, Scratch scratch) {
-  gradients("kernels.linear_cross_entropy_gradients", stream, h, w, targets, log_sum_exp, g, options, &dh, &dw, scratch);
+  constexpr const char* who = "kernels.linear_cross_entropy_weight_gradient";
+  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_operand(who, "g", g, {1}, {DType::f32});
+  check_operand(who, "dw", dw, w.shape, {DType::f32});
+  if (stream.implementation() == Implementation::reference)
+    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, nullptr, &dw);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  cpu::linear_cross_entropy_weight_gradient(stream, h, w, targets, log_sum_exp, g, options, dw, scratch);
 }
 
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,

@@ -22,21 +22,18 @@ struct CrossEntropyOptions {
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
-/// With g the runtime scalar (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale
-/// and cap: dh = dl · w, dtype of h.
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                                         const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
+/// The same with the gradient of h, from one pass over the tiles; loss and log_sum_exp have the forward's bits. With g the runtime scalar
+/// (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale and cap: dh = dl · w,
+/// dtype of h. As lse is known only at the last tile, dh is summed over exp(logit − the maximum so far) and multiplied when that grows:
+/// what FlashAttention does with the softmax of its scores (Dao et al. 2022, section 3.1).
+void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                                          Scratch scratch);
 
-/// dw += dlᵀ · h, dw f32 [V, D]. The tiles are those of the input gradient, so the bits of dl are the same.
+/// dw += dlᵀ · h, dw f32 [V, D], from the log_sum_exp of either call above.
 void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch);
-
-/// Both at once with the tile of dl computed once: the bits are those of the two above.
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dh,
-                                    const Tensor& dw, Scratch scratch);
 
 /// The logits themselves, f32 [T, V]: the bits that the loss computes with.
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,

@@ -130,6 +130,14 @@ class Tiles {
   [[nodiscard]] Tensor dl() const {
     return layout_.compute == DType::bf16 ? make_tensor(base_ + layout_.narrow, DType::bf16, logits_.shape) : logits_;
   }
+  /// A token's row of dl where dl is bf16, else null.
+  [[nodiscard]] BFloat16* narrow_dl(std::int64_t token) const {
+    return layout_.compute == DType::bf16 ? dl().as<BFloat16>() + token * logits_.shape[1] : nullptr;
+  }
+  void clear_dl(std::int64_t token) const {
+    const std::size_t row = static_cast<std::size_t>(logits_.shape[1]) * size_of(dl().dtype);
+    std::fill_n(dl().data + static_cast<std::size_t>(token) * row, row, std::byte{0});
+  }
   [[nodiscard]] float* logits_of(std::int64_t token) const { return logits_.as<float>() + token * logits_.shape[1]; }
   [[nodiscard]] const Tensor& h() const { return h_; }
   [[nodiscard]] const Tensor& w_tile() const { return w_tile_; }
@@ -170,15 +178,36 @@ class Tiles {
   Scratch matmul_scratch_;
 };
 
-void add_losses(const Tiles& tiles, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp) {
+/// A token's column in the tile of `columns` from `first` on, or −1 where its target is elsewhere or masked.
+std::int64_t column_of(const Tensor& targets, std::int64_t token, std::int64_t first, std::int64_t columns) {
+  const std::int64_t column = targets.as<std::int32_t>()[token] - first;
+  return targets.as<std::int32_t>()[token] >= 0 && column >= 0 && column < columns ? column : -1;
+}
+
+/// What a pass over the tiles learns of each token's row of logits.
+struct Rows {
+  float* maximum;
+  double* sum;  // of exp(logit − maximum)
+  float* logit_of_target;
+
+  explicit Rows(const Tiles& tiles)
+      : maximum(tiles.at<float>(tiles.layout().maximum)),
+        sum(tiles.at<double>(tiles.layout().sum)),
+        logit_of_target(tiles.at<float>(tiles.layout().logit_of_target)) {
+    std::fill_n(maximum, tiles.layout().tokens, -std::numeric_limits<float>::infinity());
+    std::fill_n(sum, tiles.layout().tokens, 0.0);
+  }
+  [[nodiscard]] double log_sum_exp(std::int64_t token) const { return static_cast<double>(maximum[token]) + std::log(sum[token]); }
+};
+
+void add_losses(const Rows& rows, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp) {
   double total = 0, z_total = 0;
-  for (std::int64_t token = 0; token < tiles.layout().tokens; ++token) {
-    const double lse =
-        static_cast<double>(tiles.at<float>(tiles.layout().maximum)[token]) + std::log(tiles.at<double>(tiles.layout().sum)[token]);
+  for (std::int64_t token = 0; token < targets.shape[0]; ++token) {
+    const double lse = rows.log_sum_exp(token);
     log_sum_exp.as<float>()[token] = static_cast<float>(lse);
     if (targets.as<std::int32_t>()[token] < 0) continue;
     const double z = static_cast<double>(options.z_loss) * lse * lse;
-    total += lse - static_cast<double>(tiles.at<float>(tiles.layout().logit_of_target)[token]) + z;
+    total += lse - static_cast<double>(rows.logit_of_target[token]) + z;
     z_total += z;
   }
   loss.as<double>()[0] = total;
@@ -210,51 +239,82 @@ std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, D
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
   Tiles tiles(stream, h, w, options, scratch);
-  auto* maximum = tiles.at<float>(tiles.layout().maximum);
-  auto* sum = tiles.at<double>(tiles.layout().sum);
-  auto* logit_of_target = tiles.at<float>(tiles.layout().logit_of_target);
-  std::fill_n(maximum, tiles.layout().tokens, -std::numeric_limits<float>::infinity());
-  std::fill_n(sum, tiles.layout().tokens, 0.0);
+  const Rows rows(tiles);
   tiles.for_each([&](std::int64_t first, std::int64_t columns) {
     tiles.for_each_token([&](std::int64_t token) {
-      pick_cross_entropy_take()(tiles.logits_of(token), columns, maximum[token], sum[token]);
-      const std::int64_t target = targets.as<std::int32_t>()[token] - first;
-      if (target >= 0 && target < columns) logit_of_target[token] = tiles.logits_of(token)[target];
+      pick_cross_entropy_take()(tiles.logits_of(token), columns, rows.maximum[token], rows.sum[token]);
+      const std::int64_t target = column_of(targets, token, first, columns);
+      if (target >= 0) rows.logit_of_target[token] = tiles.logits_of(token)[target];
     });
   });
-  add_losses(tiles, targets, options, loss, log_sum_exp);
+  add_losses(rows, targets, options, loss, log_sum_exp);
 }
 
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
-                                    const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor* dh,
-                                    const Tensor* dw, Scratch scratch) {
+void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                                         Scratch scratch) {
   Tiles tiles(stream, h, w, options, scratch);
-  const bool round_dh = dh != nullptr && dh->dtype == DType::bf16;
-  const Tensor dh_sum = round_dh ? make_tensor(tiles.at<float>(tiles.layout().dh), DType::f32, h.shape) : (dh != nullptr ? *dh : Tensor{});
+  const Rows rows(tiles);
+  const std::int64_t width = tiles.layout().width;
+  const bool narrow_dh = dh.dtype == DType::bf16;
+  const Tensor sums = narrow_dh ? make_tensor(tiles.at<float>(tiles.layout().dh), DType::f32, h.shape) : dh;
+  const auto sums_of = [&](std::int64_t token) { return sums.as<float>() + token * width; };
+  // Σ exp(logit − maximum)·slope·w over the vocabulary without the target, whose part joins when the sum of the exponentials is known.
   tiles.for_each([&](std::int64_t first, std::int64_t columns) {
-    const Tensor dl = tiles.dl();
-    auto* narrow = dl.dtype == DType::bf16 ? dl.as<BFloat16>() : nullptr;
+    const Tensor weights = tiles.dl();
     tiles.for_each_token([&](std::int64_t token) {
-      const std::int64_t target = targets.as<std::int32_t>()[token];
-      if (target < 0) {  // masked, whatever its logits are
-        std::fill_n(dl.data + static_cast<std::size_t>(token * columns) * size_of(dl.dtype),
-                    static_cast<std::size_t>(columns) * size_of(dl.dtype), std::byte{0});
-        return;
+      float* const logits = tiles.logits_of(token);
+      if (targets.as<std::int32_t>()[token] < 0) {
+        pick_cross_entropy_take()(logits, columns, rows.maximum[token], rows.sum[token]);
+        return tiles.clear_dl(token);
       }
+      const std::int64_t target = column_of(targets, token, first, columns);
+      if (target >= 0) rows.logit_of_target[token] = logits[target];
+      const float kept = pick_cross_entropy_weigh()(logits, columns, {options.scale, options.soft_cap}, target, rows.maximum[token],
+                                                    rows.sum[token], tiles.narrow_dl(token));
+      if (first > 0 && kept != 1.0F) pick_cross_entropy_blend()(sums_of(token), width, {.by_row = kept});
+    });
+    cpu::matmul(stream, weights, tiles.w_tile(), sums, {.accumulate = first > 0}, tiles.matmul_scratch());
+  });
+  add_losses(rows, targets, options, loss, log_sum_exp);
+  const double by_loss = g.as<float>()[0];
+  tiles.for_each_token([&](std::int64_t token) {
+    const std::int32_t target = targets.as<std::int32_t>()[token];
+    if (target < 0) return;
+    const double lse = rows.log_sum_exp(token), coefficient = 1 + 2 * static_cast<double>(options.z_loss) * lse;
+    const double logit = rows.logit_of_target[token], share = options.soft_cap > 0 ? logit / static_cast<double>(options.soft_cap) : 0;
+    // coefficient·softmax − 1, precise where the softmax is close to 1
+    const double at_target = std::expm1(logit - lse) + (coefficient - 1) * std::exp(logit - lse);
+    CrossEntropyBlend blend{
+        .by_row = static_cast<float>(by_loss * coefficient / rows.sum[token]),
+        .by_weights = static_cast<float>(by_loss * at_target * static_cast<double>(options.scale) * (1 - share * share)),
+        .round = options.round_table};
+    if (w.dtype == DType::f32)
+      blend.wide = w.as<float>() + target * width;
+    else
+      blend.narrow = w.as<BFloat16>() + target * width;
+    pick_cross_entropy_blend()(sums_of(token), width, blend);
+  });
+  if (narrow_dh) convert(stream, sums, dh);
+}
+
+void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                          const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
+                                          Scratch scratch) {
+  Tiles tiles(stream, h, w, options, scratch);
+  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
+    tiles.for_each_token([&](std::int64_t token) {
+      if (targets.as<std::int32_t>()[token] < 0) return tiles.clear_dl(token);  // masked, whatever its logits are
       const float lse = log_sum_exp.as<float>()[token];
-      const bool here = target >= first && target < first + columns;
       const CrossEntropyRow row{.log_sum_exp = lse,
                                 .coefficient = 1.0F + 2.0F * options.z_loss * lse,
                                 .g = g.as<float>()[0],
-                                .scale = options.scale,
-                                .soft_cap = options.soft_cap,
-                                .target = here ? target - first : -1};
-      pick_cross_entropy_gradient()(tiles.logits_of(token), columns, row, narrow == nullptr ? nullptr : narrow + token * columns);
+                                .slope = {options.scale, options.soft_cap},
+                                .target = column_of(targets, token, first, columns)};
+      pick_cross_entropy_gradient()(tiles.logits_of(token), columns, row, tiles.narrow_dl(token));
     });
-    if (dh != nullptr) cpu::matmul(stream, dl, tiles.w_tile(), dh_sum, {.accumulate = first > 0}, tiles.matmul_scratch());
-    if (dw != nullptr) tiles.add_weight_gradient(*dw, first);
+    tiles.add_weight_gradient(dw, first);
   });
-  if (round_dh) convert(stream, dh_sum, *dh);
 }
 
 }  // namespace millrace::kernels::cpu

@@ -12,6 +12,30 @@ MILLRACE_INLINE f32x16 load_logits(const float* logits, std::int64_t count) {
   return load(lane);
 }
 
+MILLRACE_INLINE f32x16 slope_at(f32x16 logit, const CrossEntropySlope& slope) {
+  if (slope.soft_cap <= 0) return splat(slope.scale);
+  const f32x16 share = logit * (1.0F / slope.soft_cap);
+  return slope.scale * (1.0F - share * share);
+}
+
+/// The largest of a tile and of `maximum`.
+MILLRACE_INLINE float largest_of(const float* logits, std::int64_t count, float maximum) {
+  const std::int64_t whole = count / 16 * 16;
+  f32x16 largest = splat(maximum);
+  for (std::int64_t i = 0; i < whole; i += 16) largest = cpu::maximum(load(logits + i), largest);
+  if (whole < count) largest = cpu::maximum(load_logits(logits + whole, count - whole), largest);
+  return maximum_lane(largest);
+}
+
+/// Makes `top` the row's maximum, with a tile's exponentials in `sums`. Returns what the sum was multiplied by: 0 at the first tile, which
+/// finds −∞.
+MILLRACE_INLINE float take_sums(f32x16 sums, float top, float& maximum, double& sum) {
+  const float kept = exponential(splat(maximum - top))[0];
+  sum = sum * static_cast<double>(kept) + static_cast<double>(sum_lanes(sums));
+  maximum = top;
+  return kept;
+}
+
 }  // namespace
 
 void cross_entropy_shape(float* logits, std::int64_t count, float scale, float soft_cap) {
@@ -24,36 +48,69 @@ void cross_entropy_shape(float* logits, std::int64_t count, float scale, float s
 
 void cross_entropy_take(const float* logits, std::int64_t count, float& maximum, double& sum) {
   const std::int64_t whole = count / 16 * 16;
-  f32x16 largest = splat(maximum);
-  for (std::int64_t i = 0; i < whole; i += 16) largest = cpu::maximum(load(logits + i), largest);
-  if (whole < count) largest = cpu::maximum(load_logits(logits + whole, count - whole), largest);
-  const float top = maximum_lane(largest);
+  const float top = largest_of(logits, count, maximum);
   f32x16 sums{};
   for (std::int64_t i = 0; i < whole; i += 16) sums += exponential(load(logits + i) - top);
   if (whole < count) sums += exponential(load_logits(logits + whole, count - whole) - top);
-  // The first tile finds −∞ and 0: exp(−∞) is 0.
-  sum = sum * static_cast<double>(exponential(splat(maximum - top))[0]) + static_cast<double>(sum_lanes(sums));
-  maximum = top;
+  take_sums(sums, top, maximum, sum);
+}
+
+float cross_entropy_weigh(float* logits, std::int64_t count, const CrossEntropySlope& slope, std::int64_t target, float& maximum,
+                          double& sum, BFloat16* narrow) {
+  const std::int64_t whole = count / 16 * 16;
+  const float top = largest_of(logits, count, maximum);
+  const bool shaped = slope.soft_cap > 0 || slope.scale != 1.0F;
+  f32x16 sums{};
+  const auto weigh = [&](f32x16 logit) __attribute__((always_inline)) {
+    const f32x16 weight = exponential(logit - top);
+    sums += weight;
+    return shaped ? weight * slope_at(logit, slope) : weight;
+  };
+  for (std::int64_t i = 0; i < whole; i += 16) {
+    const f32x16 weight = weigh(load(logits + i));
+    if (narrow != nullptr)
+      store(narrow + i, weight);
+    else
+      store(logits + i, weight);
+  }
+  if (whole < count) {
+    // The lanes beyond the tail have the weight 0, times a slope that may be no number: they are not stored.
+    const f32x16 weight = weigh(load_logits(logits + whole, count - whole));
+    if (narrow != nullptr)
+      store(narrow + whole, weight, count - whole);
+    else
+      store(logits + whole, weight, count - whole);
+  }
+  if (target >= 0 && narrow != nullptr) narrow[target] = BFloat16{};
+  if (target >= 0 && narrow == nullptr) logits[target] = 0;
+  return take_sums(sums, top, maximum, sum);
+}
+
+void cross_entropy_blend(float* row, std::int64_t count, const CrossEntropyBlend& blend) {
+  for (std::int64_t i = 0; i < count; i += 16) {
+    f32x16 result = load_lanes(row + i, count - i) * blend.by_row;
+    if (blend.wide != nullptr || blend.narrow != nullptr) {
+      f32x16 weights = blend.wide != nullptr ? load_lanes(blend.wide + i, count - i) : load_lanes(blend.narrow + i, count - i);
+      if (blend.round) weights = round_to_bfloat16(weights);
+      result += weights * blend.by_weights;
+    }
+    store_lanes(row + i, result, count - i);
+  }
 }
 
 void cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow) {
   const float lse = row.log_sum_exp, coefficient = row.coefficient, g = row.g;
-  const float by_cap = row.soft_cap > 0 ? 1.0F / row.soft_cap : 0.0F;
-  const bool shaped = row.soft_cap > 0 || row.scale != 1.0F;
-  const auto slope = [&](f32x16 logit) __attribute__((always_inline)) {
-    const f32x16 share = logit * by_cap;
-    return row.scale * (1.0F - share * share);
-  };
+  const bool shaped = row.slope.soft_cap > 0 || row.slope.scale != 1.0F;
   float at_target = 0;
   if (row.target >= 0) {
     const f32x16 logit = splat(logits[row.target]);
     at_target = g * (coefficient * exponential(logit - lse)[0] - 1.0F);
-    if (shaped) at_target *= slope(logit)[0];
+    if (shaped) at_target *= slope_at(logit, row.slope)[0];
   }
   for (std::int64_t i = 0; i < count; i += 16) {
     const f32x16 logit = load_lanes(logits + i, count - i);
     f32x16 dl = g * (coefficient * exponential(logit - lse));
-    if (shaped) dl *= slope(logit);
+    if (shaped) dl *= slope_at(logit, row.slope);
     if (narrow != nullptr)
       store_lanes(narrow + i, dl, count - i);
     else

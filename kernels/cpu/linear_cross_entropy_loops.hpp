@@ -13,13 +13,35 @@ MILLRACE_CPU_KERNEL(cross_entropy_shape, void(float* logits, std::int64_t count,
 /// Takes one tile of a row of logits into the row's running maximum and its sum of exp(logit − maximum).
 MILLRACE_CPU_KERNEL(cross_entropy_take, void(const float* logits, std::int64_t count, float& maximum, double& sum));
 
-/// What one row's gradient needs. dl = g·(coefficient·exp(logit − lse) − onehot)·scale, and with a cap times 1 − (logit / cap)².
+/// The slope of a shaped logit by the product is scale·(1 − (logit / cap)²), or the scale alone where the cap is 0.
+struct CrossEntropySlope {
+  float scale = 1;
+  float soft_cap = 0;
+};
+
+/// Takes a tile like cross_entropy_take, with the same bits, and replaces it by exp(logit − maximum)·slope, but by 0 at `target` (a column
+/// of the tile, or −1: it is elsewhere); where `narrow` is given, writes that there in bf16 instead. Returns exp(maximum before − after),
+/// by which sums over earlier tiles are to be multiplied.
+MILLRACE_CPU_KERNEL(cross_entropy_weigh, float(float* logits, std::int64_t count, const CrossEntropySlope& slope, std::int64_t target,
+                                               float& maximum, double& sum, BFloat16* narrow));
+
+/// row = by_row·row + by_weights·weights. The weights stand in `wide` or in `narrow`; with neither they are left out. `round`: to bf16
+/// first.
+struct CrossEntropyBlend {
+  float by_row = 1;
+  float by_weights = 0;
+  const float* wide = nullptr;
+  const BFloat16* narrow = nullptr;
+  bool round = false;
+};
+MILLRACE_CPU_KERNEL(cross_entropy_blend, void(float* row, std::int64_t count, const CrossEntropyBlend& blend));
+
+/// What one row of dl needs: g·(coefficient·exp(logit − lse) − onehot)·slope.
 struct CrossEntropyRow {
   float log_sum_exp = 0;
   float coefficient = 1;  // 1 + 2·z·lse
   float g = 0;
-  float scale = 1;
-  float soft_cap = 0;
+  CrossEntropySlope slope;
   std::int64_t target = -1;  // column in this tile, or −1
 };
 

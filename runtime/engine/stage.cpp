@@ -45,6 +45,9 @@ ProgramKind program_of(Pass pass) {
       return ProgramKind::weight_gradient;
     case Pass::backward:
       return ProgramKind::backward;
+    case Pass::evaluate:
+    case Pass::logits:
+      return ProgramKind::evaluate;
     default:
       return ProgramKind::forward;
   }

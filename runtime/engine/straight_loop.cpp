@@ -75,10 +75,10 @@ StraightSums StraightLoop::accumulate(const kernels::Stream& stream, std::int64_
     for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
       rank_.stages()[position]->run(Pass::forward, stream, slots_of(position), hook);
     }
+    backward(stream, static_cast<int>(m / part), hook);
     const auto result = rank_.stages().back()->result(0);
     sums.loss += result[0];
     sums.z_loss += result[1];
-    backward(stream, static_cast<int>(m / part), hook);
   }
   rank_.store().add_accumulator_sets(stream);
   rank_.store().add_local_uses(stream);

@@ -99,6 +99,19 @@ class Differentiator final : public GradientBuilder {
     return operation.outputs;
   }
 
+  std::vector<ValueId> append_for_forward(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                                          std::string_view suffix) override {
+    MILLRACE_CHECK(program_ == ProgramKind::input_gradient, ExitCode::internal, who, "{}: stands in for a forward operation outside of I",
+                   forward_->name);
+    const auto results = append(rule, std::move(inputs), std::move(attributes), suffix);
+    auto& written = program().back().outputs;
+    const auto own = results.size() - forward_->outputs.size();
+    MILLRACE_CHECK(types({results.begin() + static_cast<std::ptrdiff_t>(own), results.end()}) == types(forward_->outputs),
+                   ExitCode::internal, who, "{}: the results do not end in those of {}", program().back().name, forward_->name);
+    std::copy(forward_->outputs.begin(), forward_->outputs.end(), written.begin() + static_cast<std::ptrdiff_t>(own));
+    return written;
+  }
+
   void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators, Attributes attributes,
                          std::string_view suffix) override {
     MILLRACE_CHECK(program_ == ProgramKind::weight_gradient, ExitCode::internal, who, "{}: an accumulator is added to outside of W",
@@ -217,6 +230,18 @@ void copy_what_stays(ProgramSet& set) {
     set.gradient_out = append_copy(set, ProgramKind::input_gradient, set.gradient_out, "gradient_out");
 }
 
+/// F and the evaluation part here: what I writes itself is none of F's.
+void leave_to_input_gradient(ProgramSet& set) {
+  const auto& input_gradient = set.program(ProgramKind::input_gradient);
+  auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];
+  set.programs[static_cast<std::size_t>(ProgramKind::evaluate)] = forward;
+  std::erase_if(forward, [&](const Operation& operation) { return writes(input_gradient, operation.outputs.at(0)); });
+  for (const auto& operation : forward)
+    for (const auto input : operation.inputs)
+      MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, who, "{} reads '{}', which I yields", operation.name,
+                     set.value(input).name);
+}
+
 }  // namespace
 
 ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy) {
@@ -233,6 +258,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   insert_recomputation(set, policy);
   copy_what_stays(set);
   pack_weights(set);
+  leave_to_input_gradient(set);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
   return set;

@@ -5,9 +5,9 @@
 
 namespace millrace::runtime {
 
-/// Derives I, W and B from a stage's forward. Gradients of a value that several operations read are added in the order of those reads, last
-/// reader first. Operations of the decoder layers are subject to the policy; embedding, final norm and head keep their own residuals. A
-/// forward without loss and token_out (logits only) gets empty backward programs.
+/// Derives F, I, W, B and the evaluation from what a stage's layers wrote. Gradients of a value that several operations read are added in
+/// the order of those reads, last reader first. Operations of the decoder layers are subject to the policy; embedding, final norm and head
+/// keep their own residuals. A forward without loss and token_out (logits only) gets empty backward programs.
 [[nodiscard]] ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy);
 
 /// What gradient rules write with: the forward operation at hand, the gradients that arrived, and an append into I or W.
@@ -31,6 +31,10 @@ class GradientBuilder {
   /// Appends to the program being derived (I inside input_gradient, W inside weight_gradient).
   virtual std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
                                       std::string_view suffix) = 0;
+  /// Appends to I an operation whose last results are those of the forward operation, in its order: I writes them and F leaves that
+  /// operation out. Evaluation keeps it. Nothing else in F may read them.
+  virtual std::vector<ValueId> append_for_forward(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                                                  std::string_view suffix) = 0;
   /// Appends an operation that adds into accumulators.
   virtual void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators,
                                  Attributes attributes, std::string_view suffix) = 0;

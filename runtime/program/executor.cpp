@@ -32,7 +32,7 @@ Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : program
   MILLRACE_CHECK(plan.placements.size() == programs.values.size(), ExitCode::internal, who,
                  "the plan places {} values, the programs have {}", plan.placements.size(), programs.values.size());
   std::size_t widest = 0;
-  for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward}) {
+  for (const auto kind : all_program_kinds) {
     if (!runs(plan.mode, kind)) continue;
     for (const auto& operation : programs.program(kind)) {
       Step step{&operation, static_cast<std::uint32_t>(operands_.size()), static_cast<std::uint32_t>(operation.inputs.size()),

@@ -19,7 +19,6 @@ std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 std::size_t index(Region region) { return static_cast<std::size_t>(region); }
 std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 
-constexpr std::array kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient, ProgramKind::backward};
 constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
 
 /// Where a value is written and read, over the programs of one mode.
@@ -34,7 +33,7 @@ struct Life {
 
 std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
   std::vector<Life> lives(programs.values.size());
-  for (const auto kind : kinds) {
+  for (const auto kind : all_program_kinds) {
     if (!runs(mode, kind)) continue;
     const auto& program = programs.program(kind);
     for (std::size_t i = 0; i < program.size(); ++i) {
@@ -114,7 +113,7 @@ class Planner {
     // A stage that reads no field (an empty one) still gets the microbatch: the region is the same for all.
     if (programs_.token_in.valid())
       plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.token_in).type.shape[0]);
-    for (const auto kind : kinds)
+    for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind)) place_workspace(kind);
     return std::move(plan_);
   }
@@ -214,9 +213,11 @@ std::string_view to_string(Region region) {
 bool runs(BackwardMode mode, ProgramKind kind) {
   switch (kind) {
     case ProgramKind::forward:
-      return true;
+      return mode != BackwardMode::forward_only;
     case ProgramKind::backward:
       return mode == BackwardMode::fused;
+    case ProgramKind::evaluate:
+      return mode == BackwardMode::forward_only;
     default:
       return mode == BackwardMode::split;
   }

@@ -36,7 +36,7 @@ struct Place {
   std::size_t offset = 0;
 };
 
-/// fused: F then B. split: F, then I, then W. forward_only: nothing is kept (evaluation, logits).
+/// fused: F then B. split: F, then I, then W. forward_only: the evaluation program, of which nothing is kept (evaluation, logits).
 enum class BackwardMode : std::uint8_t { fused, split, forward_only };
 
 /// Where the rank put a parameter: its master or copy, and its accumulator for a use. Offsets into Region::master/copy/accumulator.

@@ -12,6 +12,8 @@ std::string_view to_string(ProgramKind kind) {
       return "weight_gradient";
     case ProgramKind::backward:
       return "backward";
+    case ProgramKind::evaluate:
+      return "evaluate";
   }
   return "?";
 }

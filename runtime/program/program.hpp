@@ -13,8 +13,11 @@
 namespace millrace::runtime {
 
 /// The programs of one stage. B runs I's and W's operations, each W operation as soon as its operands exist: the same bits, less memory.
-enum class ProgramKind : std::uint8_t { forward, input_gradient, weight_gradient, backward };
-inline constexpr std::size_t kProgramKinds = 4;
+/// evaluate is all that the layers wrote; forward, F of a training step, leaves out what I yields along with its gradients: the loss.
+enum class ProgramKind : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate };
+inline constexpr std::size_t kProgramKinds = 5;
+inline constexpr std::array all_program_kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient,
+                                                 ProgramKind::backward, ProgramKind::evaluate};
 [[nodiscard]] std::string_view to_string(ProgramKind kind);
 
 /// What a layer's author wrote: the forward operations of one stage and its table of values. Made by ProgramBuilder, immutable afterwards.

@@ -36,29 +36,29 @@ constexpr CrossEntropyOptions kShaped{.z_loss = 1e-2F, .scale = 0.5F, .soft_cap 
 constexpr CrossEntropyOptions kRounded{.scale = 0.25F, .round_table = true};
 
 struct Results {
-  Data loss, log_sum_exp, dh, dw, dh_alone, dw_alone;
+  Data loss, log_sum_exp, dh, dw, forward_loss, forward_log_sum_exp;
 
   Results(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
       : loss(DType::f64, {2}),
         log_sum_exp(DType::f32, {(*head.h).shape[0]}),
         dh((*head.h).dtype, (*head.h).shape),
         dw(DType::f32, (*head.w).shape, 9),
-        dh_alone(dh),
-        dw_alone(dw) {
+        forward_loss(loss),
+        forward_log_sum_exp(log_sum_exp) {
     const Stream stream(team, implementation);
     const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, head.options, team.size()));
-    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *loss, *log_sum_exp, scratch.bytes());
-    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh, *dw, scratch.bytes());
-    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dh_alone,
+    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *forward_loss, *forward_log_sum_exp,
+                                 scratch.bytes());
+    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *dh, *loss, *log_sum_exp,
                                         scratch.bytes());
-    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw_alone,
+    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw,
                                          scratch.bytes());
   }
 };
 
 class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
 
-TEST_P(LinearCrossEntropyEquivalentToReference, AndTheGradientsTogetherHaveTheBitsOfEachAlone) {
+TEST_P(LinearCrossEntropyEquivalentToReference, AndTheLossWithTheGradientHasTheForwardsBits) {
   for (const auto& [dtype, options] : {std::pair{DType::f32, CrossEntropyOptions{.z_loss = 1e-2F}},
                                        {DType::bf16, {.z_loss = 1e-2F}},
                                        {DType::f32, kShaped},
@@ -78,8 +78,8 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndTheGradientsTogetherHaveTheBi
       EXPECT_TRUE(near(fast.log_sum_exp, wanted.log_sum_exp, 2e-6, 1e-6));
       EXPECT_TRUE(near(fast.dh, wanted.dh, dtype == DType::bf16 ? 0x1p-7 + relative : relative, rounds_dl ? 1e-2 : 5e-6));
       EXPECT_TRUE(near(fast.dw, wanted.dw, relative_dw, rounds_dl ? 1e-2 : options.round_table ? 1e-2 : 5e-6));
-      EXPECT_TRUE(same_bits(fast.dh, fast.dh_alone));
-      EXPECT_TRUE(same_bits(fast.dw, fast.dw_alone));
+      EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
+      EXPECT_TRUE(same_bits(fast.log_sum_exp, fast.forward_log_sum_exp));
       EXPECT_TRUE(same_bits(fast.dh, again.dh));
       EXPECT_TRUE(same_bits(fast.dw, again.dw));
       EXPECT_TRUE(same_bits(fast.loss, again.loss));
@@ -197,10 +197,44 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
     const auto before = testing::large_allocations();
     linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *results.loss, *results.log_sum_exp,
                                  scratch.bytes());
-    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dh,
-                                   *results.dw, scratch.bytes());
+    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
+                                        *results.log_sum_exp, scratch.bytes());
+    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dw,
+                                         scratch.bytes());
     EXPECT_EQ(testing::large_allocations(), before);
   }
+}
+
+TEST(LinearCrossEntropy, AGrowingMaximumMultipliesWhatWasSummed) {
+  // Four tiles, each with logits far above those before it: the last one's alone count in the end, and the target's in the first not at
+  // all.
+  constexpr std::int64_t vocabulary = 4000, width = 3;
+  ThreadTeam team(2), one(1);
+  for (const std::int64_t target : {std::int64_t{5}, vocabulary - 1}) {
+    Head head({6, width, vocabulary}, DType::f32, {});
+    for (std::int64_t token = 0; token < 6; ++token) {
+      head.targets.set(token, static_cast<double>(target));
+      head.h.set(token * width, 1);
+    }
+    for (std::int64_t entry = 0; entry < vocabulary; ++entry) head.w.set(entry * width, 0.01 * static_cast<double>(entry));
+    const Results fast(head, team), wanted(head, one, Implementation::reference);
+    EXPECT_TRUE(near(fast.dh, wanted.dh, 1e-4, 5e-6)) << target;
+    EXPECT_TRUE(near(fast.loss, wanted.loss, 2e-6, 1e-6)) << target;
+    EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
+  }
+}
+
+TEST(LinearCrossEntropy, ASureTokensGradientKeepsItsDigits) {
+  // softmax(target) is 1 − 2e-6: the target's part and the onehot's are equal to six digits, and an lse in fp32 would leave half a digit of
+  // their difference.
+  ThreadTeam team(1);
+  Head head({1, 2, 3}, DType::f32, {});
+  head.targets.set(0, 1);
+  const double h[] = {1, 0}, w[] = {0, 1, 13.8, 1, 0, 1};
+  for (std::int64_t i = 0; i < 2; ++i) head.h.set(i, h[i]);
+  for (std::int64_t i = 0; i < 6; ++i) head.w.set(i, w[i]);
+  const double others = 2 * std::exp(-static_cast<double>(static_cast<float>(13.8)));
+  EXPECT_NEAR(Results(head, team).dh.get(0) / (0.25 * -13.8 * others / (1 + others)), 1, 1e-2);
 }
 
 TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
@@ -220,6 +254,27 @@ TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
   };
   if (cpu_features().isa >= Isa::avx2) check(&cpu::avx2::cross_entropy_take);
   if (cpu_features().isa >= Isa::avx512) check(&cpu::avx512::cross_entropy_take);
+
+  const auto weigh = [&](cpu::cross_entropy_weigh_signature* loop, const cpu::CrossEntropySlope& slope, std::int64_t target) {
+    Data tile = logits;
+    float top = -INFINITY;
+    double weights = 0;
+    EXPECT_EQ(loop((*tile).as<float>(), 101, slope, target, top, weights, nullptr), 0.0F);
+    EXPECT_EQ(top, maximum);
+    EXPECT_EQ(weights, sum);
+    return tile;
+  };
+  for (const std::int64_t target : {-1, 0, 37, 100})
+    for (const cpu::CrossEntropySlope& slope : {cpu::CrossEntropySlope{}, {0.5F, 50.0F}}) {
+      const Data plain = weigh(&cpu::baseline::cross_entropy_weigh, slope, target);
+      for (std::int64_t i = 0; i < 101; ++i) {
+        const double share = slope.soft_cap > 0 ? logits.get(i) / slope.soft_cap : 0;
+        const double one = std::exp(logits.get(i) - static_cast<double>(maximum)) * slope.scale * (1 - share * share);
+        EXPECT_NEAR(plain.get(i), i == target ? 0 : one, 1e-6);
+      }
+      if (cpu_features().isa >= Isa::avx2) EXPECT_TRUE(same_bits(weigh(&cpu::avx2::cross_entropy_weigh, slope, target), plain));
+      if (cpu_features().isa >= Isa::avx512) EXPECT_TRUE(same_bits(weigh(&cpu::avx512::cross_entropy_weigh, slope, target), plain));
+    }
 }
 
 }  // namespace

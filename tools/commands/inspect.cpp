@@ -22,7 +22,8 @@ const std::vector<std::pair<std::string, ProgramKind>>& program_words() {
   static const std::vector<std::pair<std::string, ProgramKind>> words{{"forward", ProgramKind::forward},
                                                                       {"input_gradient", ProgramKind::input_gradient},
                                                                       {"weight_gradient", ProgramKind::weight_gradient},
-                                                                      {"backward", ProgramKind::backward}};
+                                                                      {"backward", ProgramKind::backward},
+                                                                      {"evaluate", ProgramKind::evaluate}};
   return words;
 }
 
@@ -32,7 +33,7 @@ ProgramKind program_of(const std::string& word) {
     if (name == word) return kind;
     known.push_back(name);
   }
-  fail(ExitCode::usage, who, "--program {}, wanted forward, input_gradient, weight_gradient or backward{}", word,
+  fail(ExitCode::usage, who, "--program {}, wanted forward, input_gradient, weight_gradient, backward or evaluate{}", word,
        did_you_mean(word, known));
 }
 
@@ -178,6 +179,10 @@ runtime::BackwardMode mode_of(const actors::PipelinePlan& plan) {
 /// The program with the places that this run's schedule gives it, or, where the schedule does not run it, those of one that does.
 void print_program(const Inspection& run, const RankPreview& rank, const runtime::StageRunner& runner, ProgramKind kind) {
   fmt::print("\n");
+  if (kind == ProgramKind::evaluate) {
+    fmt::print("{}", runtime::print(runner.programs(), kind, runner.plan(runtime::Pass::evaluate)));
+    return;
+  }
   if (runtime::runs(mode_of(run.plan), kind)) {
     fmt::print("{}", runtime::print(runner.programs(), kind, runner.plan()));
     return;

@@ -31,18 +31,25 @@ std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attr
 /// 2·T·V·D: logits, or either product with dl.
 double product_flops(std::span<const ValueType> inputs) { return 2 * rules::elements(inputs[0]) * static_cast<double>(inputs[1].shape[0]); }
 
-/// h, w, targets, log_sum_exp, loss scale → dh; or adding into dw; or both.
-class Gradient : public OperationRule {
+/// Loss and log_sum_exp.
+std::vector<ValueType> results_of(std::span<const ValueType> inputs) {
+  return {{kernels::DType::f64, {2}}, {kernels::DType::f32, {inputs[0].shape.dimension(0)}}};
+}
+
+/// h, w, targets, log_sum_exp, loss scale; adds into dw. The logits' tiles are computed again.
+class WeightGradient final : public OperationRule {
  public:
+  std::string_view name() const override { return "linear_cross_entropy_weight_gradient"; }
+  bool accumulates() const override { return true; }
+
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 5 && are_operands(inputs), name(), inputs,
                    "h [T, D], weight [V, D], targets [T], log_sum_exp [T], scale [1]");
-    return results(inputs[0], {kernels::DType::f32, inputs[1].shape});
+    return {{kernels::DType::f32, inputs[1].shape}};
   }
 
-  /// The logits' tile is computed again, then multiplied once for each result.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {product_flops(inputs) * static_cast<double>(1 + outputs.size()), rules::traffic(inputs, outputs, accumulates())};
+    return {2 * product_flops(inputs), rules::traffic(inputs, outputs, true)};
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
@@ -50,59 +57,39 @@ class Gradient : public OperationRule {
     return scratch_of(inputs, attributes, threads);
   }
 
- private:
-  virtual std::vector<ValueType> results(const ValueType& dh, const ValueType& dw) const = 0;
-};
-
-class WeightGradient final : public Gradient {
- public:
-  std::string_view name() const override { return "linear_cross_entropy_weight_gradient"; }
-  bool accumulates() const override { return true; }
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_weight_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
                                                   outputs[0], scratch);
   }
-
- private:
-  std::vector<ValueType> results(const ValueType&, const ValueType& dw) const override { return {dw}; }
 };
 
-/// B alone: dh and dw from one pass over the tiles of dl.
-class BothGradients final : public Gradient {
- public:
-  std::string_view name() const override { return "linear_cross_entropy_gradients"; }
-  bool accumulates() const override { return true; }
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-           const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_gradients(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
-                                            outputs[0], outputs[1], scratch);
-  }
-
- private:
-  std::vector<ValueType> results(const ValueType& dh, const ValueType& dw) const override { return {dh, dw}; }
-};
-
-const OperationRule& weight_gradient_rule() {
-  static const WeightGradient rule;
-  return rule;
-}
-
-class InputGradient final : public Gradient {
+/// h, w, targets, loss scale → dh, and loss and log_sum_exp as the forward yields them.
+class InputGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "linear_cross_entropy_input_gradient"; }
-  const OperationRule* fused_with(const OperationRule& weight_gradient) const override {
-    static const BothGradients both;
-    return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
-  }
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-           const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
-                                                 outputs[0], scratch);
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+    rules::require(inputs.size() == 4 && are_operands(inputs), name(), inputs, "h [T, D], weight [V, D], targets [T], scale [1]");
+    auto results = results_of(inputs);
+    results.insert(results.begin(), inputs[0]);
+    return results;
   }
 
- private:
-  std::vector<ValueType> results(const ValueType& dh, const ValueType&) const override { return {dh}; }
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    return {2 * product_flops(inputs), rules::traffic(inputs, outputs)};
+  }
+
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs, attributes, threads);
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
+                                                 outputs[1], outputs[2], scratch);
+  }
 };
 
 class LinearCrossEntropy final : public OperationRule {
@@ -112,16 +99,21 @@ class LinearCrossEntropy final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 3 && are_operands(inputs), name(), inputs, "h [T, D] and weight [V, D] of one dtype, targets i32 [T]");
-    return {{kernels::DType::f64, {2}}, {kernels::DType::f32, {inputs[0].shape.dimension(0)}}};
+    return results_of(inputs);
   }
 
+  /// The loss comes with the gradient, from the same logits: F has none of it.
   void input_gradient(GradientBuilder& builder) const override {
     static const InputGradient rule;
-    if (builder.wants(0)) builder.add_gradient(0, builder.append(rule, operands(builder), builder.forward().attributes, "dx")[0]);
+    if (!builder.wants(0)) return;
+    builder.add_gradient(0, builder.append_for_forward(rule, {builder.input(0), builder.input(1), builder.input(2), builder.loss_scale()},
+                                                       builder.forward().attributes, "dx")[0]);
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
-    builder.append_accumulate(weight_gradient_rule(), operands(builder), {builder.accumulator(1)}, builder.forward().attributes, "dw");
+    static const WeightGradient rule;
+    builder.append_accumulate(rule, {builder.input(0), builder.input(1), builder.input(2), builder.output(1), builder.loss_scale()},
+                              {builder.accumulator(1)}, builder.forward().attributes, "dw");
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -136,11 +128,6 @@ class LinearCrossEntropy final : public OperationRule {
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_forward(stream, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], scratch);
-  }
-
- private:
-  static std::vector<ValueId> operands(GradientBuilder& builder) {
-    return {builder.input(0), builder.input(1), builder.input(2), builder.output(1), builder.loss_scale()};
   }
 };
 

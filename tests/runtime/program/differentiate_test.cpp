@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/base/check.hpp"
 #include "tests/runtime/program/rig.hpp"
 
 namespace millrace::runtime::testing {
@@ -60,6 +61,7 @@ void expect_gradients_equal_slopes(const SmallNet& net, std::size_t tensors) {
         values[i] = value;
         rig.refresh();
         rig.run(ProgramKind::forward);
+        rig.run_backward();  // the loss comes with the gradient
         return rig.loss();
       };
       const double above = loss_at(before + step), below = loss_at(before - step);
@@ -161,6 +163,54 @@ TEST(Differentiate, NoOperationOfISharesAResultWithW) {
     for (const auto output : operation.outputs) EXPECT_EQ(set.value(output).role, Role::intermediate) << operation.name;
   for (const auto& operation : set.program(ProgramKind::weight_gradient))
     for (const auto output : operation.outputs) EXPECT_EQ(set.value(output).role, Role::accumulator) << operation.name;
+}
+
+TEST(Differentiate, TheLossIsYieldedInIAndInTheEvaluation) {
+  const auto set = differentiate(build(SmallNet{}), {});
+  const auto writers = [&](ProgramKind kind, ValueId id) {
+    return std::count_if(set.program(kind).begin(), set.program(kind).end(), [id](const Operation& operation) {
+      return std::find(operation.outputs.begin(), operation.outputs.end(), id) != operation.outputs.end();
+    });
+  };
+  EXPECT_EQ(writers(ProgramKind::forward, set.loss), 0);
+  EXPECT_EQ(writers(ProgramKind::input_gradient, set.loss), 1);
+  EXPECT_EQ(writers(ProgramKind::weight_gradient, set.loss), 0);
+  EXPECT_EQ(writers(ProgramKind::backward, set.loss), 1);
+  EXPECT_EQ(writers(ProgramKind::evaluate, set.loss), 1);
+  EXPECT_EQ(set.program(ProgramKind::forward).size() + 1, set.program(ProgramKind::evaluate).size());
+  EXPECT_EQ(set.program(ProgramKind::evaluate).back().rule->name(), "linear_cross_entropy");
+
+  Rig trained(SmallNet{}, {}), evaluated(SmallNet{}, {BackwardMode::forward_only});
+  trained.run(ProgramKind::forward);
+  trained.run_backward();
+  evaluated.run(ProgramKind::evaluate);
+  EXPECT_EQ(trained.loss(), evaluated.loss());
+
+  SmallNet logits;
+  logits.logits = true;
+  const auto shown = differentiate(build(logits), {});
+  EXPECT_EQ(shown.program(ProgramKind::forward).size(), shown.program(ProgramKind::evaluate).size());
+}
+
+TEST(Differentiate, NothingElseInFMayReadWhatIYields) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = linear(builder, builder.token_in(8), builder.parameter("w", {8, 8}), "x");
+  const auto loss = linear_cross_entropy(builder, x, builder.parameter("head", {11, 8}), builder.batch("targets"), {}, "loss");
+  builder.set_loss(loss);
+  auto program = builder.finish();
+  Operation reader;
+  reader.rule = program.operations.back().rule;
+  reader.name = "reader";
+  reader.inputs = {program.operations.back().outputs[1]};
+  program.values.push_back(program.value(loss));
+  reader.outputs = {{static_cast<std::int32_t>(program.values.size()) - 1}};
+  program.operations.push_back(reader);
+  try {
+    (void)differentiate(std::move(program), {});
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("reader reads 'loss.log_sum_exp', which I yields"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Differentiate, AnEmptyStageCopiesBothWays) {

@@ -110,7 +110,7 @@ TEST(Rematerialization, FullKeepsTheLayersInputsAlone) {
     for (const auto& operation : set.program(kind))
       for (const auto input : operation.inputs)
         if (of_forward.contains(input.index)) kept.insert(set.value(input).name);
-  EXPECT_EQ(kept, (std::set<std::string>{"embedding", "layers.0.residual_2", "layers.1.residual_2", "norm", "norm.r", "loss.log_sum_exp"}));
+  EXPECT_EQ(kept, (std::set<std::string>{"embedding", "layers.0.residual_2", "layers.1.residual_2", "norm", "norm.r"}));
 }
 
 TEST(Rematerialization, RecomputedOperandsOfWAreHandedOver) {
