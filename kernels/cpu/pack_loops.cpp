@@ -1,6 +1,6 @@
 #include "kernels/cpu/pack_loops.hpp"
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/turn.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -14,26 +14,39 @@ MILLRACE_INLINE void pack_lines(const From* in, const PackBlock& block, float* o
     for (std::int64_t column = 0; column < kColumns; column += 16) {
       const From* from = in + row * block.row_step + column;
       const std::int64_t left = block.columns - column;
-      float* to = out + row * kColumns + column;
-      if (left >= 16)
-        store(to, load(from));
-      else
-        store(to, left > 0 ? load(from, left) : f32x16{});
+      stream_line(out + row * kColumns + column, left >= 16 ? load(from) : left > 0 ? load(from, left) : f32x16{});
     }
+}
+
+/// Columns that lie one behind another, as of a transposed matrix: squares of 16 x 16 in registers, a line of `out` four vectors.
+template <class From>
+MILLRACE_INLINE void pack_columns(const From* in, const PackBlock& block, float* out) {
+  const std::int64_t whole = block.rows / 16 * 16;
+  for (std::int64_t row = 0; row < whole; row += 16)
+    for (std::int64_t column = 0; column < kColumns; column += 16) {
+      f32x16 square[16];
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < 16; ++i) {
+        const bool there = column + i < block.columns;
+        square[i] = there ? load(in + (column + i) * block.column_step + row) : f32x16{};
+      }
+      turn(square);
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < 16; ++i) stream_line(out + (row + i) * kColumns + column, square[i]);
+    }
+  for (std::int64_t row = whole; row < block.rows; ++row)
+    for (std::int64_t column = 0; column < kColumns; ++column)
+      out[row * kColumns + column] = column < block.columns ? to_float(in[column * block.column_step + row]) : 0.0F;
 }
 
 template <class From>
 MILLRACE_INLINE void pack(const From* in, const PackBlock& block, float* out) {
-  if (block.column_step == 1) {
+  if (block.column_step == 1)
     pack_lines(in, block, out);
-  } else {
-    for (std::int64_t row = 0; row < block.rows; ++row)
-      for (std::int64_t column = 0; column < kColumns; ++column) {
-        const bool there = column < block.columns;
-        out[row * kColumns + column] = there ? to_float(in[row * block.row_step + column * block.column_step]) : 0.0F;
-      }
-  }
+  else
+    pack_columns(in, block, out);
   for (std::int64_t i = block.rows * kColumns; i < block.padded * kColumns; ++i) out[i] = 0.0F;
+  settle_streams();
 }
 
 }  // namespace

@@ -8,13 +8,11 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// A whole block of a transposed matrix is a transposition: `rows` of its 64 lines become the block's lines. Pairs of bf16 turn as one
-/// fp32 does. False where the sizes do not suit.
-bool turn_block(const Tensor& b, const std::byte* lines, std::int64_t rows, DType packed, std::byte* out) {
-  const bool pairs = packed == DType::bf16;
-  if (pairs && rows % 2 != 0) return false;
-  const std::int64_t columns = pairs ? rows / 2 : rows;
-  turn_columns(pairs ? DType::f32 : b.dtype, DType::f32, lines, kPackedColumns, columns, out, kPackedColumns, 0, columns);
+/// A whole block of a transposed matrix is a transposition, in which pairs of bf16 turn as one fp32 does. False where the sizes do not
+/// suit.
+bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
+  if (rows % 2 != 0) return false;
+  turn_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);
   return true;
 }
 
@@ -39,7 +37,7 @@ void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_
     const std::int64_t first = index * kPackedColumns;
     const std::int64_t width = std::min(kPackedColumns, columns - first);
     const std::byte* const from = b.data + static_cast<std::size_t>(transpose ? first * rows : first) * size_of(b.dtype);
-    if (transpose && width == kPackedColumns && turn_block(b, from, rows, kind, out)) {
+    if (transpose && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, rows, out)) {
       const std::size_t filled = static_cast<std::size_t>(rows * kPackedColumns) * size_of(kind);
       std::fill(out + filled, out + block_bytes, std::byte{0});
     } else {

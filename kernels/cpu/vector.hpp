@@ -4,6 +4,10 @@
 
 #include "kernels/base/dtype.hpp"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 /// Sixteen lanes for every instruction set: the compiler splits them where registers are narrower, so the order of every sum is the same
 /// everywhere. Only for sources of millrace_cpu_kernel(); all functions are inlined (see isa.hpp). Elements beyond a multiple of 16 are
 /// handled with the `count` forms.
@@ -31,6 +35,25 @@ MILLRACE_INLINE f32x16 load(const BFloat16* p) {
   return (f32x16)bits;
 }
 MILLRACE_INLINE void store(float* p, f32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
+
+/// A whole cache line, p at its begin, past the caches where the processor can: a line that is not read soon need not come from memory
+/// to be written over. Before another thread reads it: settle_streams().
+MILLRACE_INLINE void stream_line(float* p, f32x16 v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, (__m512)v);
+#elif defined(__SSE2__)
+  __m128 part[4];
+  __builtin_memcpy(part, &v, sizeof v);
+  for (int i = 0; i < 4; ++i) _mm_stream_ps(p + 4 * i, part[i]);
+#else
+  store(p, v);
+#endif
+}
+MILLRACE_INLINE void settle_streams() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 /// Round to nearest, ties to even; NaN stays NaN: the bits of to_bfloat16.
 MILLRACE_INLINE u32x16 bfloat16_bits(f32x16 v) {
