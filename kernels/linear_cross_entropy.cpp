@@ -23,6 +23,15 @@ void check_common(const char* who, const Stream& stream, const Tensor& h, const 
                    target[token], token, vocabulary);
 }
 
+/// What the calls want that yield loss and dh.
+void check_with_loss(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                     const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp) {
+  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_operand(who, "g", g, {1}, {DType::f32});
+  check_operand(who, "dh", dh, h.shape, {h.dtype});
+  check_operand(who, "loss", loss, {2}, {DType::f64});
+}
+
 }  // namespace
 
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -40,16 +49,27 @@ void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, 
                                          CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                                          Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
-  check_common(who, stream, h, w, targets, log_sum_exp);
-  check_operand(who, "g", g, {1}, {DType::f32});
-  check_operand(who, "dh", dh, h.shape, {h.dtype});
-  check_operand(who, "loss", loss, {2}, {DType::f64});
+  check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
   if (stream.implementation() == Implementation::reference) {
     reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
   }
   check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
   cpu::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
+}
+
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                                    const Tensor& dw, Scratch scratch) {
+  constexpr const char* who = "kernels.linear_cross_entropy_gradients";
+  check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
+  check_operand(who, "dw", dw, w.shape, {DType::f32});
+  if (stream.implementation() == Implementation::reference) {
+    reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
+    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
+  }
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  cpu::linear_cross_entropy_gradients(stream, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
 }
 
 void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -77,6 +97,10 @@ void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, Cross
   if (stream.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
   check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
   cpu::linear_logits(stream, h, w, options, logits, scratch);
+}
+
+int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {
+  return cpu::linear_cross_entropy_has_whole_rows(h, w, dtype, options) ? 3 : 4;
 }
 
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {

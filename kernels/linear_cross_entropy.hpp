@@ -7,7 +7,8 @@
 
 namespace millrace::kernels {
 
-/// Output head and loss in one operation, tiled over the vocabulary: neither the logits nor their gradient stand in memory whole.
+/// Output head and loss in one operation, in tiles of about as many logits as a thousand entries of the vocabulary have: neither the logits
+/// nor their gradient stand in memory whole. A tile has some entries for all tokens, or all entries for some.
 struct CrossEntropyOptions {
   float z_loss = 0.0F;       // adds z·lse² a token
   float scale = 1.0F;        // multiplies the logits
@@ -22,10 +23,10 @@ struct CrossEntropyOptions {
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
-/// The same with the gradient of h, from one pass over the tiles; loss and log_sum_exp have the forward's bits. With g the runtime scalar
-/// (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale and cap: dh = dl · w,
-/// dtype of h. As lse is known only at the last tile, dh is summed over exp(logit − the maximum so far) and multiplied when that grows:
-/// what FlashAttention does with the softmax of its scores (Dao et al. 2022, section 3.1).
+/// The same with the gradient of h, from the same logits; loss and log_sum_exp have the forward's bits. With g the runtime scalar (f32 [1],
+/// 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale and cap: dh = dl · w, dtype of h.
+/// Where a tile has some entries alone, lse is known at the last: dh is summed over exp(logit − the maximum so far) and multiplied when
+/// that grows, what FlashAttention does with the softmax of its scores (Dao et al. 2022, section 3.1).
 void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
                                          CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                                          Scratch scratch);
@@ -35,11 +36,19 @@ void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch);
 
+/// The input gradient, then the weight gradient: their bits. Where a tile has all entries the logits are computed once for both.
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                                    const Tensor& dw, Scratch scratch);
+
+/// The products [T, V] x D that it comes to: 3, or 4 where logits are computed for each gradient.
+[[nodiscard]] int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options);
+
 /// The logits themselves, f32 [T, V]: the bits that the loss computes with.
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch);
 
-/// Scratch for any of the calls; one tile of logits for all tokens and what the matmul needs.
+/// Scratch for any of the calls; one tile of logits and what the matmul needs.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                              int threads);
 

@@ -1,5 +1,5 @@
-// linear_cross_entropy_bench [threads]: the output head with its loss: in the evaluation, in I (loss and dh) and in W (dw). GFLOP/s count
-// one product in the first and two in either other.
+// linear_cross_entropy_bench [threads]: the output head with its loss: in the evaluation, in I (loss and dh), in W (dw) and in B (all
+// three). GFLOP/s count one product in the first, two in either of the next and three in B, the fourth that it may need left out.
 
 #include <fmt/format.h>
 
@@ -39,13 +39,21 @@ void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t wi
     linear_cross_entropy_weight_gradient(stream, h.tensor, w.tensor, targets.tensor, log_sum_exp.tensor, g.tensor, {}, dw.tensor,
                                          scratch.bytes());
   });
+  const double both = millrace::benchmarks::seconds_of([&] {
+    linear_cross_entropy_gradients(stream, h.tensor, w.tensor, targets.tensor, g.tensor, {}, dh.tensor, loss.tensor, log_sum_exp.tensor,
+                                   dw.tensor, scratch.bytes());
+  });
   const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);
-  fmt::print(
-      "{} tokens, width {}, vocabulary {}, {}: forward {:.2f} ms ({:.1f} GFLOP/s), I {:.2f} ms ({:.1f}), W {:.2f} ms ({:.1f}), scratch "
-      "{:.1f} "
-      "MiB\n",
-      tokens, width, vocabulary, to_string(dtype), 1e3 * forward, flops / forward * 1e-9, 1e3 * input, 2 * flops / input * 1e-9,
-      1e3 * weight, 2 * flops / weight * 1e-9, static_cast<double>(scratch.size()) / (1 << 20));
+  const auto part = [flops](const char* name, double seconds, int products) {
+    fmt::print(" {} {:.2f} ms ({:.1f} GFLOP/s)", name, 1e3 * seconds, products * flops / seconds * 1e-9);
+  };
+  fmt::print("{} tokens, width {}, vocabulary {}, {}, scratch {:.1f} MiB:", tokens, width, vocabulary, to_string(dtype),
+             static_cast<double>(scratch.size()) / (1 << 20));
+  part("forward", forward, 1);
+  part("I", input, 2);
+  part("W", weight, 2);
+  part("B", both, 3);
+  fmt::print("\n");
 }
 
 }  // namespace
@@ -57,5 +65,6 @@ int main(int count, char** arguments) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     measure(team, dtype, 2048, 512, 257);
     measure(team, dtype, 2048, 512, 8192);
+    measure(team, dtype, 512, 512, 8192);
   }
 }

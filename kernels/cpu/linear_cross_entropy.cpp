@@ -8,6 +8,7 @@
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
+#include "kernels/cpu/share.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -16,53 +17,78 @@ constexpr std::int64_t kRowGrain = 4;
 
 float rounded(float value) { return to_float(to_bfloat16(value)); }
 
-/// Columns of logits that stand in memory at once: the vocabulary in equal parts of about a thousand, so that a tile of logits, the weights
-/// under it and the rows of h stay in the outer caches, and oneDNN's products are still large.
-std::int64_t tile_columns(std::int64_t vocabulary) {
-  constexpr std::int64_t aim = 1024, unit = 64;
-  const std::int64_t tiles = std::max<std::int64_t>(1, (vocabulary + aim - 1) / aim);
-  const std::int64_t columns = (vocabulary + tiles - 1) / tiles;
-  return std::min(vocabulary, (columns + unit - 1) / unit * unit);
-}
+/// Logits that stand in memory at once.
+struct Tile {
+  Range tokens, columns;
+};
+
+/// The sizes of a tile: some columns of all tokens, or, where that is no more and still many tokens, all columns of some. About a thousand
+/// columns, or as much memory: a tile, the weights under it and the rows of h stay in the outer caches, and the products are large.
+struct TileSizes {
+  std::int64_t tokens, columns;
+
+  TileSizes(std::int64_t all_tokens, std::int64_t vocabulary, bool whole_rows) : tokens(all_tokens), columns(vocabulary) {
+    constexpr std::int64_t aim = 1024, fewest_tokens = 256;
+    if (vocabulary <= aim) return;
+    const std::int64_t block = all_tokens * aim / vocabulary / kTokenUnit * kTokenUnit;
+    if (whole_rows && block >= fewest_tokens)
+      tokens = even_part(all_tokens, block, kTokenUnit);
+    else
+      columns = even_part(vocabulary, aim, kColumnUnit);
+  }
+
+ private:
+  static constexpr std::int64_t kTokenUnit = 16, kColumnUnit = 64;
+  /// `count` in as few parts of at most about `most` as will do, all but the last equal.
+  static std::int64_t even_part(std::int64_t count, std::int64_t most, std::int64_t unit) {
+    const std::int64_t parts = (count + most - 1) / most, part = (count + parts - 1) / parts;
+    return std::min(count, (part + unit - 1) / unit * unit);
+  }
+};
 
 /// Where things lie in the scratch. One layout serves all calls.
 struct Layout {
-  std::int64_t tokens, width, vocabulary, tile;
+  std::int64_t tokens, width, vocabulary;
   DType compute;
   bool widen;  // bf16 in memory, fp32 in the products
   bool round;  // the table and what is added to its gradient, to bf16
-  std::size_t logits = 0, narrow = 0, h = 0, w = 0, dh = 0, maximum = 0, sum = 0, logit_of_target = 0, dw = 0, matmul = 0;
+  TileSizes tile;
+  std::size_t logits = 0, narrow = 0, h = 0, w = 0, dh = 0, maximum = 0, sum = 0, logit_of_target = 0, at_target = 0, dw = 0, matmul = 0;
 
   Layout(const Shape& h_shape, const Shape& w_shape, DType dtype, CrossEntropyOptions options)
       : tokens(h_shape[0]),
         width(h_shape[1]),
         vocabulary(w_shape[0]),
-        tile(tile_columns(vocabulary)),
         compute(matmul_compute_dtype(dtype)),
         widen(compute != dtype),
-        round(options.round_table) {
+        round(options.round_table),
+        tile(tokens, vocabulary, !widen && !round) {
     std::size_t end = 0;
     const auto take = [&end](std::int64_t elements, std::size_t size) {
       const std::size_t offset = end;
       end += align_up(static_cast<std::size_t>(elements) * size);
       return offset;
     };
-    logits = take(tokens * tile, sizeof(float));
-    narrow = take(compute == DType::bf16 ? tokens * tile : 0, sizeof(BFloat16));
+    logits = take(tile.tokens * tile.columns, sizeof(float));
+    narrow = take(compute == DType::bf16 ? tile.tokens * tile.columns : 0, sizeof(BFloat16));
     h = take(widen ? tokens * width : 0, sizeof(float));
-    w = take(widen || (round && dtype == DType::f32) ? tile * width : 0, sizeof(float));
+    w = take(widen || (round && dtype == DType::f32) ? tile.columns * width : 0, sizeof(float));
     dh = take(dtype == DType::bf16 ? tokens * width : 0, sizeof(float));
     maximum = take(tokens, sizeof(float));
     sum = take(tokens, sizeof(double));
     logit_of_target = take(tokens, sizeof(float));
-    dw = take(round ? tile * width : 0, sizeof(float));
+    at_target = take(tokens, sizeof(float));
+    dw = take(round ? tile.columns * width : 0, sizeof(float));
     matmul = end;
   }
+
+  /// A tile has all of a token's logits, so what the softmax needs of them is known before the next.
+  [[nodiscard]] bool whole_rows() const { return tile.columns == vocabulary; }
 };
 
-/// Scratch of the three products for a tile of `columns`.
-std::size_t products_scratch(const Layout& layout, const Shape& h, std::int64_t columns, int threads) {
-  const Shape dl{h.dimension(0), columns}, w{columns, layout.width};
+/// Scratch of the three products for a tile of such sizes.
+std::size_t products_scratch(const Layout& layout, std::int64_t tokens, std::int64_t columns, int threads) {
+  const Shape h{tokens, layout.width}, dl{tokens, columns}, w{columns, layout.width};
   const MatmulOptions logits{.transpose_b = true}, dh{.accumulate = true}, dw{.transpose_a = true, .accumulate = !layout.round};
   return std::max({cpu::matmul_scratch_bytes(h, w, layout.compute, DType::f32, logits, threads),
                    cpu::matmul_scratch_bytes(dl, w, layout.compute, DType::f32, {}, threads),
@@ -84,24 +110,26 @@ class Tiles {
     }
   }
 
-  /// body(first column, columns) for every tile in order, with its logits computed.
+  /// body(tile) for every tile in order, with its logits computed.
   template <class Body>
   void for_each(Body&& body) {
-    for (std::int64_t first = 0; first < layout_.vocabulary; first += layout_.tile) {
-      const std::int64_t columns = std::min(layout_.tile, layout_.vocabulary - first);
-      select_weights(first, columns);
-      logits_ = make_tensor(base_ + layout_.logits, DType::f32, {layout_.tokens, columns});
-      cpu::matmul(stream_, h_, w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
-      shape_logits();
-      body(first, columns);
-    }
+    for (std::int64_t token = 0; token < layout_.tokens; token += layout_.tile.tokens)
+      for (std::int64_t first = 0; first < layout_.vocabulary; first += layout_.tile.columns) {
+        tile_ = {{token, std::min(token + layout_.tile.tokens, layout_.tokens)},
+                 {first, std::min(first + layout_.tile.columns, layout_.vocabulary)}};
+        select_weights();
+        logits_ = make_tensor(base_ + layout_.logits, DType::f32, {tile_.tokens.size(), tile_.columns.size()});
+        cpu::matmul(stream_, h_tile(), w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
+        shape_logits();
+        body(tile_);
+      }
   }
 
   /// body(token) on the team, each token once.
   template <class Body>
-  void for_each_token(Body&& body) {
-    stream_.team().for_ranges(layout_.tokens, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t token = begin; token < end; ++token) body(token);
+  void for_each_token(Range tokens, Body&& body) const {
+    stream_.team().for_ranges(tokens.size(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t token = begin; token < end; ++token) body(tokens.begin + token);
     });
   }
 
@@ -113,17 +141,22 @@ class Tiles {
     });
   }
 
-  /// dw's rows from `first` on, plus this tile's part.
-  void add_weight_gradient(const Tensor& dw, std::int64_t first) {
-    const Shape shape{logits_.shape[1], layout_.width};
-    float* const sums = dw.as<float>() + first * layout_.width;
+  /// dw's rows of this tile, plus its part.
+  void add_weight_gradient(const Tensor& dw) const {
+    const Shape shape{tile_.columns.size(), layout_.width};
+    float* const sums = dw.as<float>() + tile_.columns.begin * layout_.width;
     if (!layout_.round) {
-      cpu::matmul(stream_, dl(), h_, make_tensor(sums, DType::f32, shape), {.transpose_a = true, .accumulate = true}, matmul_scratch_);
+      cpu::matmul(stream_, dl(), h_tile(), make_tensor(sums, DType::f32, shape), {.transpose_a = true, .accumulate = true},
+                  matmul_scratch_);
       return;
     }
     const Tensor part = make_tensor(base_ + layout_.dw, DType::f32, shape);
-    cpu::matmul(stream_, dl(), h_, part, {.transpose_a = true}, matmul_scratch_);
+    cpu::matmul(stream_, dl(), h_tile(), part, {.transpose_a = true}, matmul_scratch_);
     for_range(shape.elements(), [&](std::int64_t i) { sums[i] += rounded(part.as<float>()[i]); });
+  }
+  /// The tile's tokens of dh = dl · w, or plus that.
+  void multiply_by_weights(const Tensor& dh, bool accumulate) const {
+    cpu::matmul(stream_, dl(), w_tile_, rows_of(dh), {.accumulate = accumulate}, matmul_scratch_);
   }
 
   /// dl in the dtype of the products: over the logits, or beside them in bf16.
@@ -132,16 +165,20 @@ class Tiles {
   }
   /// A token's row of dl where dl is bf16, else null.
   [[nodiscard]] BFloat16* narrow_dl(std::int64_t token) const {
-    return layout_.compute == DType::bf16 ? dl().as<BFloat16>() + token * logits_.shape[1] : nullptr;
+    return layout_.compute == DType::bf16 ? dl().as<BFloat16>() + place_of(token) : nullptr;
   }
   void clear_dl(std::int64_t token) const {
-    const std::size_t row = static_cast<std::size_t>(logits_.shape[1]) * size_of(dl().dtype);
-    std::fill_n(dl().data + static_cast<std::size_t>(token) * row, row, std::byte{0});
+    const std::size_t size = size_of(dl().dtype);
+    std::fill_n(dl().data + static_cast<std::size_t>(place_of(token)) * size, static_cast<std::size_t>(logits_.shape[1]) * size,
+                std::byte{0});
   }
-  [[nodiscard]] float* logits_of(std::int64_t token) const { return logits_.as<float>() + token * logits_.shape[1]; }
-  [[nodiscard]] const Tensor& h() const { return h_; }
-  [[nodiscard]] const Tensor& w_tile() const { return w_tile_; }
-  [[nodiscard]] Scratch matmul_scratch() const { return matmul_scratch_; }
+  void put_dl(std::int64_t token, std::int64_t column, float value) const {
+    if (BFloat16* const narrow = narrow_dl(token))
+      narrow[column] = to_bfloat16(value);
+    else
+      logits_of(token)[column] = value;
+  }
+  [[nodiscard]] float* logits_of(std::int64_t token) const { return logits_.as<float>() + place_of(token); }
   template <class T>
   [[nodiscard]] T* at(std::size_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);
@@ -149,9 +186,17 @@ class Tiles {
   [[nodiscard]] const Layout& layout() const { return layout_; }
 
  private:
-  void select_weights(std::int64_t first, std::int64_t columns) {
-    const Shape shape{columns, layout_.width};
-    const Tensor stored = make_tensor(w_.data + static_cast<std::size_t>(first * layout_.width) * size_of(w_.dtype), w_.dtype, shape);
+  [[nodiscard]] std::int64_t place_of(std::int64_t token) const { return (token - tile_.tokens.begin) * logits_.shape[1]; }
+  /// The tile's tokens of [T, D].
+  [[nodiscard]] Tensor rows_of(const Tensor& x) const {
+    return make_tensor(x.data + static_cast<std::size_t>(tile_.tokens.begin * layout_.width) * size_of(x.dtype), x.dtype,
+                       {tile_.tokens.size(), layout_.width});
+  }
+  [[nodiscard]] Tensor h_tile() const { return rows_of(h_); }
+  void select_weights() {
+    const Shape shape{tile_.columns.size(), layout_.width};
+    const Tensor stored =
+        make_tensor(w_.data + static_cast<std::size_t>(tile_.columns.begin * layout_.width) * size_of(w_.dtype), w_.dtype, shape);
     w_tile_ = stored;
     if (layout_.widen) {
       w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
@@ -163,55 +208,185 @@ class Tiles {
   }
   void shape_logits() {
     if (options_.scale == 1.0F && options_.soft_cap == 0.0F) return;
-    stream_.team().for_ranges(layout_.tokens, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-      // Rows lie one after the other.
-      pick_cross_entropy_shape()(logits_of(begin), (end - begin) * logits_.shape[1], options_.scale, options_.soft_cap);
+    for_each_token(tile_.tokens, [&](std::int64_t token) {
+      pick_cross_entropy_shape()(logits_of(token), logits_.shape[1], options_.scale, options_.soft_cap);
     });
   }
 
   const Stream& stream_;
   Layout layout_;
   CrossEntropyOptions options_;
+  Tile tile_{};
   Tensor w_, w_tile_, logits_;
   std::byte* base_;
   Tensor h_;
   Scratch matmul_scratch_;
 };
 
-/// A token's column in the tile of `columns` from `first` on, or −1 where its target is elsewhere or masked.
-std::int64_t column_of(const Tensor& targets, std::int64_t token, std::int64_t first, std::int64_t columns) {
-  const std::int64_t column = targets.as<std::int32_t>()[token] - first;
-  return targets.as<std::int32_t>()[token] >= 0 && column >= 0 && column < columns ? column : -1;
-}
-
 /// What a pass over the tiles learns of each token's row of logits.
 struct Rows {
   float* maximum;
   double* sum;  // of exp(logit − maximum)
   float* logit_of_target;
+  float* at_target;  // dl there
 
   explicit Rows(const Tiles& tiles)
       : maximum(tiles.at<float>(tiles.layout().maximum)),
         sum(tiles.at<double>(tiles.layout().sum)),
-        logit_of_target(tiles.at<float>(tiles.layout().logit_of_target)) {
+        logit_of_target(tiles.at<float>(tiles.layout().logit_of_target)),
+        at_target(tiles.at<float>(tiles.layout().at_target)) {
     std::fill_n(maximum, tiles.layout().tokens, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, tiles.layout().tokens, 0.0);
   }
   [[nodiscard]] double log_sum_exp(std::int64_t token) const { return static_cast<double>(maximum[token]) + std::log(sum[token]); }
 };
 
-void add_losses(const Rows& rows, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp) {
-  double total = 0, z_total = 0;
-  for (std::int64_t token = 0; token < targets.shape[0]; ++token) {
-    const double lse = rows.log_sum_exp(token);
-    log_sum_exp.as<float>()[token] = static_cast<float>(lse);
-    if (targets.as<std::int32_t>()[token] < 0) continue;
-    const double z = static_cast<double>(options.z_loss) * lse * lse;
-    total += lse - static_cast<double>(rows.logit_of_target[token]) + z;
-    z_total += z;
+/// One call: what it is given, and its pass over the tiles.
+class CrossEntropy {
+ public:
+  CrossEntropy(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, float g,
+               Scratch scratch)
+      : tiles_(stream, h, w, options, scratch), rows_(tiles_), w_(w), targets_(targets), options_(options), g_(g) {}
+
+  [[nodiscard]] const Tiles& tiles() const { return tiles_; }
+
+  void take_logits() {
+    tiles_.for_each([&](const Tile& tile) { tiles_.for_each_token(tile.tokens, [&](std::int64_t token) { take(tile, token); }); });
   }
-  loss.as<double>()[0] = total;
-  loss.as<double>()[1] = z_total;
+
+  /// dh, f32, and with `dw` that too: a tile is softmaxed before it is multiplied. For tiles of whole rows.
+  void add_by_rows(const Tensor& dh, const Tensor* dw) {
+    tiles_.for_each([&](const Tile& tile) {
+      // The target's part joins dh by itself, and dw with the others.
+      tiles_.for_each_token(tile.tokens, [&](std::int64_t token) {
+        take(tile, token);
+        rows_.at_target[token] = set_dl(tile, token, static_cast<float>(rows_.log_sum_exp(token)));
+        if (is_valid(token)) tiles_.put_dl(token, target_of(token), 0);
+      });
+      tiles_.multiply_by_weights(dh, false);
+      tiles_.for_each_token(tile.tokens, [&](std::int64_t token) {
+        if (!is_valid(token)) return;
+        blend_target(dh, token, 1);
+        tiles_.put_dl(token, target_of(token), rows_.at_target[token]);
+      });
+      if (dw != nullptr) tiles_.add_weight_gradient(*dw);
+    });
+  }
+
+  /// dh, f32, for tiles of some columns: Σ exp(logit − maximum so far)·slope·w without the target, whose part joins when the sum of the
+  /// exponentials is known.
+  void add_by_columns(const Tensor& dh) {
+    tiles_.for_each([&](const Tile& tile) {
+      const bool first = tile.columns.begin == 0;
+      tiles_.for_each_token(tile.tokens, [&](std::int64_t token) {
+        if (!is_valid(token)) {
+          take(tile, token);
+          return tiles_.clear_dl(token);
+        }
+        note_target(tile, token);
+        const float kept =
+            pick_cross_entropy_weigh()(tiles_.logits_of(token), tile.columns.size(), {options_.scale, options_.soft_cap},
+                                       column_of(tile, token), rows_.maximum[token], rows_.sum[token], tiles_.narrow_dl(token));
+        if (!first && kept != 1.0F) pick_cross_entropy_blend()(row_of(dh, token), dh.shape[1], {.by_row = kept});
+      });
+      tiles_.multiply_by_weights(dh, !first);
+    });
+    tiles_.for_each_token({0, tiles_.layout().tokens}, [&](std::int64_t token) {
+      if (is_valid(token)) blend_target(dh, token, static_cast<double>(g_) * coefficient_of(token) / rows_.sum[token]);
+    });
+  }
+
+  void add_weight_gradient(const Tensor& log_sum_exp, const Tensor& dw) {
+    tiles_.for_each([&](const Tile& tile) {
+      tiles_.for_each_token(tile.tokens, [&](std::int64_t token) { set_dl(tile, token, log_sum_exp.as<float>()[token]); });
+      tiles_.add_weight_gradient(dw);
+    });
+  }
+
+  /// What every token's row came to.
+  void write_losses(const Tensor& loss, const Tensor& log_sum_exp) const {
+    double total = 0, z_total = 0;
+    for (std::int64_t token = 0; token < targets_.shape[0]; ++token) {
+      const double lse = rows_.log_sum_exp(token);
+      log_sum_exp.as<float>()[token] = static_cast<float>(lse);
+      if (!is_valid(token)) continue;
+      const double z = static_cast<double>(options_.z_loss) * lse * lse;
+      total += lse - static_cast<double>(rows_.logit_of_target[token]) + z;
+      z_total += z;
+    }
+    loss.as<double>()[0] = total;
+    loss.as<double>()[1] = z_total;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t target_of(std::int64_t token) const { return targets_.as<std::int32_t>()[token]; }
+  [[nodiscard]] bool is_valid(std::int64_t token) const { return target_of(token) >= 0; }
+  /// The target's column in the tile, or −1 where it is elsewhere or masked.
+  [[nodiscard]] std::int64_t column_of(const Tile& tile, std::int64_t token) const {
+    const std::int64_t target = target_of(token);
+    return target >= tile.columns.begin && target < tile.columns.end ? target - tile.columns.begin : -1;
+  }
+  [[nodiscard]] static float* row_of(const Tensor& x, std::int64_t token) { return x.as<float>() + token * x.shape[1]; }
+
+  void note_target(const Tile& tile, std::int64_t token) const {
+    const std::int64_t column = column_of(tile, token);
+    if (column >= 0) rows_.logit_of_target[token] = tiles_.logits_of(token)[column];
+  }
+  void take(const Tile& tile, std::int64_t token) const {
+    note_target(tile, token);
+    pick_cross_entropy_take()(tiles_.logits_of(token), tile.columns.size(), rows_.maximum[token], rows_.sum[token]);
+  }
+  /// The token's row of dl in place of its logits, with masked ones 0, whatever their logits are. Returns what stands at the target.
+  float set_dl(const Tile& tile, std::int64_t token, float log_sum_exp) const {
+    if (!is_valid(token)) {
+      tiles_.clear_dl(token);
+      return 0;
+    }
+    const CrossEntropyRow row{.log_sum_exp = log_sum_exp,
+                              .coefficient = 1.0F + 2.0F * options_.z_loss * log_sum_exp,
+                              .g = g_,
+                              .slope = {options_.scale, options_.soft_cap},
+                              .target = column_of(tile, token)};
+    return pick_cross_entropy_gradient()(tiles_.logits_of(token), tile.columns.size(), row, tiles_.narrow_dl(token));
+  }
+
+  [[nodiscard]] double coefficient_of(std::int64_t token) const {
+    return 1 + 2 * static_cast<double>(options_.z_loss) * rows_.log_sum_exp(token);
+  }
+  /// dh's row, times by_row, plus the target's part, in which coefficient·softmax − 1 is precise where the softmax is close to 1.
+  void blend_target(const Tensor& dh, std::int64_t token, double by_row) const {
+    const double logit = rows_.logit_of_target[token], above = logit - rows_.log_sum_exp(token);
+    const double share = options_.soft_cap > 0 ? logit / static_cast<double>(options_.soft_cap) : 0;
+    const double at_target = std::expm1(above) + (coefficient_of(token) - 1) * std::exp(above);
+    const double by_weights = static_cast<double>(g_) * at_target * static_cast<double>(options_.scale) * (1 - share * share);
+    CrossEntropyBlend blend{
+        .by_row = static_cast<float>(by_row), .by_weights = static_cast<float>(by_weights), .round = options_.round_table};
+    if (w_.dtype == DType::f32)
+      blend.wide = w_.as<float>() + target_of(token) * dh.shape[1];
+    else
+      blend.narrow = w_.as<BFloat16>() + target_of(token) * dh.shape[1];
+    pick_cross_entropy_blend()(row_of(dh, token), dh.shape[1], blend);
+  }
+
+  Tiles tiles_;
+  Rows rows_;
+  Tensor w_, targets_;
+  CrossEntropyOptions options_;
+  float g_;
+};
+
+/// dh, loss and log_sum_exp, and with `dw` that too where a tile has whole rows.
+void input_gradient(CrossEntropy& head, const Stream& stream, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                    const Tensor* dw) {
+  const Tiles& tiles = head.tiles();
+  const bool narrow_dh = dh.dtype == DType::bf16;
+  const Tensor sums = narrow_dh ? make_tensor(tiles.at<float>(tiles.layout().dh), DType::f32, dh.shape) : dh;
+  if (tiles.layout().whole_rows())
+    head.add_by_rows(sums, dw);
+  else
+    head.add_by_columns(sums);
+  head.write_losses(loss, log_sum_exp);
+  if (narrow_dh) convert(stream, sums, dh);
 }
 
 }  // namespace
@@ -219,102 +394,53 @@ void add_losses(const Rows& rows, const Tensor& targets, CrossEntropyOptions opt
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
   Tiles tiles(stream, h, w, options, scratch);
-  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
-    tiles.for_each_token(
-        [&](std::int64_t token) { std::copy_n(tiles.logits_of(token), columns, logits.as<float>() + token * logits.shape[1] + first); });
+  tiles.for_each([&](const Tile& tile) {
+    tiles.for_each_token(tile.tokens, [&](std::int64_t token) {
+      std::copy_n(tiles.logits_of(token), tile.columns.size(), logits.as<float>() + token * logits.shape[1] + tile.columns.begin);
+    });
   });
+}
+
+bool linear_cross_entropy_has_whole_rows(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {
+  return Layout(h, w, dtype, options).whole_rows();
 }
 
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {
   const Layout layout(h, w, dtype, options);
   std::size_t products = 0;
-  if (layout.vocabulary > 0) {
-    products = products_scratch(layout, h, layout.tile, threads);
-    if (const std::int64_t rest = layout.vocabulary % layout.tile; rest != 0)
-      products = std::max(products, products_scratch(layout, h, rest, threads));
-  }
+  if (layout.tokens > 0 && layout.vocabulary > 0)
+    for (const std::int64_t tokens : {layout.tile.tokens, layout.tokens % layout.tile.tokens})
+      for (const std::int64_t columns : {layout.tile.columns, layout.vocabulary % layout.tile.columns})
+        if (tokens > 0 && columns > 0) products = std::max(products, products_scratch(layout, tokens, columns, threads));
   return kAlignment + layout.matmul + products;
 }
 
 void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
-  Tiles tiles(stream, h, w, options, scratch);
-  const Rows rows(tiles);
-  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
-    tiles.for_each_token([&](std::int64_t token) {
-      pick_cross_entropy_take()(tiles.logits_of(token), columns, rows.maximum[token], rows.sum[token]);
-      const std::int64_t target = column_of(targets, token, first, columns);
-      if (target >= 0) rows.logit_of_target[token] = tiles.logits_of(token)[target];
-    });
-  });
-  add_losses(rows, targets, options, loss, log_sum_exp);
+  CrossEntropy head(stream, h, w, targets, options, 0, scratch);
+  head.take_logits();
+  head.write_losses(loss, log_sum_exp);
 }
 
 void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
                                          CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                                          Scratch scratch) {
-  Tiles tiles(stream, h, w, options, scratch);
-  const Rows rows(tiles);
-  const std::int64_t width = tiles.layout().width;
-  const bool narrow_dh = dh.dtype == DType::bf16;
-  const Tensor sums = narrow_dh ? make_tensor(tiles.at<float>(tiles.layout().dh), DType::f32, h.shape) : dh;
-  const auto sums_of = [&](std::int64_t token) { return sums.as<float>() + token * width; };
-  // Σ exp(logit − maximum)·slope·w over the vocabulary without the target, whose part joins when the sum of the exponentials is known.
-  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
-    const Tensor weights = tiles.dl();
-    tiles.for_each_token([&](std::int64_t token) {
-      float* const logits = tiles.logits_of(token);
-      if (targets.as<std::int32_t>()[token] < 0) {
-        pick_cross_entropy_take()(logits, columns, rows.maximum[token], rows.sum[token]);
-        return tiles.clear_dl(token);
-      }
-      const std::int64_t target = column_of(targets, token, first, columns);
-      if (target >= 0) rows.logit_of_target[token] = logits[target];
-      const float kept = pick_cross_entropy_weigh()(logits, columns, {options.scale, options.soft_cap}, target, rows.maximum[token],
-                                                    rows.sum[token], tiles.narrow_dl(token));
-      if (first > 0 && kept != 1.0F) pick_cross_entropy_blend()(sums_of(token), width, {.by_row = kept});
-    });
-    cpu::matmul(stream, weights, tiles.w_tile(), sums, {.accumulate = first > 0}, tiles.matmul_scratch());
-  });
-  add_losses(rows, targets, options, loss, log_sum_exp);
-  const double by_loss = g.as<float>()[0];
-  tiles.for_each_token([&](std::int64_t token) {
-    const std::int32_t target = targets.as<std::int32_t>()[token];
-    if (target < 0) return;
-    const double lse = rows.log_sum_exp(token), coefficient = 1 + 2 * static_cast<double>(options.z_loss) * lse;
-    const double logit = rows.logit_of_target[token], share = options.soft_cap > 0 ? logit / static_cast<double>(options.soft_cap) : 0;
-    // coefficient·softmax − 1, precise where the softmax is close to 1
-    const double at_target = std::expm1(logit - lse) + (coefficient - 1) * std::exp(logit - lse);
-    CrossEntropyBlend blend{
-        .by_row = static_cast<float>(by_loss * coefficient / rows.sum[token]),
-        .by_weights = static_cast<float>(by_loss * at_target * static_cast<double>(options.scale) * (1 - share * share)),
-        .round = options.round_table};
-    if (w.dtype == DType::f32)
-      blend.wide = w.as<float>() + target * width;
-    else
-      blend.narrow = w.as<BFloat16>() + target * width;
-    pick_cross_entropy_blend()(sums_of(token), width, blend);
-  });
-  if (narrow_dh) convert(stream, sums, dh);
+  CrossEntropy head(stream, h, w, targets, options, g.as<float>()[0], scratch);
+  input_gradient(head, stream, dh, loss, log_sum_exp, nullptr);
 }
 
 void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
-  Tiles tiles(stream, h, w, options, scratch);
-  tiles.for_each([&](std::int64_t first, std::int64_t columns) {
-    tiles.for_each_token([&](std::int64_t token) {
-      if (targets.as<std::int32_t>()[token] < 0) return tiles.clear_dl(token);  // masked, whatever its logits are
-      const float lse = log_sum_exp.as<float>()[token];
-      const CrossEntropyRow row{.log_sum_exp = lse,
-                                .coefficient = 1.0F + 2.0F * options.z_loss * lse,
-                                .g = g.as<float>()[0],
-                                .slope = {options.scale, options.soft_cap},
-                                .target = column_of(targets, token, first, columns)};
-      pick_cross_entropy_gradient()(tiles.logits_of(token), columns, row, tiles.narrow_dl(token));
-    });
-    tiles.add_weight_gradient(dw, first);
-  });
+  CrossEntropy(stream, h, w, targets, options, g.as<float>()[0], scratch).add_weight_gradient(log_sum_exp, dw);
+}
+
+void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                                    const Tensor& dw, Scratch scratch) {
+  CrossEntropy head(stream, h, w, targets, options, g.as<float>()[0], scratch);
+  input_gradient(head, stream, dh, loss, log_sum_exp, &dw);
+  if (!head.tiles().layout().whole_rows()) head.add_weight_gradient(log_sum_exp, dw);
 }
 
 }  // namespace millrace::kernels::cpu

@@ -98,7 +98,7 @@ void cross_entropy_blend(float* row, std::int64_t count, const CrossEntropyBlend
   }
 }
 
-void cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow) {
+float cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow) {
   const float lse = row.log_sum_exp, coefficient = row.coefficient, g = row.g;
   const bool shaped = row.slope.soft_cap > 0 || row.slope.scale != 1.0F;
   float at_target = 0;
@@ -116,7 +116,7 @@ void cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntrop
     else
       store_lanes(logits + i, dl, count - i);
   }
-  if (row.target < 0) return;
+  if (row.target < 0) return 0;
   if (narrow == nullptr) {
     logits[row.target] = at_target;
   } else {
@@ -124,6 +124,7 @@ void cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntrop
     store(rounded, splat(at_target));
     narrow[row.target] = rounded[0];
   }
+  return at_target;
 }
 
 }  // namespace millrace::kernels::cpu::MILLRACE_ISA

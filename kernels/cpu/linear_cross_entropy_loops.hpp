@@ -45,7 +45,8 @@ struct CrossEntropyRow {
   std::int64_t target = -1;  // column in this tile, or −1
 };
 
-/// Replaces a tile of a row of logits by dl; where `narrow` is given, writes dl there in bf16 instead.
-MILLRACE_CPU_KERNEL(cross_entropy_gradient, void(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow));
+/// Replaces a tile of a row of logits by dl; where `narrow` is given, writes dl there in bf16 instead. Returns what stands at the target,
+/// in fp32; 0 where that is elsewhere.
+MILLRACE_CPU_KERNEL(cross_entropy_gradient, float(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow));
 
 }  // namespace millrace::kernels::cpu

@@ -34,4 +34,6 @@ std::size_t OperationRule::scratch_bytes(std::span<const ValueType>, std::span<c
 
 std::string_view OperationRule::output_suffix(std::size_t i) const { return i == 0 ? "" : "second"; }
 
+const OperationRule* OperationRule::fused_with(const OperationRule&) const { return nullptr; }
+
 }  // namespace millrace::runtime

@@ -58,6 +58,9 @@ class OperationRule {
                    const Attributes& attributes, kernels::Scratch scratch) const = 0;
   /// What is put after the operation's name for result `i`; the first has the operation's own name.
   [[nodiscard]] virtual std::string_view output_suffix(std::size_t i) const;
+  /// For an input gradient: the rule that yields its results and adds `weight_gradient`'s, from its own operands and with the same bits as
+  /// one after the other; B uses it. nullptr: there is none.
+  [[nodiscard]] virtual const OperationRule* fused_with(const OperationRule& weight_gradient) const;
   /// The same operation where its operand `operand`, a weight, is packed as `form` says; no rule where its kernel reads plain weights.
   struct Packed {
     const OperationRule* rule = nullptr;

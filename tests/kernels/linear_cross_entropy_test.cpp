@@ -36,7 +36,9 @@ constexpr CrossEntropyOptions kShaped{.z_loss = 1e-2F, .scale = 0.5F, .soft_cap 
 constexpr CrossEntropyOptions kRounded{.scale = 0.25F, .round_table = true};
 
 struct Results {
-  Data loss, log_sum_exp, dh, dw, forward_loss, forward_log_sum_exp;
+  Data loss, log_sum_exp, dh, dw;
+  Data forward_loss, forward_log_sum_exp;              // of the evaluation
+  Data both_loss, both_log_sum_exp, both_dh, both_dw;  // of both gradients at once
 
   Results(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
       : loss(DType::f64, {2}),
@@ -44,7 +46,11 @@ struct Results {
         dh((*head.h).dtype, (*head.h).shape),
         dw(DType::f32, (*head.w).shape, 9),
         forward_loss(loss),
-        forward_log_sum_exp(log_sum_exp) {
+        forward_log_sum_exp(log_sum_exp),
+        both_loss(loss),
+        both_log_sum_exp(log_sum_exp),
+        both_dh(dh),
+        both_dw(dw) {
     const Stream stream(team, implementation);
     const Buffer scratch(linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, head.options, team.size()));
     linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *forward_loss, *forward_log_sum_exp,
@@ -53,12 +59,14 @@ struct Results {
                                         scratch.bytes());
     linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw,
                                          scratch.bytes());
+    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *both_dh, *both_loss, *both_log_sum_exp,
+                                   *both_dw, scratch.bytes());
   }
 };
 
 class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
 
-TEST_P(LinearCrossEntropyEquivalentToReference, AndTheLossWithTheGradientHasTheForwardsBits) {
+TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfterTheOther) {
   for (const auto& [dtype, options] : {std::pair{DType::f32, CrossEntropyOptions{.z_loss = 1e-2F}},
                                        {DType::bf16, {.z_loss = 1e-2F}},
                                        {DType::f32, kShaped},
@@ -80,6 +88,10 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndTheLossWithTheGradientHasTheF
       EXPECT_TRUE(near(fast.dw, wanted.dw, relative_dw, rounds_dl ? 1e-2 : options.round_table ? 1e-2 : 5e-6));
       EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
       EXPECT_TRUE(same_bits(fast.log_sum_exp, fast.forward_log_sum_exp));
+      EXPECT_TRUE(same_bits(fast.loss, fast.both_loss));
+      EXPECT_TRUE(same_bits(fast.log_sum_exp, fast.both_log_sum_exp));
+      EXPECT_TRUE(same_bits(fast.dh, fast.both_dh));
+      EXPECT_TRUE(same_bits(fast.dw, fast.both_dw));
       EXPECT_TRUE(same_bits(fast.dh, again.dh));
       EXPECT_TRUE(same_bits(fast.dw, again.dw));
       EXPECT_TRUE(same_bits(fast.loss, again.loss));
@@ -88,7 +100,20 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndTheLossWithTheGradientHasTheF
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyEquivalentToReference,
-                         ::testing::Values(Case{1, 1, 1}, Case{1, 8, 257}, Case{59, 43, 97}, Case{37, 16, 1024}, Case{19, 12, 2111}));
+                         ::testing::Values(Case{1, 1, 1}, Case{1, 8, 257}, Case{59, 43, 97}, Case{37, 16, 1024}, Case{19, 12, 2111},
+                                           Case{300, 9, 1100}));
+
+TEST(LinearCrossEntropy, ManyTokensOverFewEntriesComputeTheirLogitsOnce) {
+  const auto products = [](std::int64_t tokens, std::int64_t vocabulary, CrossEntropyOptions options = {}) {
+    return linear_cross_entropy_gradients_products({tokens, 8}, {vocabulary, 8}, DType::f32, options);
+  };
+  EXPECT_EQ(products(10, 1024), 3);
+  EXPECT_EQ(products(300, 1100), 3);
+  EXPECT_EQ(products(2048, 8192), 3);
+  EXPECT_EQ(products(2032, 8192), 4);
+  EXPECT_EQ(products(4096, 128256), 4);
+  EXPECT_EQ(products(300, 1100, kRounded), 4);  // what is rounded is the sum over all tokens
+}
 
 TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
   ThreadTeam team(2);
@@ -201,6 +226,8 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
                                         *results.log_sum_exp, scratch.bytes());
     linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dw,
                                          scratch.bytes());
+    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
+                                   *results.log_sum_exp, *results.dw, scratch.bytes());
     EXPECT_EQ(testing::large_allocations(), before);
   }
 }
@@ -272,8 +299,12 @@ TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
         const double one = std::exp(logits.get(i) - static_cast<double>(maximum)) * slope.scale * (1 - share * share);
         EXPECT_NEAR(plain.get(i), i == target ? 0 : one, 1e-6);
       }
-      if (cpu_features().isa >= Isa::avx2) EXPECT_TRUE(same_bits(weigh(&cpu::avx2::cross_entropy_weigh, slope, target), plain));
-      if (cpu_features().isa >= Isa::avx512) EXPECT_TRUE(same_bits(weigh(&cpu::avx512::cross_entropy_weigh, slope, target), plain));
+      if (cpu_features().isa >= Isa::avx2) {
+        EXPECT_TRUE(same_bits(weigh(&cpu::avx2::cross_entropy_weigh, slope, target), plain));
+      }
+      if (cpu_features().isa >= Isa::avx512) {
+        EXPECT_TRUE(same_bits(weigh(&cpu::avx512::cross_entropy_weigh, slope, target), plain));
+      }
     }
 }
 

@@ -64,11 +64,14 @@ class WeightGradient final : public OperationRule {
   }
 };
 
-/// h, w, targets, loss scale → dh, and loss and log_sum_exp as the forward yields them.
-class InputGradient final : public OperationRule {
- public:
-  std::string_view name() const override { return "linear_cross_entropy_input_gradient"; }
+const OperationRule& weight_gradient_rule() {
+  static const WeightGradient rule;
+  return rule;
+}
 
+/// h, w, targets, loss scale → dh, and loss and log_sum_exp as the forward yields them.
+class GradientWithLoss : public OperationRule {
+ public:
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 4 && are_operands(inputs), name(), inputs, "h [T, D], weight [V, D], targets [T], scale [1]");
     auto results = results_of(inputs);
@@ -76,13 +79,48 @@ class InputGradient final : public OperationRule {
     return results;
   }
 
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
+                            int threads) const override {
+    return scratch_of(inputs, attributes, threads);
+  }
+};
+
+/// B alone: dw too, the logits once for both where the kernel can.
+class BothGradients final : public GradientWithLoss {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_gradients"; }
+  bool accumulates() const override { return true; }
+
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    auto results = GradientWithLoss::infer(inputs, attributes);
+    results.push_back({kernels::DType::f32, inputs[1].shape});
+    return results;
+  }
+
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
+    const int products =
+        kernels::linear_cross_entropy_gradients_products(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes));
+    return {products * product_flops(inputs), rules::traffic(inputs, outputs, true)};
+  }
+
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes& attributes, kernels::Scratch scratch) const override {
+    kernels::linear_cross_entropy_gradients(stream, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
+                                            outputs[1], outputs[2], outputs[3], scratch);
+  }
+};
+
+class InputGradient final : public GradientWithLoss {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_input_gradient"; }
+
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
     return {2 * product_flops(inputs), rules::traffic(inputs, outputs)};
   }
 
-  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs, attributes, threads);
+  const OperationRule* fused_with(const OperationRule& weight_gradient) const override {
+    static const BothGradients both;
+    return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
@@ -111,8 +149,8 @@ class LinearCrossEntropy final : public OperationRule {
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
-    static const WeightGradient rule;
-    builder.append_accumulate(rule, {builder.input(0), builder.input(1), builder.input(2), builder.output(1), builder.loss_scale()},
+    builder.append_accumulate(weight_gradient_rule(),
+                              {builder.input(0), builder.input(1), builder.input(2), builder.output(1), builder.loss_scale()},
                               {builder.accumulator(1)}, builder.forward().attributes, "dw");
   }
 

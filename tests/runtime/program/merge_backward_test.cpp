@@ -40,12 +40,14 @@ TEST(MergeBackward, WeightGradientsStandRightAfterTheirLastOperand) {
   }
 }
 
-TEST(MergeBackward, NothingIsLostAndTheLossComesFirst) {
+TEST(MergeBackward, OnlyTheHeadIsFusedAndNothingIsLost) {
   const auto set = differentiate(build(SmallNet{}), {});
   const auto& backward = set.program(ProgramKind::backward);
-  EXPECT_EQ(backward.size(), set.program(ProgramKind::input_gradient).size() + set.program(ProgramKind::weight_gradient).size());
-  ASSERT_EQ(backward.front().outputs.size(), 3U);
+  EXPECT_EQ(backward.size() + 1, set.program(ProgramKind::input_gradient).size() + set.program(ProgramKind::weight_gradient).size());
+  EXPECT_EQ(backward.front().rule->name(), "linear_cross_entropy_gradients");
+  ASSERT_EQ(backward.front().outputs.size(), 4U);
   EXPECT_EQ(backward.front().outputs[1], set.loss);
+  EXPECT_EQ(set.value(backward.front().outputs[3]).role, Role::accumulator);
 }
 
 TEST(MergeBackward, AnAccumulatorTakesItsSumsInOrder) {

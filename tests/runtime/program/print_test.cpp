@@ -60,6 +60,7 @@ TEST(Cost, CountsWhatTheKernelsDo) {
   EXPECT_EQ(flops_of(set, ProgramKind::evaluate, "loss"), head);
   EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "loss.dx"), 2 * head);   // with the loss
   EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "loss.dw"), 2 * head);  // its logits are computed again
+  EXPECT_EQ(flops_of(set, ProgramKind::backward, "loss.dx+dw"), 3 * head);      // so few entries have one tile
   const double pairs = 2.0 * 2 * (4 * 5 / 2);                                   // rows, heads, causal pairs
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.attention"), 2 * 2 * 4 * pairs);
   EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.attention.dx"), 5 * 2 * 4 * pairs);
