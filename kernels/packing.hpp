@@ -25,7 +25,7 @@ inline constexpr std::int64_t kPackedColumns = 64;
 /// Where element (row, column) of op(b) with `k` rows stands, in elements.
 [[nodiscard]] std::int64_t packed_place(std::int64_t k, std::int64_t row, std::int64_t column, DType packed);
 
-/// Writes op(b) packed: b f32 or bf16, [K, N], or [N, K] with `transpose`. `packed` has packed_bytes, at a multiple of 64. What is
+/// Writes op(b) packed: b f32 or bf16, [K, N], or [N, K] with `transpose`. `packed` has packed_bytes, at a multiple of kAlignment. What is
 /// written goes past the caches.
 void pack(const Stream& stream, const Tensor& b, bool transpose, std::byte* packed);
 /// The way back, element by element: for whoever wants to look at it.

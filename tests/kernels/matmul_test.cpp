@@ -161,6 +161,14 @@ TEST(Matmul, RefusesWhatDoesNotFit) {
   EXPECT_EQ(testing::thrown([&] { matmul(cuda, *a, *b, *c, {}, scratch.bytes()); }), static_cast<int>(ExitCode::config));
 }
 
+TEST(Packing, RefusesMemoryThatLinesDoNotStartIn) {
+  ThreadTeam team(1);
+  const Data b(DType::f32, {16, 64}, 1);
+  const Buffer packed(packed_bytes(16, 64, DType::f32) + kAlignment);
+  EXPECT_NO_THROW(pack(Stream(team), *b, false, packed.data()));
+  EXPECT_THROW(pack(Stream(team), *b, false, packed.data() + 4), Error);
+}
+
 TEST(Packing, PutsEveryElementInItsPlaceAndZerosBeside) {
   for (const int threads : {1, 3}) {
     ThreadTeam team(threads);
