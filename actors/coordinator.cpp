@@ -18,6 +18,7 @@ Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
 
 void Coordinator::receive(const ToCoordinator& message) {
   if (phase_ == Phase::ended) return;
+  if (phase_ == Phase::failing && !std::holds_alternative<ShardWritten>(message)) return;
   std::visit([this](const auto& alternative) { handle(alternative); }, message);
 }
 
@@ -30,6 +31,7 @@ std::string Coordinator::describe() const {
     case Phase::sampling:
       return "sampling";
     case Phase::draining:
+    case Phase::failing:
     case Phase::ended:
       return "the end of the run";
     default:
@@ -87,8 +89,8 @@ void Coordinator::update() {
     }
   }
   if (!bad_step_.empty())
-    return fail_run(ExitCode::numerics,
-                    fmt::format("{}. Run again, all is finite: the same work came to two results on this machine", bad_step_));
+    return fail_step(ExitCode::numerics,
+                     fmt::format("{}. Run again, all is finite: the same work came to two results on this machine", bad_step_));
   loss_ = targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0;
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
@@ -100,8 +102,8 @@ void Coordinator::update() {
 /// The step is run once more from its start, which is as it was, and the operation that is to blame fails there.
 void Coordinator::not_finite(const std::string& what) {
   if (!bad_step_.empty())
-    return fail_run(ExitCode::numerics, fmt::format("{} (run again: every operation's result is finite, their sum is not)", what));
-  if (!setup_.replays || setup_.train.find_nan) return fail_run(ExitCode::numerics, what);
+    return fail_step(ExitCode::numerics, fmt::format("{} (run again: every operation's result is finite, their sum is not)", what));
+  if (!setup_.replays || setup_.train.find_nan) return fail_step(ExitCode::numerics, what);
   bad_step_ = what;
   answers_ = 0;
   port_.to_ranks(RunStep{step_, true, true});
@@ -174,7 +176,7 @@ void Coordinator::snapshot() {
   if (!folder) return count_save(step_, "it could not be begun");
   saving_ = true;
   save_error_.clear();
-  saving_step_ = step_;
+  staged_ = 0;
   shards_ = 0;
   shard_reports_.clear();
   copies_.clear();
@@ -182,6 +184,7 @@ void Coordinator::snapshot() {
 }
 
 void Coordinator::handle(const SnapshotTaken& message) {
+  ++staged_;
   for (const auto& hash : message.copies) {
     const auto same = std::find_if(copies_.begin(), copies_.end(), [&](const CopyHash& other) { return other.name == hash.name; });
     if (same == copies_.end()) {
@@ -219,6 +222,7 @@ void Coordinator::count_save(std::int64_t step, const std::string& error) {
 void Coordinator::committed(std::int64_t step, const std::string& error) {
   if (phase_ == Phase::ended) return;
   saving_ = false;
+  if (phase_ == Phase::failing) return fail_run(failure_code_, failure_);
   count_save(step, error);
   if (phase_ == Phase::ended) return;
   if (std::exchange(waits_for_staging_, false)) {
@@ -292,11 +296,19 @@ void Coordinator::drain() {
 void Coordinator::handle(const Collected&) {}
 
 void Coordinator::handle(const StageFailed& message) {
-  if (!bad_step_.empty()) return fail_run(static_cast<ExitCode>(message.code), fmt::format("{}. Run again: {}", bad_step_, message.cause));
-  fail_run(static_cast<ExitCode>(message.code),
-           message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
-                                  : fmt::format("rank {}, stage {}, {}, microbatch {}, action {}: {}", message.rank, message.stage,
-                                                describe(), message.microbatch, message.action, message.cause));
+  const auto code = static_cast<ExitCode>(message.code);
+  if (!bad_step_.empty()) return fail_step(code, fmt::format("{}. Run again: {}", bad_step_, message.cause));
+  fail_step(code, message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
+                                         : fmt::format("rank {}, stage {}, {}, microbatch {}, action {}: {}", message.rank, message.stage,
+                                                       describe(), message.microbatch, message.action, message.cause));
+}
+
+/// What stopped the ranks cannot touch a checkpoint that all of them have in staging: its steps are not lost with this one.
+void Coordinator::fail_step(ExitCode code, const std::string& message) {
+  if (!saving_ || staged_ < setup_.ranks) return fail_run(code, message);
+  phase_ = Phase::failing;  // committed() ends the run
+  failure_code_ = code;
+  failure_ = message;
 }
 
 void Coordinator::fail_run(ExitCode code, const std::string& message) {

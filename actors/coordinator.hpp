@@ -84,7 +84,7 @@ class Coordinator {
   [[nodiscard]] std::string describe() const;
 
  private:
-  enum class Phase : std::uint8_t { starting, gradients, optimizing, evaluating, sampling, draining, ended };
+  enum class Phase : std::uint8_t { starting, gradients, optimizing, evaluating, sampling, draining, failing, ended };
   // -- one handler a message
   void handle(const RankReady& message);
   void handle(const StepReport& message);
@@ -107,6 +107,7 @@ class Coordinator {
   void drain();
   void snapshot();
   void count_save(std::int64_t step, const std::string& error);
+  void fail_step(ExitCode code, const std::string& message);
   void fail_run(ExitCode code, const std::string& message);
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
   [[nodiscard]] StepRecord record(double loss, double norm) const;
@@ -125,12 +126,13 @@ class Coordinator {
   std::vector<std::int32_t> sample_;
   // the checkpoint in flight
   bool saving_ = false, waits_for_staging_ = false;
-  std::int64_t saving_step_ = 0;
-  int shards_ = 0, failed_saves_ = 0;
+  int staged_ = 0, shards_ = 0, failed_saves_ = 0;
   std::string save_error_;           // of the first rank that could not write
   std::uint64_t planned_bytes_ = 0;  // of the rank with most
   std::vector<std::string> shard_reports_;
-  std::vector<CopyHash> copies_;  // of the checkpoint in flight
+  std::vector<CopyHash> copies_;                // of the checkpoint in flight
+  ExitCode failure_code_ = ExitCode::internal;  // why the run ends behind the checkpoint in flight
+  std::string failure_;
 };
 
 }  // namespace millrace::actors

@@ -229,6 +229,84 @@ TEST(Coordinator, WritesACheckpointWhileTheNextStepRuns) {
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 
+/// Two ranks of which the first step is done, its checkpoint is being written, and the second step runs.
+struct SavingRun {
+  SavingRun() {
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    answer_step(coordinator, 0);
+    answer_optimize(coordinator, 0);
+  }
+  void stage() {
+    coordinator.receive(SnapshotTaken{0, 1, {}});
+    coordinator.receive(SnapshotTaken{1, 1, {}});
+  }
+  /// Rank 1 cannot go on in the second step.
+  void fail() { coordinator.receive(StageFailed{1, 1, 1, 0, "F0", static_cast<int>(ExitCode::data), "no such token"}); }
+  void write() {
+    coordinator.receive(ShardWritten{0, 1, "{}", ""});
+    coordinator.receive(ShardWritten{1, 1, "{}", ""});
+  }
+  static CoordinatorSetup setup() {
+    auto setup = two_ranks(9);
+    setup.writes_checkpoints = true;
+    setup.checkpoint.every = 1;
+    return setup;
+  }
+  RecordingPort port;
+  Coordinator coordinator{setup(), port};
+};
+
+TEST(Coordinator, AFailedStepWaitsForTheCheckpointInFlight) {
+  for (const std::string error : {"", "disk full"}) {
+    SavingRun run;
+    run.stage();
+    run.fail();
+    EXPECT_FALSE(run.port.ended) << "every rank has its copy: step 1 would be lost with step 2";
+    run.write();
+    ASSERT_EQ(run.port.commits.size(), 1U);
+    EXPECT_FALSE(run.port.ended);
+    run.coordinator.committed(1, error);
+    EXPECT_EQ(run.port.ended, ExitCode::data) << "whether the checkpoint is written or not, the step is why the run ends";
+    EXPECT_NE(run.port.end_message.find("no such token"), std::string::npos) << run.port.end_message;
+    EXPECT_NE(run.port.end_message.find("step 2"), std::string::npos) << run.port.end_message;
+  }
+}
+
+TEST(Coordinator, AStepThatIsNotFiniteWaitsForTheCheckpointInFlight) {
+  SavingRun run;
+  run.stage();
+  answer_step(run.coordinator, 1, std::numeric_limits<double>::quiet_NaN());
+  answer_step(run.coordinator, 1, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(run.port.ended);
+  run.write();
+  run.coordinator.committed(1, "");
+  EXPECT_EQ(run.port.ended, ExitCode::numerics);
+  EXPECT_EQ(run.port.count<Optimize>(), 1U);
+}
+
+TEST(Coordinator, NothingFollowsAFailedStepButItsCheckpoint) {
+  SavingRun run;
+  run.stage();
+  answer_step(run.coordinator, 1);
+  answer_optimize(run.coordinator, 1);  // the checkpoint of step 2 waits for that of step 1
+  run.fail();
+  const auto sent = run.port.sent.size();
+  run.fail();
+  answer_step(run.coordinator, 1);
+  run.write();
+  run.coordinator.committed(1, "");
+  EXPECT_EQ(run.port.ended, ExitCode::data);
+  EXPECT_EQ(run.port.sent.size(), sent) << "no second checkpoint, no update";
+}
+
+TEST(Coordinator, AFailedStepDoesNotWaitForARankWithoutACopy) {
+  SavingRun run;
+  run.coordinator.receive(SnapshotTaken{0, 1, {}});
+  run.fail();
+  EXPECT_EQ(run.port.ended, ExitCode::data) << "rank 1 may never write its shard";
+}
+
 TEST(Coordinator, GoesOnAfterAFailedSaveAndStopsAfterThree) {
   RecordingPort port;
   auto setup = two_ranks(10);

@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "kernels/base/check.hpp"
@@ -60,6 +61,11 @@ TEST_F(Damage, ANumberThatIsNotFiniteEndsTheRunBeforeTheUpdate) {
   EXPECT_EQ(struck.code, static_cast<int>(ExitCode::numerics)) << struck.out << struck.err;
   EXPECT_TRUE(has(struck.err, "no parameter was changed")) << struck.err;
   EXPECT_FALSE(has(struck.out, "nan")) << struck.out;
+  // The checkpoint of the last good step was being written when the next one failed: it is kept.
+  const auto named = struck.err.find("step ");
+  ASSERT_NE(named, std::string::npos) << struck.err;
+  const int failed = std::stoi(struck.err.substr(named + 5));
+  EXPECT_TRUE(std::filesystem::exists(training_.path(fmt::format("run/checkpoints/step-{:08}", failed - 1)))) << struck.err;
   // The same again: it resumes from the last good step and meets the same number.
   const auto before = run_millrace({"ckpt", "hash", training_.path("run")});
   const auto again = train(wild);
