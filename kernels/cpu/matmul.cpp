@@ -17,6 +17,9 @@ namespace millrace::kernels::cpu {
 namespace {
 
 constexpr const char* kWho = "kernels.matmul";
+/// Rows that a thread widens, multiplies and rounds at a time: what lies between stays in its second cache.
+constexpr std::int64_t kWidenedRows = 256;
+
 /// The whole product, before it is cut.
 struct Problem {
   std::int64_t m, n, k;
@@ -36,6 +39,14 @@ struct Problem {
   /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
 
+  /// Each thread widens and rounds for itself, some rows at a time.
+  [[nodiscard]] bool in_blocks(int threads) const { return widens() && !options.transpose_a && by_rows(threads); }
+  /// Rows that a thread takes at a time, at most.
+  [[nodiscard]] std::int64_t block_rows(int threads) const {
+    if (!in_blocks(threads)) return m;
+    const std::int64_t grains = (m + kShareGrain - 1) / kShareGrain;
+    return std::min(kWidenedRows, (grains + threads - 1) / threads * kShareGrain);
+  }
   /// What a weight's gradient is, done in stretches.
   [[nodiscard]] TurnedProduct turned() const { return {m, n, k, operands, options.accumulate}; }
   [[nodiscard]] bool is_turned(int threads) const {
@@ -67,7 +78,8 @@ struct Problem {
   }
 };
 
-/// Where things lie in the scratch: copied operands, the product before it is rounded or copied, then oneDNN's own for each thread.
+/// Where things lie in the scratch: copied operands, the product before it is rounded or copied (of these two in blocks each thread's own,
+/// one behind the other), then oneDNN's own for each thread.
 struct Layout {
   std::size_t a = 0, b = 0, c = 0, threads = 0;
 
@@ -75,10 +87,11 @@ struct Layout {
     const auto bytes = [](std::int64_t rows, std::int64_t columns, DType dtype) {
       return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
-    b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.compute()) : 0);
+    const std::int64_t rows = problem.in_blocks(team) ? problem.block_rows(team) * team : problem.m;
+    b = a + (problem.copies_a() ? bytes(rows, problem.k, problem.compute()) : 0);
     c = b + (problem.copies_b() ? bytes(problem.k, problem.n, DType::f32) : 0);
     const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_rows(team));
-    threads = c + (copies_c ? bytes(problem.m, problem.n, DType::f32) : 0);
+    threads = c + (copies_c ? bytes(rows, problem.n, DType::f32) : 0);
   }
 };
 
@@ -86,8 +99,9 @@ std::size_t scratch_of_threads(const Problem& problem, int threads) {
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
     const auto [rows, columns] = problem.cut(thread, threads);
-    if (rows.size() > 0 && columns.size() > 0)
-      largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(rows, columns))));
+    for_parts(rows, problem.block_rows(threads), [&, columns = columns](Range part) {
+      if (columns.size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(part, columns))));
+    });
   }
   return largest * static_cast<std::size_t>(threads);
 }
@@ -119,20 +133,22 @@ void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread
 void copy_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
                    std::byte* copy_of_b) {
   stream.team().run([&](int thread, int threads) {
-    if (problem.copies_a()) copy_a(problem, a, copy_of_a, thread, threads);
+    if (problem.copies_a() && !problem.in_blocks(threads)) copy_a(problem, a, copy_of_a, thread, threads);
     if (problem.copies_b()) copy_b(problem, b, copy_of_b, thread, threads);
   });
 }
 
-void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, BFloat16* c, Range rows, Range columns) {
+/// Rows and columns of c from `wide`, in whose first row the first of `rows` lies.
+void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range rows, Range columns) {
+  const std::int64_t first = rows.begin * problem.n;
   const auto narrow = [&](std::int64_t begin, std::int64_t end) {
     if (addend == nullptr)
-      pick_narrow()(wide, c, begin, end);
+      pick_narrow()(wide, c.as<BFloat16>() + first, begin, end);
     else
-      pick_narrow_sum()(wide, addend->as<BFloat16>(), c, begin, end);
+      pick_narrow_sum()(wide, addend->as<BFloat16>() + first, c.as<BFloat16>() + first, begin, end);
   };
-  if (columns.size() == problem.n) return narrow(rows.begin * problem.n, rows.end * problem.n);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
+  if (columns.size() == problem.n) return narrow(0, rows.size() * problem.n);
+  for (std::int64_t row = 0; row < rows.size(); ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
 }
 
 /// Some columns of the product, which lie in `wide` as a matrix of their own, into c.
@@ -151,6 +167,38 @@ void copy_columns(const Problem& problem, const float* wide, const Tensor* adden
     const float* const other = problem.options.accumulate ? out : addend != nullptr ? addend->as<float>() + place : nullptr;
     for (std::int64_t i = 0; i < count; ++i) out[i] = other == nullptr ? wide[i] : wide[i] + other[i];
   }
+}
+
+/// oneDNN's scratch of a thread.
+struct OwnScratch {
+  std::byte* data;
+  std::size_t bytes;
+
+  void multiply(MatmulPart part, const void* a, const void* b, void* c, const void* addend) const {
+    part.own_scratch = matmul_part_scratch_bytes(part) > bytes;  // a runtime size may want more than its capacity did
+    run_matmul_part(part, a, b, c, addend, data);
+  }
+};
+
+/// A thread's memory for a block of rows.
+struct Block {
+  float *a, *c;
+  std::int64_t rows;
+};
+
+/// Some rows of c, in blocks: widened, multiplied and rounded by one thread.
+void multiply_blocks(const Problem& problem, Range rows, const Block& block, const Tensor& a, const std::byte* b, const Tensor& c,
+                     const Tensor* addend, const OwnScratch& own) {
+  const Range columns{0, problem.n};
+  for_parts(rows, block.rows, [&](Range part) {
+    const std::int64_t from = part.begin * problem.n;
+    pick_widen()(a.as<BFloat16>() + part.begin * problem.k, block.a, 0, part.size() * problem.k);
+    if (!problem.narrows())
+      return own.multiply(problem.part(part, columns), block.a, b, c.as<float>() + from,
+                          addend != nullptr ? addend->as<float>() + from : nullptr);
+    own.multiply(problem.part(part, columns), block.a, b, block.c, nullptr);
+    narrow_result(problem, block.c, addend, c, part, columns);
+  });
 }
 
 /// Where the columns from `first` on begin in the right operand, in elements.
@@ -200,22 +248,29 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   stream.team().run([&](int thread, int threads) {
     const auto [rows, columns] = problem.cut(thread, threads);
     if (rows.size() == 0 || columns.size() == 0) return;
-    MatmulPart part = problem.part(rows, columns);
-    part.own_scratch = matmul_part_scratch_bytes(part) > share_of_thread;
+    const OwnScratch own{base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread, share_of_thread};
+    if (problem.in_blocks(threads)) {
+      const std::int64_t before = thread * problem.block_rows(threads);
+      return multiply_blocks(problem, rows,
+                             {reinterpret_cast<float*>(base + layout.a) + before * problem.k,
+                              reinterpret_cast<float*>(base + layout.c) + before * problem.n, problem.block_rows(threads)},
+                             a, right, c, addend, own);
+    }
+    const MatmulPart part = problem.part(rows, columns);
     const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
                result_size = static_cast<std::int64_t>(size_of(part.result));
     const std::int64_t from_a = rows.begin * part.a_stride;
     const std::int64_t from_b = place_of_columns(problem, columns.begin);
-    std::byte* const own_scratch = base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread;
     if (problem.copies_columns(columns)) {
       float* const wide = reinterpret_cast<float*>(base + layout.c) + problem.m * columns.begin;
-      run_matmul_part(part, left, right + from_b * operand_size, wide, nullptr, own_scratch);
+      own.multiply(part, left, right + from_b * operand_size, wide, nullptr);
       return copy_columns(problem, wide, addend, c, columns);
     }
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
-    run_matmul_part(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
-                    part.addend ? addend->data + from_c * result_size : nullptr, own_scratch);
-    if (problem.narrows()) narrow_result(problem, reinterpret_cast<const float*>(product), addend, c.as<BFloat16>(), rows, columns);
+    own.multiply(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
+                 part.addend ? addend->data + from_c * result_size : nullptr);
+    if (problem.narrows())
+      narrow_result(problem, reinterpret_cast<const float*>(product) + rows.begin * problem.n, addend, c, rows, columns);
   });
 }
 

@@ -19,4 +19,14 @@ inline Range share(std::int64_t count, std::int64_t grain, int thread, int threa
   return {std::min(count, blocks * thread / threads * grain), std::min(count, blocks * (thread + 1) / threads * grain)};
 }
 
+/// body(part) for `range` in nearly equal parts of at most `most`, a multiple of kShareGrain, in order.
+template <class Body>
+void for_parts(Range range, std::int64_t most, Body&& body) {
+  const auto parts = static_cast<int>((range.size() + most - 1) / most);
+  for (int part = 0; part < parts; ++part) {
+    const Range within = share(range.size(), kShareGrain, part, parts);
+    if (within.size() > 0) body(Range{range.begin + within.begin, range.begin + within.end});
+  }
+}
+
 }  // namespace millrace::kernels::cpu

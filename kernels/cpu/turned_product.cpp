@@ -17,30 +17,20 @@ namespace {
 /// product is still large enough.
 constexpr std::int64_t kStretch = 512, kRows = 256;
 
-/// body(rows) for a thread's rows in nearly equal parts.
-template <class Body>
-void for_parts(Range rows, Body&& body) {
-  const auto parts = static_cast<int>((rows.size() + kRows - 1) / kRows);
-  for (int part = 0; part < parts; ++part) {
-    const Range within = share(rows.size(), kShareGrain, part, parts);
-    if (within.size() > 0) body(Range{rows.begin + within.begin, rows.begin + within.end});
-  }
-}
-
 struct Places {
   DType compute;
   bool widens;
   std::int64_t stretch;  // all but the last
   std::size_t turned;    // bytes of a thread's turned stretch
-  std::size_t b;         // of all threads' widened b
+  std::size_t b;         // of all threads' widened stretch of b
 
   Places(const TurnedProduct& at, int threads)
       : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
     std::int64_t rows = 0;
     for (int thread = 0; thread < threads; ++thread)
-      for_parts(share(at.m, kShareGrain, thread, threads), [&](Range part) { rows = std::max(rows, part.size()); });
+      for_parts(share(at.m, kShareGrain, thread, threads), kRows, [&](Range part) { rows = std::max(rows, part.size()); });
     turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
-    b = widens ? align_up(static_cast<std::size_t>(at.k * at.n) * sizeof(float)) : 0;
+    b = widens ? align_up(static_cast<std::size_t>(stretch * at.n) * sizeof(float)) : 0;
   }
 
   [[nodiscard]] MatmulPart part(const TurnedProduct& at, Range rows, std::int64_t length, bool accumulate) const {
@@ -61,7 +51,7 @@ std::size_t product_scratch(const TurnedProduct& at, const Places& places, int t
   const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
-    for_parts(share(at.m, kShareGrain, thread, threads), [&](Range rows) {
+    for_parts(share(at.m, kShareGrain, thread, threads), kRows, [&](Range rows) {
       for (const std::int64_t length : {places.stretch, last})
         for (const bool accumulate : {false, true})
           largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
@@ -85,27 +75,36 @@ void TurnedProduct::run(const Stream& stream, const Tensor& a, const Tensor& b, 
   check_scratch("kernels.matmul", scratch, places.b + places.turned * team);
   // A runtime count may ask for more of oneDNN's scratch than its capacity did; oneDNN then allocates.
   const std::size_t product = (scratch.size() - places.b - places.turned * team) / team / kAlignment * kAlignment;
-  if (places.widens)
-    stream.team().for_ranges(k * n, 4096, [&](std::int64_t begin, std::int64_t end) {
-      pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(scratch.data()), begin, end);
-    });
-  const std::byte* const right = places.widens ? scratch.data() : b.data;
-  stream.team().run([&](int thread, int threads) {
+  // Adds the tokens from `first` on to the thread's `rows` of c. `right` are b's rows from there.
+  const auto add = [&](int thread, Range rows, std::int64_t first, const std::byte* right) {
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
-    for_parts(share(m, kShareGrain, thread, threads), [&](Range rows) {
-      for (std::int64_t first = 0; first < k; first += places.stretch) {
-        const std::int64_t length = std::min(places.stretch, k - first);
-        // Written as if from row 0 on: the part's rows begin at the thread's memory.
-        std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
-        turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
-                     rows.begin, rows.end);
-        MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
-        part.own_scratch = matmul_part_scratch_bytes(part) > product;
-        run_matmul_part(part, turned, right + static_cast<std::size_t>(first * n) * size_of(places.compute), c.as<float>() + rows.begin * n,
-                        nullptr, turned + places.turned);
-      }
+    const std::int64_t length = std::min(places.stretch, k - first);
+    // Written as if from row 0 on: the part's rows begin at the thread's memory.
+    std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
+    turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
+                 rows.begin, rows.end);
+    MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
+    part.own_scratch = matmul_part_scratch_bytes(part) > product;
+    run_matmul_part(part, turned, right, c.as<float>() + rows.begin * n, nullptr, turned + places.turned);
+  };
+  if (!places.widens) {
+    return stream.team().run([&](int thread, int threads) {
+      for_parts(share(m, kShareGrain, thread, threads), kRows, [&](Range rows) {
+        for (std::int64_t first = 0; first < k; first += places.stretch)
+          add(thread, rows, first, b.data + static_cast<std::size_t>(first * n) * size_of(places.compute));
+      });
     });
-  });
+  }
+  // The threads widen a stretch of b together and use it while the caches have it.
+  for (std::int64_t first = 0; first < k; first += places.stretch) {
+    const std::int64_t length = std::min(places.stretch, k - first);
+    stream.team().for_ranges(length * n, 4096, [&](std::int64_t begin, std::int64_t end) {
+      pick_widen()(b.as<BFloat16>() + first * n, reinterpret_cast<float*>(scratch.data()), begin, end);
+    });
+    stream.team().run([&](int thread, int threads) {
+      for_parts(share(m, kShareGrain, thread, threads), kRows, [&](Range rows) { add(thread, rows, first, scratch.data()); });
+    });
+  }
 }
 
 }  // namespace millrace::kernels::cpu

@@ -69,7 +69,8 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MatmulEquivalentToReference,
                          ::testing::Values(Case{1, 1, 1}, Case{1, 67, 43}, Case{2, 96, 17}, Case{37, 1, 29}, Case{64, 64, 64},
-                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}, Case{300, 130, 37}, Case{19, 200, 48}));
+                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}, Case{300, 130, 37}, Case{601, 21, 30},
+                                           Case{19, 200, 48}));
 
 TEST(Matmul, AccumulatesIntoWhatIsThere) {
   ThreadTeam team(2);
