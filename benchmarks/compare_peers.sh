@@ -9,7 +9,7 @@
 #      4  2 ranks over PyTorch's pipelines                     9  start to the first step, less mpirun alone
 #      5  2 ranks of 1 thread over 1 rank of 2                10  growth with sequence, layers, microbatches, stages
 #
-# Environment: ROUNDS (3) turns of everybody, STEPS (10) timed steps of a turn (half as many of long steps), MILLRACE (build/release/millrace; the other
+# Environment: ROUNDS (3) turns of everybody, STEPS (10) timed steps of a turn (fewer of long steps, more of short ones), MILLRACE (build/release/millrace; the other
 # programs lie beside it), PEERS (folder of torch_train.py and torch_pipeline.py; shared/peers beside the repository), PYTHON (a Python with torch; else
 # one is installed under build/peers and kept), CC (cc), LIMIT (1800) seconds that one program may take. What cannot run is left out with a sentence.
 # Readings stay in build/peers/readings.jsonl until the next call; peers/goals.py says what is compared and wanted, peers/table.py how.
@@ -190,7 +190,7 @@ goal_3() {
     left_out "plain C loops: plain_gpt2.c was not compiled, or its gradients are wrong"
     plain=
   fi
-  in_turns gpt2_round 64 "$few" 2
+  in_turns gpt2_round 64 $((2 * steps)) 2  # of a second or less
   in_turns gpt2_round 1024 1 1
 }
 gpt2_round() {  # SEQUENCE STEPS SKIP
@@ -250,7 +250,7 @@ ranks_round() {
 
 goal_6() { in_turns overhead_round; }
 overhead_round() {
-  take actors actors python3 "$programs/pair_ratios.py" "$benches/pipeline/actors_vs_straight_bench" "steps=$steps" threads=2
+  take actors actors python3 "$programs/pair_ratios.py" "$benches/pipeline/actors_vs_straight_bench" steps=$((4 * steps)) threads=2
   take ring ring python3 "$programs/pair_ratios.py" "$benches/pipeline/trace_ring_bench" steps=$((20 * steps))
 }
 
@@ -276,11 +276,11 @@ start_round() {
   take start "mpirun alone" python3 "$programs/seconds_until.py" "" "${mpi[@]}" -np 4 "$benches/peers/mpi_alone"
 }
 
-# Here the points take turns, and the law is fitted to their medians over the rounds.
+# Here the points take turns, more often than others since their runs are of milliseconds, and the law is fitted to each one's least.
 goal_10() {
   local law round=1
   for law in sequence layers microbatches stages; do
-    take growth $law python3 "$programs/growth.py" $law --millrace "$millrace" --tokens "$(tokens 512)" --rounds "$rounds" --steps "$few" --threads 2
+    take growth $law python3 "$programs/growth.py" $law --millrace "$millrace" --tokens "$(tokens 512)" --rounds $((3 * rounds)) --steps $((2 * steps)) --threads 2
   done
 }
 

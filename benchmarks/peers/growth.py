@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""How the time of a step grows: a small model at some points, and how far each is from the law that its smallest three points follow.
+"""How the time of a step grows: a small model at some points, and how far each is from the law that its smallest points follow.
 
     python3 growth.py sequence|layers|microbatches|stages --millrace PATH --tokens FILE [--rounds 3] [--steps 6] [--threads 2]
 
-Laws, fitted by least squares of the relative distance: a S + b S^2 for the sequence, a + b X for the others. The points take turns, --rounds times.
-One line of JSON: "law", "points" as [x, seconds, the law's seconds] and "worst", the largest distance. Seconds are medians of all steps of all
-rounds, each run's first two left out, from metrics.jsonl.
+Laws, fitted by least squares of the relative distance: a + b S + c S^2 for the sequence, with seven points, a + b X for the others, with
+three. (a is what a step costs whatever its size: a millisecond here, a sixteenth of the shortest.) The points take turns, --rounds times.
+One line of JSON: "law", "points" as [x, seconds, the law's seconds] and "worst", the largest distance. Seconds are a run's median step, its first two
+left out, from metrics.jsonl; of the rounds' runs the least, since a run as a whole can meet a slow minute of the machine, and none meets a fast one.
 """
 import argparse
+import fractions
 import json
+import operator
 import pathlib
 import statistics
 import subprocess
@@ -42,28 +45,30 @@ schedule = "{schedule}"
 """
 BASE = {"sequence": 256, "layers": 4, "microbatches": 4, "stages": 1}
 
-# Of each law: the points, what else differs from BASE, and the two functions of x whose sum it is.
+# Of each law: the points, how many of them it is fitted to, what else differs from BASE, and the powers of x that it sums.
 LAWS = {
-    "sequence": ([256, 512, 1024, 2048, 4096], {"layers": 2}, (lambda x: x, lambda x: x * x), "a S + b S^2"),
-    "layers": ([2, 4, 8, 16, 32], {}, (lambda x: 1, lambda x: x), "a + b L"),
-    "microbatches": ([1, 2, 4, 8, 16, 32, 64], {}, (lambda x: 1, lambda x: x), "a + b M"),
-    "stages": ([1, 2, 4, 8], {"layers": 8, "microbatches": 8}, (lambda x: 1, lambda x: x), "a + b stages"),
+    "sequence": ([256, 384, 512, 640, 768, 896, 1024, 2048, 4096], 7, {"layers": 2}, (0, 1, 2), "a + b S + c S^2"),
+    "layers": ([2, 4, 8, 16, 32], 3, {}, (0, 1), "a + b L"),
+    "microbatches": ([1, 2, 4, 8, 16, 32, 64], 3, {}, (0, 1), "a + b M"),
+    "stages": ([1, 2, 4, 8], 3, {"layers": 8, "microbatches": 8}, (0, 1), "a + b stages"),
 }
-FITTED = 3
 
 
-def fit(points, functions):
-    """a and b with the least sum of ((a f + b g) / seconds - 1)^2: the normal equations."""
-    rows = [(functions[0](x) / seconds, functions[1](x) / seconds) for x, seconds in points]
-    ff, fg, gg = sum(f * f for f, _ in rows), sum(f * g for f, g in rows), sum(g * g for _, g in rows)
-    f1, g1 = sum(f for f, _ in rows), sum(g for _, g in rows)
-    determinant = ff * gg - fg * fg
-    return (f1 * gg - g1 * fg) / determinant, (g1 * ff - f1 * fg) / determinant
+def fit(points, powers):
+    """The coefficients with the least sum of (law / seconds - 1)^2: the normal equations, by elimination; exact, since they are fractions."""
+    columns = [[fractions.Fraction(x) ** power / fractions.Fraction(seconds) for x, seconds in points] for power in powers]
+    rows = [[sum(map(operator.mul, f, g)) for g in columns] + [sum(f)] for f in columns]
+    for pivot, row in enumerate(rows):
+        row[:] = [value / row[pivot] for value in row]
+        for other in rows:
+            if other is not row:
+                other[:] = [value - other[pivot] * own for value, own in zip(other, row)]
+    return [float(row[-1]) for row in rows]
 
 
-def steps_at(law, x, arguments):
-    """Seconds of each step of a run."""
-    values = {**BASE, **LAWS[law][1], law: x}
+def median_step(law, x, arguments):
+    """Seconds of a run's median step."""
+    values = {**BASE, **LAWS[law][2], law: x}
     with tempfile.TemporaryDirectory() as scratch:
         run = pathlib.Path(scratch, "run.toml")
         directory = pathlib.Path(scratch, "run")
@@ -76,7 +81,7 @@ def steps_at(law, x, arguments):
         if done.returncode:
             sys.exit(f"growth: {law} = {x}: millrace ended with status {done.returncode}")
         lines = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-        return [line["seconds"] for line in lines if "seconds" in line][2:]
+        return statistics.median([line["seconds"] for line in lines if "seconds" in line][2:])
 
 
 def main():
@@ -88,16 +93,16 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    xs, _, functions, text = LAWS[arguments.law]
-    steps = {x: [] for x in xs}
+    xs, fitted, _, powers, text = LAWS[arguments.law]
+    runs = {x: [] for x in xs}
     for _ in range(arguments.rounds):
         for x in xs:
-            steps[x] += steps_at(arguments.law, x, arguments)
-    measured = [(x, statistics.median(seconds)) for x, seconds in steps.items()]
-    a, b = fit(measured[:FITTED], functions)
-    points = [[x, seconds, a * functions[0](x) + b * functions[1](x)] for x, seconds in measured]
+            runs[x].append(median_step(arguments.law, x, arguments))
+    measured = [(x, min(seconds)) for x, seconds in runs.items()]
+    coefficients = fit(measured[:fitted], powers)
+    points = [[x, seconds, sum(map(operator.mul, coefficients, (x**power for power in powers)))] for x, seconds in measured]
     worst = max(abs(seconds / law - 1) for _, seconds, law in points)
-    print(json.dumps({"worst": worst, "law": text, "a": a, "b": b, "points": points}))
+    print(json.dumps({"worst": worst, "law": text, "coefficients": coefficients, "points": points}))
 
 
 if __name__ == "__main__":
