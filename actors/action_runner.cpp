@@ -7,6 +7,7 @@
 
 #include "actors/nan_hook.hpp"
 #include "actors/rank.hpp"
+#include "kernels/base/range.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
@@ -16,7 +17,13 @@ void ProgramRunner::run(Rank& rank, const Execute& execute) {
   rank.running_pass = execute.pass;
   rank.running_step = execute.step;
   FaultHook faults(rank.hook);
-  rank.compute().stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
+  const kernels::Range range(to_string(execute.pass).data());
+  auto& compute = rank.compute();
+  if (execute.first_of_batch) compute.upload(rank.stream(), execute.slots.batch);
+  rank.copy_in(execute.arrival);
+  compute.stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
+  if (execute.pass == runtime::Pass::logits) compute.download_logits(rank.stream(), execute.action.stage);
+  rank.copy_out(execute.departure);
 }
 
 TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}

@@ -14,7 +14,7 @@ class Rank;
 class ActionRunner {
  public:
   virtual ~ActionRunner() = default;
-  /// On the worker; returns when the action is done. Throws what the action does.
+  /// On the worker; returns when the action is done or, on a GPU, queued. Throws what the action does.
   virtual void run(Rank& rank, const Execute& execute) = 0;
 };
 

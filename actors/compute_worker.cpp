@@ -1,5 +1,8 @@
 #include "actors/compute_worker.hpp"
 
+#include <sys/prctl.h>
+
+#include <chrono>
 #include <exception>
 #include <future>
 #include <utility>
@@ -9,8 +12,8 @@
 namespace millrace::actors {
 
 ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop,
-                             std::function<void(bool)> computing)
-    : ring_(capacity), early_(capacity), computing_(std::move(computing)) {
+                             std::function<void(bool)> computing, std::function<bool()> poll)
+    : ring_(capacity), early_(capacity), computing_(std::move(computing)), poll_(std::move(poll)) {
   std::promise<void> promise;
   auto started = promise.get_future();
   thread_ = std::thread([this, promise = std::move(promise), start = std::move(start), stop = std::move(stop)]() mutable {
@@ -90,8 +93,26 @@ void ComputeWorker::loop() {
   for (Task task; take(task);) task.call(task.storage.data());
 }
 
+/// Returns with the lock when a task is there, or when nothing is under way.
+void ComputeWorker::poll_until_task(std::unique_lock<std::mutex>& lock) {
+  constexpr int spins = 64;  // then it sleeps between its looks, for as long as a message takes
+  thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1UL);
+  static_cast<void>(exact);
+  for (int look = 0;; ++look) {
+    lock.unlock();
+    const bool under_way = poll_();
+    if (under_way && look >= spins)
+      std::this_thread::sleep_for(std::chrono::microseconds(5));
+    else if (under_way && look > 0)
+      std::this_thread::yield();
+    lock.lock();
+    if (size_ > 0 || !under_way) return;
+  }
+}
+
 bool ComputeWorker::take(Task& task) {
   std::unique_lock lock(mutex_);
+  if (poll_) poll_until_task(lock);
   if (size_ == 0 && computes_ && computing_) {
     lock.unlock();  // it may wake somebody
     computing_(computes_ = false);

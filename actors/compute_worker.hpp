@@ -19,8 +19,11 @@ namespace millrace::actors {
 class ComputeWorker {
  public:
   /// `start` runs on the new thread first (pinning, the thread team), `stop` last. `computing` is told there when it has something to run
-  /// again (true), and when it has run out of it (false). Throws what `start` threw.
-  ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop, std::function<void(bool)> computing = {});
+  /// again (true), and when it has run out of it (false). `poll` is asked there between tasks, and again and again while there is none and
+  /// it says that something is under way elsewhere (on a GPU): the worker has not run out of work until it says no. Throws what `start`
+  /// threw.
+  ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop, std::function<void(bool)> computing = {},
+                std::function<bool()> poll = {});
   /// Runs what is queued, then joins.
   ~ComputeWorker();
   ComputeWorker(const ComputeWorker&) = delete;
@@ -59,6 +62,7 @@ class ComputeWorker {
   void append(const Task& task);  // under the mutex
   void loop();
   bool take(Task& task);  // false at the end
+  void poll_until_task(std::unique_lock<std::mutex>& lock);
   std::vector<Task> ring_;
   std::size_t head_ = 0, size_ = 0;
   std::vector<Task> early_;  // by ticket % capacity; call is null where nothing waits
@@ -66,6 +70,7 @@ class ComputeWorker {
   bool stopping_ = false;
   bool computes_ = false;  // as told; the worker's own
   std::function<void(bool)> computing_;
+  std::function<bool()> poll_;
   std::mutex mutex_;
   std::condition_variable ready_;
   std::thread thread_;

@@ -1,5 +1,7 @@
 #include "actors/hash_hook.hpp"
 
+#include "kernels/transfer.hpp"
+
 namespace millrace::actors {
 namespace {
 
@@ -28,7 +30,8 @@ void HashHook::record_weights() {
     runtime::TensorHash record;
     record.name = recorder_.name("", tensor.name);
     record.stage = static_cast<std::uint16_t>(tensor.uses.front().stage.value);
-    recorder_.add(record, bytes_of(store.master(tensor)));
+    const auto master = store.master(tensor);
+    recorder_.add(record, bytes_of(kernels::HostCopies(rank_.stream(), {&master, 1}).tensors().front()));
   }
 }
 

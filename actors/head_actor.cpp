@@ -25,7 +25,7 @@ std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, st
   std::vector<float> row;
   const auto vocabulary = rank.plan().model.vocab_size;
   for_each_head_forward(rank, list, [&](runtime::StageId stage, runtime::MicrobatchId) {
-    const auto* logits = reinterpret_cast<const float*>(rank.compute().memory().slot(runtime::MemoryKind::logits, stage));
+    const float* logits = rank.compute().logits(stage);
     row.assign(logits + position * vocabulary, logits + (position + 1) * vocabulary);
   });
   return row;

@@ -12,32 +12,37 @@ void for_each_tensor(Rank& rank, Fill fill) {
   rank.worker().run([&] {
     const auto& store = rank.compute().store();
     for (const auto& tensor : rank.compute().parameters().tensors())
-      fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store);
+      fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store, rank.stream());
     store.refresh_copies(rank.stream());
   });
 }
 
+using Part = runtime::ParameterStore::Part;
+using Numbers = std::span<float>;
+
 }  // namespace
 
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
-  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) {
-    layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, store.master(spec.name));
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::Stream& stream) {
+    store.fill(stream, spec.name, Part::master,
+               [&](Numbers numbers) { layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, numbers); });
   });
 }
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
   const auto weights = layers::open_weights(folder, rank.plan().model);
-  for_each_tensor(
-      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) { weights->read(spec, store.master(spec.name)); });
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::Stream& stream) {
+    store.fill(stream, spec.name, Part::master, [&](Numbers numbers) { weights->read(spec, numbers); });
+  });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
   const bool trains = rank.compute().memory_plan().find(runtime::MemoryKind::first_moment) != nullptr;
-  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store) {
-    checkpoint.read(spec.name, store.master(spec.name));
+  for_each_tensor(rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::Stream& stream) {
+    store.fill(stream, spec.name, Part::master, [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
     if (!trains) return;
-    checkpoint.read("adamw.m/" + spec.name, store.first_moment(spec.name));
-    checkpoint.read("adamw.v/" + spec.name, store.second_moment(spec.name));
+    store.fill(stream, spec.name, Part::first_moment, [&](Numbers numbers) { checkpoint.read("adamw.m/" + spec.name, numbers); });
+    store.fill(stream, spec.name, Part::second_moment, [&](Numbers numbers) { checkpoint.read("adamw.v/" + spec.name, numbers); });
   });
 }
 

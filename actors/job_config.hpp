@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "actors/cuda_config.hpp"
 #include "cluster/cluster_config.hpp"
 #include "cluster/status_config.hpp"
 #include "layers/model_config.hpp"
@@ -13,6 +14,7 @@ namespace millrace::actors {
 struct JobConfig {
   std::string directory;        // run.directory: checkpoints, metrics, traces; empty: nothing is written
   std::string record = "none";  // run.record: "none", or "hashes" of all tensors, in the directory
+  std::string device = "cpu";   // device: "cpu" or "cuda"
   bool tensorboard = false;     // run.tensorboard: event files besides
   std::string model_from;       // model.from: a Hugging Face folder; its weights are the initial ones; empty: from the seed
   layers::ModelConfig model;
@@ -25,6 +27,7 @@ struct JobConfig {
   runtime::SampleConfig sample;
   cluster::ClusterConfig cluster;
   cluster::StatusConfig status;
+  CudaConfig cuda;
 };
 
 }  // namespace millrace::actors

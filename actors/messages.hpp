@@ -177,6 +177,14 @@ using ToCoordinator =
 /// To a rank actor once all actors of the process stand: report RankReady.
 struct Begin {};
 
+/// Bytes between a slot of a link's ring and where a GPU's programs have it; nothing where they are the same place.
+struct SlotCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;
+  [[nodiscard]] bool present() const noexcept { return to != nullptr; }
+};
+
 /// Rank actor → stage actor: run one pass with these slots.
 struct Execute {
   std::int64_t ticket = 0;  // the rank's actions of the whole run, counted: the worker runs them in this order
@@ -184,12 +192,16 @@ struct Execute {
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;
   std::int64_t step = 0;
+  // Of a rank on a GPU:
+  bool first_of_batch = false;  // of the list's actions on this microbatch: its tokens are still in the host's memory
+  SlotCopy arrival, departure;  // before the pass, and behind it
 };
 
 /// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
 struct ActionDone {
   runtime::Action action;
   std::int64_t begin = 0, end = 0;
+  std::int64_t host = 0;  // what queuing it took the worker, on a GPU
 };
 
 /// Link → rank actor: message `sequence` of a channel lies in its slot.

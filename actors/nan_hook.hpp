@@ -24,6 +24,7 @@ class NanHook final : public runtime::OperationHook {
 class FaultHook final : public runtime::OperationHook {
  public:
   explicit FaultHook(runtime::OperationHook* next) : next_(next) {}
+  [[nodiscard]] Sight sight() const override { return Sight::copies_that_go_back; }
   void before(const Call& call) override;
   void after(const Call& call) override;
 

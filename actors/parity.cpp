@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/capture_hook.hpp"
+#include "actors/device_placement.hpp"
 #include "actors/driver_actor.hpp"
 #include "actors/initial_state.hpp"
 #include "actors/parity_report.hpp"
@@ -143,6 +144,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   PlanRequest request;
   request.model = config.model;
   request.train.dtype = settings.dtype;
+  request.device = kernels::device_kind(settings.device);
   request.train.batch = static_cast<std::int64_t>(rows);
   request.train.sequence = static_cast<std::int64_t>(all.front().tokens.size());
   request.train.microbatches = static_cast<std::int64_t>(all.size() / rows);
@@ -157,6 +159,9 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   RankNeeds needs;
   needs.threads = settings.threads;
   needs.logits = true;
+  JobConfig placed;
+  placed.device = settings.device;
+  place_on_devices(needs, session, placed);
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<CaptureHook>> hooks;
   for (auto* rank : pipeline.ranks()) {

@@ -12,6 +12,7 @@ namespace millrace::actors {
 struct ParitySettings {
   std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json
   std::string dtype = "fp32";  // fp32 | bf16
+  std::string device = "cpu";  // cpu | cuda
   int ranks = 1, chunks = 1;
   std::string schedule = "1f1b";
   std::string layout;

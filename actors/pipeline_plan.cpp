@@ -113,6 +113,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.parameters = layers::model_parameters(plan.model);
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
+  plan.device = request.device;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.z_loss = train.z_loss;
@@ -189,7 +190,7 @@ runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Outpu
   options.z_loss = z_loss;
   options.output = output;
   return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
-                                rematerialize.at(stage.index() % rematerialize.size()));
+                                rematerialize.at(stage.index() % rematerialize.size()), {device, 0});
 }
 
 double PipelinePlan::model_flops(std::int64_t microbatches) const {

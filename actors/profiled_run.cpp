@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "actors/device_placement.hpp"
 #include "actors/measured_run.hpp"
 #include "actors/message_actor.hpp"
 #include "actors/operation_clock.hpp"
@@ -134,6 +135,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   const DatasetBatches batches(runtime::open_dataset(run.data, run.model.vocab_size), batch_shape(run));
   RankNeeds needs;
   needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
+  place_on_devices(needs, session, run);
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   for (auto* rank : pipeline.ranks()) {

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/completions.hpp"
 #include "actors/compute_worker.hpp"
+#include "actors/messages.hpp"
 #include "actors/pipeline_plan.hpp"
 #include "actors/progress_slot.hpp"
 #include "actors/rank_blueprint.hpp"
@@ -29,6 +31,7 @@ struct RankSetup {
   std::vector<int> cores;  // to pin the team to; empty: not pinned
   kernels::Implementation implementation = kernels::Implementation::fast;
   std::function<void(bool)> computing;  // told by the worker when it begins and ends to have work; may be empty
+  [[nodiscard]] kernels::Device device() const { return needs.device_of(id.value); }
 };
 
 /// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed
@@ -47,6 +50,20 @@ class Rank {
   [[nodiscard]] ComputeWorker& worker() noexcept { return *worker_; }
   /// On the worker only.
   [[nodiscard]] const kernels::Stream& stream() const noexcept { return *stream_; }
+  /// On the worker: what it queues from here to `when_done` is one piece of work.
+  void begin_work() {
+    work_begin_ = runtime::steady_now();
+    if (completions_) completions_->begin();
+  }
+  /// On the worker: `body(const Completion&)` when what was queued on the lane so far is done; on a CPU that is now. `what`: see
+  /// Completions::add.
+  template <class Body>
+  void when_done(kernels::Lane lane, const char* what, const Body& body) {
+    if (completions_) return completions_->add(lane, what, body);
+    body(Completion{work_begin_, runtime::steady_now(), nullptr});
+  }
+  /// The operation that the device began last, of the program of this stage and pass: what to name when it has failed.
+  [[nodiscard]] std::string noted_operation(runtime::StageId stage, runtime::Pass pass) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
@@ -61,7 +78,15 @@ class Rank {
 
   // -- channels --------------------------------------------------------------------------------------------------------------------------
   /// What this rank brings to a channel, given where the other end is. Ring memory is the rank's.
-  void add_ends(cluster::ChannelEnds& ends, bool same_process);
+  void add_ends(cluster::ChannelEnds& ends);
+  /// Where this rank's programs read or write the message that the link has at `at`: there, or in the rank's own ring, to or from which
+  /// `incoming` or `outgoing` copies.
+  [[nodiscard]] std::byte* program_place(int channel, std::byte* at, bool incoming) const;
+  [[nodiscard]] SlotCopy incoming(int channel, std::byte* at, std::size_t bytes) const;
+  [[nodiscard]] SlotCopy outgoing(int channel, std::byte* at, std::size_t bytes) const;
+  /// On the worker: queues a copy, and lets what computes wait for it, or the other way round.
+  void copy_in(const SlotCopy& copy) const;
+  void copy_out(const SlotCopy& copy) const;
   /// Set once before the first step. Not owned.
   cluster::Links* links = nullptr;
   /// Who is told of tokens and credits; set before the links exist. Not owned.
@@ -83,7 +108,8 @@ class Rank {
   void set_progress(const cluster::Progress& progress);
   [[nodiscard]] ProgressSlot::Reading progress() const { return progress_.read(); }
 
-  [[nodiscard]] std::size_t planned_bytes() const noexcept { return compute_->memory_plan().total_bytes(); }
+  /// Of the memory that the rank computes in; on a GPU with what its queue holds.
+  [[nodiscard]] std::size_t planned_bytes() const noexcept;
 
  private:
   const PipelinePlan& plan_;
@@ -93,7 +119,11 @@ class Rank {
   runtime::TraceRing trace_;
   std::unique_ptr<ActionRunner> runner_;
   ProgressSlot progress_;
+  std::int64_t work_begin_ = 0;
+  std::vector<cluster::ChannelSpec> channels_;  // by id
   std::unique_ptr<kernels::ThreadTeam> team_;
+  std::unique_ptr<kernels::Queue> queue_;  // of a rank on a GPU
+  std::unique_ptr<Completions> completions_;
   std::unique_ptr<kernels::Stream> stream_;
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
 };

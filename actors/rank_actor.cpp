@@ -48,9 +48,15 @@ void RankActor::work(const RankTask& task) {
   rank_.worker().post([this, task] {
     const caf::actor self(this);
     guarded(self, {}, false, [&] {
-      const std::int64_t begin = runtime::steady_now();
+      rank_.begin_work();
       control_.perform(task);
-      caf::anon_send(self, WorkDone{task.work, begin, runtime::steady_now()});
+      rank_.when_done(control_.lane(task), "rank-wide work", [this, task](const Completion& completion) {
+        const caf::actor then(this);
+        guarded(then, {}, false, [&] {
+          control_.perform_then(task, completion);
+          caf::anon_send(then, WorkDone{task.work, completion.begin, completion.end});
+        });
+      });
     });
   });
 }

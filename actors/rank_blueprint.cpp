@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/channel_way.hpp"
 #include "cluster/link.hpp"
 
 namespace millrace::actors {
@@ -81,11 +82,12 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.staging = needs_.staging;
   options.threads = needs_.threads;
   options.plan_only = plan_only;
-  // One ring for each channel that ends here, and for each that begins here and ends in another process: inside one the receiver's is used.
+  options.device = needs_.device_of(rank_.value);
+  // One ring for each channel that ends here, and for each that begins here and ends out of reach: in another process, on another device.
   for (const auto& channel : plan_.channels()) {
-    const bool same_process = channel.from_rank / needs_.ranks_per_process == channel.to_rank / needs_.ranks_per_process;
-    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && !same_process))
-      options.rings.push_back({channel.id, cluster::ring_bytes(channel)});
+    const auto way = way_of(channel, needs_);
+    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && way != ChannelWay::shared))
+      options.rings.push_back({channel.id, cluster::ring_bytes(channel), way == ChannelWay::staged});
   }
   return std::make_unique<runtime::RankCompute>(std::move(stages), options);
 }

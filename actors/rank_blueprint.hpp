@@ -18,6 +18,13 @@ struct RankNeeds {
   bool staging = false;                      // room for snapshots
   bool logits = false;                       // the head also has a program that ends in logits
   bool training = true;                      // false: forwards alone, without room for moments, gradients and what backward needs
+  std::vector<kernels::Device> devices;      // of the process's ranks, by place; empty: all on the CPU
+  kernels::Queue::Options queue;             // of a rank on a GPU
+  bool mpi_reaches_devices = false;          // MPI was built to send from and receive into a GPU's memory
+
+  [[nodiscard]] kernels::Device device_of(int rank) const {
+    return devices.empty() ? kernels::Device{} : devices[static_cast<std::size_t>(rank % ranks_per_process) % devices.size()];
+  }
 };
 
 /// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and

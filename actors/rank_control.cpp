@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "actors/head_actor.hpp"
+#include "kernels/transfer.hpp"
 #include "runtime/engine/step_shares.hpp"
 
 namespace millrace::actors {
@@ -155,11 +157,11 @@ void RankControl::handle(const Collect&) {
   const auto& store = rank_.compute().store();
   for (const auto& tensor : rank_.compute().parameters().tensors()) {
     if (!tensor.speaks()) continue;
-    const auto gradient = store.gradient(tensor);
     CapturedTensor captured;
     captured.name = "grad." + tensor.name;
     captured.shape = tensor.shape.sizes();
-    captured.values.assign(gradient.as<float>(), gradient.as<float>() + gradient.elements());
+    captured.values.resize(tensor.elements());
+    rank_.worker().run([&] { kernels::fetch(rank_.stream(), store.gradient(tensor), std::as_writable_bytes(std::span(captured.values))); });
     tell(captured);
   }
   port_.report(Collected{rank_.id().value, true, {}});
@@ -175,6 +177,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   if (table == Table::training) training_batches_.begin(training_uses_);
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
+  begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
   starting_ = true;  // what was loaded ahead is not missing
   carry_out(engine_.start(plan, runtime::StepId(step)));
@@ -200,12 +203,27 @@ void RankControl::carry_out(const runtime::Decisions& decisions) {
   if (finished) list_finished();
 }
 
-/// Where a ring slot is: an incoming token where it arrived, everything else where the link says.
-std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) const {
+/// Where the link has a ring slot: an incoming token where it arrived, everything else where the link says.
+std::byte* RankControl::link_address(const runtime::RingSlot& slot, bool incoming) const {
   if (!slot.present()) return nullptr;
   const auto& edge = rank_.plan().edges[slot.edge.index()];
   if (incoming && !edge.local()) return arrived_[slot.edge.index()][static_cast<std::size_t>(slot.slot)];
   return rank_.links->link(slot.edge.value).slot(slot.sequence);
+}
+
+/// Where the rank's programs read or write it.
+std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) const {
+  std::byte* at = link_address(slot, incoming);
+  return at == nullptr ? nullptr : rank_.program_place(slot.edge.value, at, incoming);
+}
+
+/// The token that the action is the first to read, and the one that it makes.
+void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const {
+  const auto bytes = rank_.plan().boundary_bytes();
+  const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
+  if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient)
+    execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), bytes);
+  if (issue.output.present()) execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), bytes);
 }
 
 void RankControl::issue(const runtime::Issue& issue) {
@@ -222,6 +240,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   slots.token_in = address(issue.activation, true);
   slots.gradient_in = address(issue.gradient, true);
   (makes_gradient ? slots.gradient_out : slots.token_out) = address(issue.output, false);
+  copies_of(issue, execute);
   slots.stash_input = std::max(issue.stash_input, 0);
   slots.stash_weight = std::max(issue.stash_weight, 0);
   slots.handoff = std::max(issue.handoff, 0);
@@ -239,6 +258,7 @@ void RankControl::issue(const runtime::Issue& issue) {
       break;
   }
   slots.result = microbatch;
+  execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
 
   const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
   const std::int64_t produced = waited_for.present() && !plan.edges[waited_for.edge.index()].local()
@@ -313,6 +333,11 @@ void RankControl::list_finished() {
 void RankControl::perform(const RankTask& task) {
   if (hash_hook_ && (task.work == RankWork::optimizer || task.work == RankWork::clear)) hash_hook_->end_step();
   tasks_.perform(task);
+}
+
+void RankControl::perform_then(const RankTask& task, const Completion& completion) {
+  if (completion.error != nullptr) throw *completion.error;
+  tasks_.finish(task);
 }
 
 // -- after a training list ----------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ class RankPort {
   virtual ~RankPort() = default;
   /// Run one pass, in the order of tickets; RankControl::action_done() follows.
   virtual void execute(const Execute& execute) = 0;
-  /// RankControl::perform(task) on the worker, in order with the actions before it; RankControl::work_done() follows.
+  /// RankControl::perform(task) on the worker, in order with the actions before it, and perform_then(task) when that is done;
+  /// RankControl::work_done() follows.
   virtual void work(const RankTask& task) = 0;
   /// Fill a batch slot; RankControl::batch_ready() follows.
   virtual void load(const LoadBatch& request) = 0;
@@ -55,7 +56,7 @@ struct RankControlSetup {
 
 /// Runs one rank through the phases: its engine, which slots an action reads and writes, its batches, sums, optimizer and snapshots. Plain
 /// C++ without threads, as the Coordinator is: events in, orders to the port out. Rank-wide work goes to the same worker as the actions, so
-/// it is in order with them. One caller at a time, except for perform().
+/// it is in order with them. One caller at a time, except for perform() and what follows it.
 class RankControl {
  public:
   RankControl(RankControlSetup setup, RankPort& port);
@@ -71,8 +72,10 @@ class RankControl {
   void work_done(const WorkDone& finished);
   void failed(const WorkFailed& failure);
 
-  /// On the worker.
+  /// On the worker: queues the task; and when it is done, what is left of it. Throws what it failed with.
   void perform(const RankTask& task);
+  void perform_then(const RankTask& task, const Completion& completion);
+  [[nodiscard]] kernels::Lane lane(const RankTask& task) const { return tasks_.lane(task); }
 
   [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
   /// The list that runs or ran last; null before the first.
@@ -92,7 +95,9 @@ class RankControl {
   void start(Table table, const runtime::RankPlan& plan, std::int64_t step);
   void carry_out(const runtime::Decisions& decisions);
   void issue(const runtime::Issue& issue);
+  [[nodiscard]] std::byte* link_address(const runtime::RingSlot& slot, bool incoming) const;
   [[nodiscard]] std::byte* address(const runtime::RingSlot& slot, bool incoming) const;
+  void copies_of(const runtime::Issue& issue, Execute& execute) const;
   void list_finished();
   void note_wait();
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait = {});
@@ -117,6 +122,7 @@ class RankControl {
   std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
   WaitClock wait_;
   std::uint64_t trace_mark_ = 0;
+  std::vector<char> begun_batches_;  // by microbatch of the list: an action on it was issued
   BatchWindow training_batches_, evaluation_batches_;
   std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table

@@ -23,7 +23,12 @@ class RankTasks {
   /// Both outlive it.
   RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange) {}
 
+  /// Does it or, on a GPU, queues it.
   void perform(const RankTask& task);
+  /// What is left to do when it is done.
+  void finish(const RankTask& task);
+  /// Where the last of the work is.
+  [[nodiscard]] kernels::Lane lane(const RankTask& task) const;
 
   /// Of RankWork::squares.
   [[nodiscard]] const std::vector<runtime::TensorSquareSum>& squares() const noexcept { return squares_; }
@@ -33,7 +38,7 @@ class RankTasks {
  private:
   void send_sums();
   void add_sums();
-  void take_snapshot();
+  void hash_copies();
 
   Rank& rank_;
   const SumExchangeState& exchange_;

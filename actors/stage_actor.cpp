@@ -26,11 +26,27 @@ caf::behavior StageActor::make_behavior() {
 /// On the compute worker.
 void StageActor::Work::run(const Execute& execute) {
   guarded(rank_actor, execute.action, true, [&] {
-    const std::int64_t begin = runtime::steady_now();
+    rank.begin_work();
     runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
+    const std::int64_t begin = runtime::steady_now();
     rank.runner().run(rank, execute);
-    caf::anon_send(rank_actor, ActionDone{execute.action, begin, runtime::steady_now()});
+    const std::int64_t host = runtime::steady_now() - begin;
+    const auto lane = execute.departure.present() ? kernels::Lane::copy_out : kernels::Lane::compute;
+    rank.when_done(lane, "an action", [this, host, action = execute.action, pass = execute.pass](const Completion& completion) {
+      done(action, pass, host, completion);
+    });
   });
+}
+
+void StageActor::Work::done(const runtime::Action& action, runtime::Pass pass, std::int64_t host, const Completion& completion) {
+  if (completion.error == nullptr) {
+    caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.stream().on_cuda() ? host : 0});
+    return;
+  }
+  // A device tells late that it failed: the operation that it began last is the one.
+  auto cause = std::string(completion.error->what());
+  if (completion.error->code() == ExitCode::device) cause = fmt::format("{}: {}", rank.noted_operation(action.stage, pass), cause);
+  caf::anon_send(rank_actor, WorkFailed{action, true, static_cast<std::int32_t>(completion.error->code()), cause});
 }
 
 }  // namespace millrace::actors

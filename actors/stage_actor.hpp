@@ -30,6 +30,7 @@ class StageActor : public MessageActor {
     caf::actor rank_actor;
     std::array<std::string, 4> fault_points;  // "stage1.forward" …: where a test may slow, stop or kill this stage
     void run(const Execute& execute);
+    void done(const runtime::Action& action, runtime::Pass pass, std::int64_t host, const Completion& completion);
   };
   Rank& rank_;
   std::shared_ptr<Work> work_;

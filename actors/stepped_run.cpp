@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -24,6 +25,8 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
       batches_(runtime::open_dataset(settings_.data, settings_.model.vocab_size), batch_shape(settings_)),
       checkpoint_(std::move(checkpoint)),
       threads_(static_cast<int>(threads_of(settings_, plan_, checkpoint_ ? &*checkpoint_ : nullptr, noted))) {
+  MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
+                 "device = \"{}\", but what steps through a run looks at its memory on the CPU; wanted device = \"cpu\"", settings_.device);
   learning_rate(settings_.train).validate();
   if (checkpoint_)
     settings_.check_identity(checkpoint_->meta().identity, run_identity(settings_, plan_, batches_, threads_), checkpoint_->folder());

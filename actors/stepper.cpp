@@ -67,7 +67,10 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
   void work(const RankTask& task) override {
     stepper_.post([this, task] {
       const std::int64_t begin = runtime::steady_now();
-      seat_.rank->worker().run([&] { seat_.control->perform(task); });
+      seat_.rank->worker().run([&] {
+        seat_.control->perform(task);
+        seat_.control->perform_then(task, {});
+      });
       seat_.control->work_done({task.work, begin, runtime::steady_now()});
     });
   }

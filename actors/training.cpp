@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
+#include "actors/device_placement.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "actors/run_setup.hpp"
@@ -62,13 +63,16 @@ std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const 
 
 std::string instruction_set() { return kernels::cpu_features().arithmetic(); }
 
+std::string libraries(const RunSettings& settings) {
+  const auto cpu = kernels::cpu::onednn_version() + ", " + cluster::mpi_version();
+  return kernels::device_kind(settings.device) == kernels::DeviceKind::cpu ? cpu : cpu + ", " + kernels::cuda_libraries();
+}
+
 using Notes = std::map<std::string, std::string>;
 
 /// What the bits of a run depend on beside its identity: noted in checkpoints, free to change at a resume.
 Notes arithmetic_notes(const RunSettings& settings) {
-  return {{"instruction_set", instruction_set()},
-          {"libraries", kernels::cpu::onednn_version() + ", " + cluster::mpi_version()},
-          {"build", settings.build}};
+  return {{"instruction_set", instruction_set()}, {"libraries", libraries(settings)}, {"build", settings.build}};
 }
 
 void warn_of_changes(RunReporter& reporter, const runtime::CheckpointReader& checkpoint, const Notes& now) {
@@ -78,6 +82,13 @@ void warn_of_changes(RunReporter& reporter, const runtime::CheckpointReader& che
     reporter.warn(fmt::format("{} is {}, the checkpoint was written with {}: the numbers may differ from those of a run that never stopped",
                               name, value, noted->second));
   }
+}
+
+/// " | 2 x NVIDIA H200": those of process 0's host.
+std::string gpus_text(const RunSettings& settings) {
+  if (kernels::device_kind(settings.device) == kernels::DeviceKind::cpu) return "";
+  const auto devices = kernels::cuda_devices();
+  return devices.empty() ? "" : fmt::format(" | {} x {}", devices.size(), devices.front().name);
 }
 
 /// Bytes as text: what no terminal should see is shown as a dot.
@@ -110,7 +121,7 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
                            session.topology().processes(), plan.schedule.name, plan.layout_text(), settings.train.microbatches,
                            settings.train.batch, settings.train.sequence));
-  reporter.say(fmt::format("machine   {} | {} threads a rank", instruction_set(), beginning.threads));
+  reporter.say(fmt::format("machine   {} | {} threads a rank{}", instruction_set(), beginning.threads, gpus_text(settings)));
   if (!settings.directory.empty())
     reporter.say(fmt::format("run       {}{}", settings.directory,
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
@@ -160,6 +171,7 @@ void train(Session& session, const RunSettings& settings) {
   needs.evaluation_microbatches = evaluation_microbatches;
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
+  place_on_devices(needs, session, settings);
   Pipeline pipeline(session, plan, needs);
   {
     std::optional<runtime::CheckpointReader> checkpoint;

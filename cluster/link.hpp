@@ -34,6 +34,7 @@ struct ChannelSpec {
 
 /// Bytes between two slots of a ring, and of the whole ring that the caller allocates, 64-byte aligned. Each slot starts with a 64-byte
 /// prefix of the link (sequence, actual size, time), which travels in the same message; the payload behind it is 64-byte aligned.
+inline constexpr std::size_t slot_payload_offset = 64;
 std::size_t slot_stride(const ChannelSpec& spec);
 std::size_t ring_bytes(const ChannelSpec& spec);
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <array>
 #include <boost/version.hpp>
@@ -17,6 +20,14 @@ std::string mpi_version() {
   version = version.substr(0, version.find_first_of(",\n"));
   if (const auto letter = version.find(" v"); letter != std::string::npos) version.erase(letter + 1, 1);
   return version;
+}
+
+bool mpi_reaches_devices() {
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>) && defined(MPIX_CUDA_AWARE_SUPPORT)
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
 }
 
 std::string boost_version() {

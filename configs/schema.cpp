@@ -321,6 +321,19 @@ void pipeline_keys(std::vector<Key>& keys) {
               0, 1 << 20, "microbatches"));
 }
 
+void cuda_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("cuda.device", layout, "The GPU of all ranks of a host. -1: a host's ranks take its GPUs in turn.", MEMBER(cuda.device)),
+              -1, 1023));
+  keys.push_back(bind("cuda.graphs", layout, "Queue an action that ran before as one CUDA graph.", MEMBER(cuda.graphs)));
+  keys.push_back(bind("cuda.tf32", identity, "Let fp32 products round their operands to tf32.", MEMBER(cuda.tf32)));
+  keys.push_back(
+      bind("cuda.algorithms", layout,
+           "File that keeps which algorithm was measured fastest for each product. auto: in the user's cache folder. Empty: none is "
+           "measured.",
+           MEMBER(cuda.algorithms)));
+}
+
 void other_keys(std::vector<Key>& keys) {
   keys.push_back(
       between(bind("checkpoint.every", layout, "Save a checkpoint. 0: only at the end.", MEMBER(checkpoint.every)), 0, many, "steps"));
@@ -391,6 +404,7 @@ const std::vector<Key>& schema() {
     evaluate_keys(all);
     pipeline_keys(all);
     other_keys(all);
+    cuda_keys(all);
     return all;
   }();
   return keys;

@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/activation_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/activation.hpp"
 
 namespace millrace::kernels {
@@ -24,9 +25,9 @@ void for_elements(const Stream& stream, const Tensor& x, Full&& full, Half&& hal
 
 void activation_forward(const Stream& stream, Activation activation, const Tensor& x, const Tensor& y) {
   constexpr const char* who = "kernels.activation_forward";
-  require_cpu(stream, who);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::activation_forward(stream, activation, x, y);
   if (stream.implementation() == Implementation::reference) return reference::activation_forward(activation, x, y);
   const auto loops = [&]<class T>(T) { return cpu::ActivationForward<T>{activation, x.as<T>(), y.as<T>()}; };
   for_elements(
@@ -36,10 +37,10 @@ void activation_forward(const Stream& stream, Activation activation, const Tenso
 
 void activation_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx) {
   constexpr const char* who = "kernels.activation_input_gradient";
-  require_cpu(stream, who);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::activation_input_gradient(stream, activation, dy, x, dx);
   if (stream.implementation() == Implementation::reference) return reference::activation_input_gradient(activation, dy, x, dx);
   const auto loops = [&]<class T>(T) { return cpu::ActivationGradient<T>{activation, dy.as<T>(), x.as<T>(), dx.as<T>()}; };
   for_elements(
@@ -49,10 +50,10 @@ void activation_input_gradient(const Stream& stream, Activation activation, cons
 
 void glu_forward(const Stream& stream, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
   constexpr const char* who = "kernels.glu_forward";
-  require_cpu(stream, who);
   check_operand(who, "gate", gate, gate.shape, {DType::f32, DType::bf16});
   check_operand(who, "up", up, gate.shape, {gate.dtype});
   check_operand(who, "y", y, gate.shape, {gate.dtype});
+  if (stream.on_cuda()) return cuda::glu_forward(stream, activation, gate, up, y);
   if (stream.implementation() == Implementation::reference) return reference::glu_forward(activation, gate, up, y);
   const auto loops = [&]<class T>(T) { return cpu::GluForward<T>{activation, gate.as<T>(), up.as<T>(), y.as<T>()}; };
   for_elements(
@@ -63,12 +64,12 @@ void glu_forward(const Stream& stream, Activation activation, const Tensor& gate
 void glu_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
                         const Tensor& d_gate, const Tensor& d_up) {
   constexpr const char* who = "kernels.glu_input_gradient";
-  require_cpu(stream, who);
   check_operand(who, "gate", gate, gate.shape, {DType::f32, DType::bf16});
   check_operand(who, "up", up, gate.shape, {gate.dtype});
   check_operand(who, "dy", dy, gate.shape, {gate.dtype});
   check_operand(who, "d_gate", d_gate, gate.shape, {gate.dtype});
   check_operand(who, "d_up", d_up, gate.shape, {gate.dtype});
+  if (stream.on_cuda()) return cuda::glu_input_gradient(stream, activation, dy, gate, up, d_gate, d_up);
   if (stream.implementation() == Implementation::reference) return reference::glu_input_gradient(activation, dy, gate, up, d_gate, d_up);
   const auto loops = [&]<class T>(T) {
     return cpu::GluGradient<T>{activation, dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>()};

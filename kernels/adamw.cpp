@@ -2,22 +2,36 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/adamw.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/adamw.hpp"
 
 namespace millrace::kernels {
 
 void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
            const Tensor& copy) {
+  const AdamwTensors one{p, m, v, gradient, copy, true};
+  adamw(stream, scalars, {&one, 1});
+}
+
+void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
   constexpr const char* who = "kernels.adamw";
-  require_cpu(stream, who);
   MILLRACE_CHECK(scalars.update >= 1, ExitCode::internal, who, "update {}, wanted 1 or more", scalars.update);
-  check_operand(who, "p", p, p.shape, {DType::f32});
-  check_operand(who, "m", m, p.shape, {DType::f32});
-  check_operand(who, "v", v, p.shape, {DType::f32});
-  check_operand(who, "gradient", gradient, p.shape, {DType::f32});
-  if (copy) check_operand(who, "copy", copy, p.shape, {DType::bf16});
-  if (stream.implementation() == Implementation::reference) return reference::adamw(scalars, p, m, v, gradient, copy);
-  cpu::adamw(stream, scalars, p, m, v, gradient, copy);
+  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
+    check_operand(who, "p", p, p.shape, {DType::f32});
+    check_operand(who, "m", m, p.shape, {DType::f32});
+    check_operand(who, "v", v, p.shape, {DType::f32});
+    check_operand(who, "gradient", gradient, p.shape, {DType::f32});
+    if (copy) check_operand(who, "copy", copy, p.shape, {DType::bf16});
+  }
+  if (stream.on_cuda()) return cuda::adamw(stream, scalars, tensors);
+  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
+    AdamwScalars own = scalars;
+    if (!decays) own.weight_decay = 0;
+    if (stream.implementation() == Implementation::reference)
+      reference::adamw(own, p, m, v, gradient, copy);
+    else
+      cpu::adamw(stream, own, p, m, v, gradient, copy);
+  }
 }
 
 }  // namespace millrace::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/base/stream.hpp"
 #include "kernels/base/tensor.hpp"
@@ -22,5 +23,13 @@ struct AdamwScalars {
 /// set to zero.
 void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
            const Tensor& copy);
+
+/// What an update works on.
+struct AdamwTensors {
+  Tensor p, m, v, gradient, copy;
+  bool decays = true;  // else the scalars' weight_decay counts as 0
+};
+/// The same for many tensors, one after the other. On a GPU few launches do for all.
+void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors);
 
 }  // namespace millrace::kernels

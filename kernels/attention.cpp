@@ -4,6 +4,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/attention.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/attention.hpp"
 
 namespace millrace::kernels {
@@ -25,7 +26,6 @@ void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptio
 
 void check_operands(const char* who, const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                     AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
-  require_cpu(stream, who);
   check_sizes(who, q.shape, k.shape, options);
   check_operand(who, "q", q, q.shape, {DType::f32, DType::bf16});
   check_operand(who, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
@@ -33,7 +33,7 @@ void check_operands(const char* who, const Stream& stream, const Tensor& q, cons
   check_operand(who, "o", o, q.shape, {q.dtype});
   check_operand(who, "segments", segments, {q.shape[0]}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
-  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, stream.threads()));
+  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, stream.processor()));
 }
 
 /// Of the first `count` tokens of a chunk, with the keys of a window.
@@ -57,6 +57,7 @@ void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, c
   constexpr const char* who = "kernels.attention_forward";
   check_operands(who, stream, q, k, v, segments, options, o, log_sum_exp, scratch);
   if (sinks != nullptr) check_operand(who, "sinks", *sinks, {q.shape[1]}, {DType::f32});
+  if (stream.on_cuda()) return cuda::attention_forward(stream, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
   if (stream.implementation() == Implementation::reference)
     reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
   else
@@ -72,6 +73,7 @@ void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Ten
   check_operand(who, "dq", dq, q.shape, {q.dtype});
   check_operand(who, "dk", dk, k.shape, {q.dtype});
   check_operand(who, "dv", dv, k.shape, {q.dtype});
+  if (stream.on_cuda()) return cuda::attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
   if (stream.implementation() == Implementation::reference)
     reference::attention_input_gradient(d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
   else
@@ -81,22 +83,23 @@ void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Ten
 void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
                              const Tensor& d_sinks) {
   constexpr const char* who = "kernels.attention_sink_gradient";
-  require_cpu(stream, who);
   check_rank(who, "o", o, 3);
   check_operand(who, "o", o, o.shape, {DType::f32, DType::bf16});
   check_operand(who, "d_o", d_o, o.shape, {o.dtype});
   check_operand(who, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
   check_operand(who, "sinks", sinks, {o.shape[1]}, {DType::f32});
   check_operand(who, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
+  if (stream.on_cuda()) return cuda::attention_sink_gradient(stream, d_o, o, log_sum_exp, sinks, d_sinks);
   // A pass over two tensors that attention has just read: the plain loops, a head a thread.
   stream.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
     reference::attention_sink_gradient(d_o, o, log_sum_exp, sinks, begin, end, d_sinks);
   });
 }
 
-std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType /*dtype*/, AttentionOptions options, int threads) {
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, const Processor& processor) {
   check_sizes("kernels.attention_scratch_bytes", q, k, options);
-  return std::max(reference::attention_scratch_bytes(k, options), cpu::attention_scratch_bytes(q, k, options, threads));
+  if (processor.on_cuda()) return cuda::attention_scratch_bytes(q, k, dtype, options);
+  return std::max(reference::attention_scratch_bytes(k, options), cpu::attention_scratch_bytes(q, k, options, processor.threads));
 }
 
 }  // namespace millrace::kernels

@@ -15,6 +15,9 @@ struct AttentionOptions {
   std::int64_t window = 0;    // a query sees this many keys at most, its own the last of them; 0: any number
   std::int64_t chunk = 0;     // a query sees no key before the last multiple of this, counted in its row; 0: all of them
   bool causal = true;         // false: keys after the query as well, and then neither window nor chunk
+  // The caller knows that every row is one segment: then `segments` may go unread, and whether it is read shows in no bit of one device's
+  // results.
+  bool one_segment = false;
 };
 
 /// Grouped-query attention, tiled: no score matrix stands in memory, and tiles that no query sees are passed over. Query t attends to key u
@@ -43,6 +46,7 @@ void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tens
 [[nodiscard]] double attention_pairs(AttentionOptions options);
 
 /// Scratch for either call; q's shape is [T, H, D].
-[[nodiscard]] std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, int threads);
+[[nodiscard]] std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options,
+                                                  const Processor& processor);
 
 }  // namespace millrace::kernels

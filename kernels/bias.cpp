@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/bias_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/bias.hpp"
 
 namespace millrace::kernels {
@@ -20,9 +21,9 @@ void check(const char* who, const char* name, const Tensor& x, const Tensor& b) 
 
 void bias_forward(const Stream& stream, const Tensor& x, const Tensor& b, const Tensor& y) {
   constexpr const char* who = "kernels.bias_forward";
-  require_cpu(stream, who);
   check(who, "x", x, b);
   check_operand(who, "y", y, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::bias_forward(stream, x, b, y);
   if (stream.implementation() == Implementation::reference) return reference::bias_forward(x, b, y);
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
@@ -34,8 +35,8 @@ void bias_forward(const Stream& stream, const Tensor& x, const Tensor& b, const 
 
 void bias_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& db) {
   constexpr const char* who = "kernels.bias_weight_gradient";
-  require_cpu(stream, who);
   check(who, "dy", dy, db);
+  if (stream.on_cuda()) return cuda::bias_weight_gradient(stream, dy, db);
   if (stream.implementation() == Implementation::reference) return reference::bias_weight_gradient(dy, db);
   // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
   stream.team().for_ranges(dy.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -3,14 +3,14 @@
 #include <cstring>
 
 #include "kernels/base/operands.hpp"
+#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels {
 namespace {
 
 constexpr std::int64_t kRowGrain = 16;
 
-void check(const char* who, const Stream& stream, const Tensor& whole, std::span<const Tensor> parts) {
-  require_cpu(stream, who);
+void check(const char* who, const Tensor& whole, std::span<const Tensor> parts) {
   check_rank(who, "the whole", whole, 2);
   std::int64_t width = 0;
   for (const Tensor& part : parts) {
@@ -41,12 +41,14 @@ void for_pieces(const Stream& stream, const Tensor& whole, std::span<const Tenso
 }  // namespace
 
 void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor> parts) {
-  check("kernels.split_columns", stream, x, parts);
+  check("kernels.split_columns", x, parts);
+  if (stream.on_cuda()) return cuda::split_columns(stream, x, parts);
   for_pieces(stream, x, parts, [](const std::byte* whole, std::byte* part, std::size_t bytes) { std::memcpy(part, whole, bytes); });
 }
 
 void join_columns(const Stream& stream, std::span<const Tensor> parts, const Tensor& y) {
-  check("kernels.join_columns", stream, y, parts);
+  check("kernels.join_columns", y, parts);
+  if (stream.on_cuda()) return cuda::join_columns(stream, parts, y);
   for_pieces(stream, y, parts, [](std::byte* whole, const std::byte* part, std::size_t bytes) { std::memcpy(whole, part, bytes); });
 }
 

@@ -1,19 +1,11 @@
 #include "kernels/dropout.hpp"
 
-#include "kernels/base/mix.hpp"
+#include "kernels/base/dropout_mask.hpp"
 #include "kernels/base/operands.hpp"
+#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels {
 namespace {
-
-std::uint64_t key_of(std::int32_t sample, std::uint64_t site) noexcept {
-  return splitmix(site) ^ splitmix(static_cast<std::uint64_t>(sample));
-}
-
-bool keeps(std::uint64_t key, float rate, std::int64_t feature) noexcept {
-  const std::uint64_t word = splitmix(key + static_cast<std::uint64_t>(feature)) >> 40;
-  return static_cast<float>(word) * 0x1p-24F >= rate;
-}
 
 template <class T>
 void rows(const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y, std::int64_t begin, std::int64_t end) {
@@ -23,27 +15,27 @@ void rows(const Tensor& x, const Tensor& samples, DropoutOptions options, const 
     const T* from = x.as<T>() + token * width;
     T* to = y.as<T>() + token * width;
     const std::int32_t sample = samples.as<std::int32_t>()[token];
-    const std::uint64_t key = key_of(sample, options.site);
+    const std::uint64_t key = dropout_key(sample, options.site);
     for (std::int64_t i = 0; i < width; ++i)
-      to[i] = sample == 0 ? from[i] : from_float<T>(keeps(key, options.rate, i) ? to_float(from[i]) * factor : 0.0F);
+      to[i] = sample == 0 ? from[i] : from_float<T>(dropout_keeps(key, options.rate, i) ? to_float(from[i]) * factor : 0.0F);
   }
 }
 
 }  // namespace
 
 bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t feature) noexcept {
-  return keeps(key_of(sample, options.site), options.rate, feature);
+  return dropout_keeps(dropout_key(sample, options.site), options.rate, feature);
 }
 
 // One loop is truth and implementation: there is no sum in it that could be taken in another order.
 void dropout(const Stream& stream, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
   constexpr const char* who = "kernels.dropout";
-  require_cpu(stream, who);
   check_rank(who, "x", x, 2);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "samples", samples, {x.shape[0]}, {DType::i32});
   MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, wanted from 0 to less than 1", options.rate);
+  if (stream.on_cuda()) return cuda::dropout(stream, x, samples, options, y);
   stream.team().for_ranges(x.shape[0], 8, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       rows<float>(x, samples, options, y, begin, end);

@@ -4,6 +4,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/embedding_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/embedding.hpp"
 
 namespace millrace::kernels {
@@ -33,12 +34,12 @@ void copy_rows(const std::int32_t* tokens, const Tensor& table, const Tensor& y,
 
 void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& table, const Tensor& y) {
   constexpr const char* who = "kernels.embedding_forward";
-  require_cpu(stream, who);
   check_rank(who, "tokens", tokens, 1);
   check_rank(who, "table", table, 2);
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "table", table, table.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, {tokens.shape[0], table.shape[1]}, {DType::f32, DType::bf16});
+  if (stream.on_cuda()) return cuda::embedding_forward(stream, tokens, table, y);
   check_tokens(who, tokens, table.shape[0]);
   if (stream.implementation() == Implementation::reference) return reference::embedding_forward(tokens, table, y);
   stream.team().for_ranges(tokens.elements(), 16,
@@ -47,12 +48,12 @@ void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor&
 
 void embedding_weight_gradient(const Stream& stream, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
   constexpr const char* who = "kernels.embedding_weight_gradient";
-  require_cpu(stream, who);
   check_rank(who, "tokens", tokens, 1);
   check_rank(who, "gradient", gradient, 2);
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "gradient", gradient, gradient.shape, {DType::f32});
   check_operand(who, "dy", dy, {tokens.shape[0], gradient.shape[1]}, {DType::f32, DType::bf16});
+  if (stream.on_cuda()) return cuda::embedding_weight_gradient(stream, tokens, dy, gradient);
   check_tokens(who, tokens, gradient.shape[0]);
   if (stream.implementation() == Implementation::reference) return reference::embedding_weight_gradient(tokens, dy, gradient);
   const std::int64_t width = gradient.shape[1];

@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/layer_norm_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/layer_norm.hpp"
 
 namespace millrace::kernels {
@@ -26,11 +27,11 @@ void check_weights(const char* who, const char* name, const Tensor& x, const Ten
 void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options, const Tensor& y,
                         const Tensor& m, const Tensor& r) {
   constexpr const char* who = "kernels.layer_norm_forward";
-  require_cpu(stream, who);
   check(who, x, m, r);
   check_weights(who, "w", x, w);
   check_weights(who, "b", x, b);
   check_operand(who, "y", y, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::layer_norm_forward(stream, x, w, b, options, y, m, r);
   if (stream.implementation() == Implementation::reference) return reference::layer_norm_forward(x, w, b, options, y, m, r);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormForward<T>{x.as<T>(),     w.as<float>(), b.as<float>(),   y.as<T>(),     m.as<float>(),
@@ -47,11 +48,11 @@ void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, 
 void layer_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m, const Tensor& r,
                                LayerNormOptions options, const Tensor& dx) {
   constexpr const char* who = "kernels.layer_norm_input_gradient";
-  require_cpu(stream, who);
   check(who, x, m, r);
   check_weights(who, "w", x, w);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::layer_norm_input_gradient(stream, dy, x, w, m, r, options, dx);
   if (stream.implementation() == Implementation::reference) return reference::layer_norm_input_gradient(dy, x, w, m, r, options, dx);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormInputGradient<T>{dy.as<T>(),    x.as<T>(),  w.as<float>(), m.as<float>(),
@@ -68,11 +69,11 @@ void layer_norm_input_gradient(const Stream& stream, const Tensor& dy, const Ten
 void layer_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r, const Tensor& dw,
                                 const Tensor& db) {
   constexpr const char* who = "kernels.layer_norm_weight_gradient";
-  require_cpu(stream, who);
   check(who, x, m, r);
   check_weights(who, "dw", x, dw);
   check_weights(who, "db", x, db);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::layer_norm_weight_gradient(stream, dy, x, m, r, dw, db);
   if (stream.implementation() == Implementation::reference) return reference::layer_norm_weight_gradient(dy, x, m, r, dw, db);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormWeightGradient<T>{dy.as<T>(),     x.as<T>(),      m.as<float>(), r.as<float>(),

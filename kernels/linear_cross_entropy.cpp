@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/linear_cross_entropy.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/linear_cross_entropy.hpp"
 
 namespace millrace::kernels {
@@ -9,7 +10,6 @@ namespace {
 
 void check_common(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
                   const Tensor& log_sum_exp) {
-  require_cpu(stream, who);
   check_rank(who, "h", h, 2);
   check_rank(who, "w", w, 2);
   const std::int64_t tokens = h.shape[0], vocabulary = w.shape[0];
@@ -17,6 +17,7 @@ void check_common(const char* who, const Stream& stream, const Tensor& h, const 
   check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
   check_operand(who, "targets", targets, {tokens}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
+  if (stream.on_cuda()) return;  // the kernel looks at them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
     MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, wanted less than the vocabulary's {}",
@@ -39,9 +40,13 @@ void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const T
   constexpr const char* who = "kernels.linear_cross_entropy_forward";
   check_common(who, stream, h, w, targets, log_sum_exp);
   check_operand(who, "loss", loss, {2}, {DType::f64});
+  if (stream.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
+    return cuda::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
+  }
   if (stream.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
   cpu::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
@@ -50,11 +55,15 @@ void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, 
                                          Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
   check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
+  if (stream.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
+    return cuda::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
+  }
   if (stream.implementation() == Implementation::reference) {
     reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
   }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
   cpu::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
 }
 
@@ -64,11 +73,15 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
   constexpr const char* who = "kernels.linear_cross_entropy_gradients";
   check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
   check_operand(who, "dw", dw, w.shape, {DType::f32});
+  if (stream.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
+    return cuda::linear_cross_entropy_gradients(stream, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
+  }
   if (stream.implementation() == Implementation::reference) {
     reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
   }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
   cpu::linear_cross_entropy_gradients(stream, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
 }
 
@@ -79,32 +92,43 @@ void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h,
   check_common(who, stream, h, w, targets, log_sum_exp);
   check_operand(who, "g", g, {1}, {DType::f32});
   check_operand(who, "dw", dw, w.shape, {DType::f32});
+  if (stream.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
+    return cuda::linear_cross_entropy_weight_gradient(stream, h, w, targets, log_sum_exp, g, options, dw, scratch);
+  }
   if (stream.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, nullptr, &dw);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
   cpu::linear_cross_entropy_weight_gradient(stream, h, w, targets, log_sum_exp, g, options, dw, scratch);
 }
 
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
   constexpr const char* who = "kernels.linear_logits";
-  require_cpu(stream, who);
   check_rank(who, "h", h, 2);
   check_rank(who, "w", w, 2);
   check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
   check_operand(who, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
   check_operand(who, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
+  if (stream.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
+    return cuda::linear_logits(stream, h, w, options, logits, scratch);
+  }
   if (stream.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.threads()));
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
   cpu::linear_logits(stream, h, w, options, logits, scratch);
 }
 
-int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {
+int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                            const Processor& processor) {
+  if (processor.on_cuda()) return 3;  // tiles have whole rows
   return cpu::linear_cross_entropy_has_whole_rows(h, w, dtype, options) ? 3 : 4;
 }
 
-std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {
-  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, options, threads);
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                               const Processor& processor) {
+  if (processor.on_cuda()) return cuda::linear_cross_entropy_scratch_bytes(h, w, dtype, options);
+  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, options, processor.threads);
 }
 
 }  // namespace millrace::kernels

@@ -42,7 +42,8 @@ void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const
                                     const Tensor& dw, Scratch scratch);
 
 /// The products [T, V] x D that it comes to: 3, or 4 where logits are computed for each gradient.
-[[nodiscard]] int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options);
+[[nodiscard]] int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                                          const Processor& processor = {});
 
 /// The logits themselves, f32 [T, V]: the bits that the loss computes with.
 void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
@@ -50,6 +51,6 @@ void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, Cross
 
 /// Scratch for any of the calls; one tile of logits and what the matmul needs.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
-                                                             int threads);
+                                                             const Processor& processor);
 
 }  // namespace millrace::kernels

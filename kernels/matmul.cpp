@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/matmul.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/matmul.hpp"
 
 namespace millrace::kernels {
@@ -9,7 +10,6 @@ namespace millrace::kernels {
 void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {
   constexpr const char* who = "kernels.matmul";
-  require_cpu(stream, who);
   check_rank(who, "a", a, 2);
   check_rank(who, "b", b, 2);
   const std::int64_t m = a.shape[options.transpose_a ? 1 : 0], k = a.shape[options.transpose_a ? 0 : 1];
@@ -24,12 +24,15 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
                  "an addend is {}, given {}, and the result is {}", options.addend ? "announced" : "not announced",
                  addend != nullptr ? "one" : "none", options.accumulate ? "accumulated" : "written");
   if (addend != nullptr) check_operand(who, "addend", *addend, {m, n}, {c.dtype});
+  if (stream.on_cuda()) return cuda::matmul(stream, a, b, c, options, scratch, addend);
   if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
   cpu::matmul(stream, a, b, c, options, scratch, addend);
 }
 
-std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
-  return cpu::matmul_scratch_bytes(a, b, operands, result, options, threads);
+std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
+                                 const Processor& processor) {
+  if (processor.on_cuda()) return cuda::matmul_scratch_bytes(a, b, operands, result, options);
+  return cpu::matmul_scratch_bytes(a, b, operands, result, options, processor.threads);
 }
 
 }  // namespace millrace::kernels

@@ -23,6 +23,6 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
 
 /// Scratch for the largest call with these shapes (capacities) on `threads` threads.
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
-                                               int threads);
+                                               const Processor& processor);
 
 }  // namespace millrace::kernels

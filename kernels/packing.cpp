@@ -13,7 +13,7 @@ std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + u
 
 }  // namespace
 
-bool packs_operands() { return cpu_features().isa == Isa::avx512; }
+bool packs_operands(Device device) { return device.kind == DeviceKind::cpu && cpu_features().isa == Isa::avx512; }
 
 DType packed_dtype(DType dtype) { return cpu::matmul_compute_dtype(dtype); }
 

@@ -13,8 +13,8 @@ namespace millrace::kernels {
 /// BA16a64b (bf16: BA16a64b2a). What is multiplied more than once between two changes, a weight, is packed once.
 inline constexpr std::int64_t kPackedColumns = 64;
 
-/// True where this processor's products read packed operands. Elsewhere nothing may be packed.
-[[nodiscard]] bool packs_operands();
+/// True where this device's products read packed operands. Elsewhere nothing may be packed.
+[[nodiscard]] bool packs_operands(Device device = {});
 
 /// What lies in a packed operand of `dtype`: f32, or bf16 where the processor multiplies bf16.
 [[nodiscard]] DType packed_dtype(DType dtype);

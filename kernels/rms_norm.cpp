@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/rms_norm_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/rms_norm.hpp"
 
 namespace millrace::kernels {
@@ -24,11 +25,11 @@ void check_rows(const char* who, const Tensor& x, const Tensor& r) { check_opera
 
 void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r) {
   constexpr const char* who = "kernels.rms_norm_forward";
-  require_cpu(stream, who);
   check(who, x);
   check_weights(who, "w", x, w);
   check_rows(who, x, r);
   check_operand(who, "y", y, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::rms_norm_forward(stream, x, w, options, y, r);
   if (stream.implementation() == Implementation::reference) return reference::rms_norm_forward(x, w, options, y, r);
   const std::int64_t width = x.shape[1];
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -46,13 +47,13 @@ void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, Rm
 void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend) {
   constexpr const char* who = "kernels.rms_norm_input_gradient";
-  require_cpu(stream, who);
   check(who, x);
   check_weights(who, "w", x, w);
   check_rows(who, x, r);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
   if (addend != nullptr) check_operand(who, "addend", *addend, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::rms_norm_input_gradient(stream, dy, x, w, r, options, dx, addend);
   if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx, addend);
   const std::int64_t width = x.shape[1];
   stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -71,11 +72,11 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
 void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw,
                               Scratch /*scratch*/) {
   constexpr const char* who = "kernels.rms_norm_weight_gradient";
-  require_cpu(stream, who);
   check(who, x);
   check_weights(who, "dw", x, dw);
   check_rows(who, x, r);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
+  if (stream.on_cuda()) return cuda::rms_norm_weight_gradient(stream, dy, x, r, dw);
   if (stream.implementation() == Implementation::reference) return reference::rms_norm_weight_gradient(dy, x, r, dw);
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
@@ -89,6 +90,6 @@ void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tens
   });
 }
 
-std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& /*x*/, int /*threads*/) { return 0; }
+std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& /*x*/, const Processor& /*processor*/) { return 0; }
 
 }  // namespace millrace::kernels

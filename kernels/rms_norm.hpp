@@ -23,6 +23,6 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
 void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw, Scratch scratch);
-[[nodiscard]] std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& x, int threads);
+[[nodiscard]] std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& x, const Processor& processor);
 
 }  // namespace millrace::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/rope_loops.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/rope.hpp"
 
 namespace millrace::kernels {
@@ -9,7 +10,6 @@ namespace millrace::kernels {
 void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y) {
   constexpr const char* who = "kernels.rope";
-  require_cpu(stream, who);
   check_rank(who, "x", x, 3);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
@@ -18,6 +18,7 @@ void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const 
   MILLRACE_CHECK(x.shape[2] % 2 == 0, ExitCode::config, who, "head size {} is odd, wanted halves of one size", x.shape[2]);
   MILLRACE_CHECK(options.direction == 1 || options.direction == -1, ExitCode::internal, who, "direction = {}, wanted 1 or -1",
                  options.direction);
+  if (stream.on_cuda()) return cuda::rope(stream, x, positions, inverse_frequencies, options, y);
   if (stream.implementation() == Implementation::reference) return reference::rope(x, positions, inverse_frequencies, options, y);
   const auto loops = [&]<class T>(T) {
     return cpu::Rope<T>{x.as<T>(),

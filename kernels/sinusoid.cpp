@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/base/operands.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/sinusoid.hpp"
 
 namespace millrace::kernels {
@@ -29,13 +30,13 @@ void rows(const Tensor& x, const Tensor& positions, const Tensor& inverse_timesc
 
 void add_sinusoid(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales, const Tensor& y) {
   constexpr const char* who = "kernels.add_sinusoid";
-  require_cpu(stream, who);
   check_rank(who, "x", x, 2);
   MILLRACE_CHECK(x.shape[1] % 2 == 0, ExitCode::config, who, "width {} is odd, wanted halves of one size", x.shape[1]);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "positions", positions, {x.shape[0]}, {DType::i32});
   check_operand(who, "inverse_timescales", inverse_timescales, {x.shape[1] / 2}, {DType::f32});
+  if (stream.on_cuda()) return cuda::add_sinusoid(stream, x, positions, inverse_timescales, y);
   if (stream.implementation() == Implementation::reference) return reference::add_sinusoid(x, positions, inverse_timescales, y);
   stream.team().for_ranges(x.shape[0], 4, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)

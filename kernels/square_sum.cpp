@@ -2,15 +2,21 @@
 
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/square_sum.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/reference/square_sum.hpp"
 
 namespace millrace::kernels {
 
-double square_sum(const Stream& stream, const Tensor& x) {
-  constexpr const char* who = "kernels.square_sum";
-  require_cpu(stream, who);
-  check_operand(who, "x", x, x.shape, {DType::f32});
-  return stream.implementation() == Implementation::reference ? reference::square_sum(x) : cpu::square_sum(stream, x);
+void square_sum(const Stream& stream, const Tensor& x, const Tensor& sum) { square_sums(stream, {&x, 1}, sum); }
+
+void square_sums(const Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) {
+  constexpr const char* who = "kernels.square_sums";
+  for (const Tensor& x : tensors) check_operand(who, "x", x, x.shape, {DType::f32});
+  check_operand(who, "sums", sums, {static_cast<std::int64_t>(tensors.size())}, {DType::f64});
+  if (stream.on_cuda()) return cuda::square_sums(stream, tensors, sums);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    sums.as<double>()[i] =
+        stream.implementation() == Implementation::reference ? reference::square_sum(tensors[i]) : cpu::square_sum(stream, tensors[i]);
 }
 
 }  // namespace millrace::kernels

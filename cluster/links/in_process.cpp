@@ -19,10 +19,10 @@ class InProcessLink final : public Link {
                    sequence, due);
     MILLRACE_CHECK(bytes <= spec_.bytes, ExitCode::internal, "cluster.link", "{}: a message of {} bytes, a slot has {}",
                    channel_text(spec_), bytes, spec_.bytes);
-    // The acquire orders the consumer's last read of the slot before our overwriting of its prefix.
+    // The acquire orders the consumer's last read of the slot before what is written into it next. The ring may be a GPU's: it has no
+    // prefix.
     MILLRACE_CHECK(sequence < released_.load(std::memory_order_acquire) + spec_.depth, ExitCode::internal, "cluster.link",
                    "{}: message {} is sent while its slot still holds message {}", channel_text(spec_), sequence, sequence - spec_.depth);
-    write_prefix(spec_, slot_address(spec_, ring_, sequence), sequence, bytes, producer_finish_ns);
     bytes_.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
     sent_.store(sequence + 1, std::memory_order_release);
     receiver_->on_arrival({spec_.id, sequence, slot(sequence), bytes, producer_finish_ns});

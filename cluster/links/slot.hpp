@@ -18,7 +18,7 @@ struct alignas(64) SlotPrefix {
   std::uint64_t bytes = 0;
   std::int64_t producer_finish_ns = 0;
 };
-static_assert(sizeof(SlotPrefix) == 64);
+static_assert(sizeof(SlotPrefix) == slot_payload_offset);
 
 inline std::byte* slot_address(const ChannelSpec& spec, std::byte* ring, std::int64_t sequence) {
   return ring + static_cast<std::size_t>(sequence % spec.depth) * slot_stride(spec);

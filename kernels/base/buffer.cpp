@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/cuda/memory.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -40,17 +41,21 @@ std::byte* map_at_huge_page(std::size_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(std::size_t bytes, Device device, MemorySpace space) : size_(bytes), space_(space) {
-  MILLRACE_CHECK(device.kind == DeviceKind::cpu && space == MemorySpace::host, ExitCode::config, "kernels.buffer",
-                 "memory of {} was asked for, but this build has no CUDA kernels", to_string(device));
-  MILLRACE_CHECK(bytes <= SIZE_MAX / 2, ExitCode::memory, "kernels.buffer", "the system refused {} bytes of host memory", bytes);
+Buffer::Buffer(std::size_t bytes, Device device, MemorySpace space) : size_(bytes), space_(space), device_(device) {
+  MILLRACE_CHECK((device.kind == DeviceKind::cpu) == (space == MemorySpace::host), ExitCode::internal, "kernels.buffer",
+                 "{} of {}, wanted host memory of a CPU, pinned or device memory of a GPU", to_string(space), to_string(device));
+  MILLRACE_CHECK(bytes <= SIZE_MAX / 2, ExitCode::memory, "kernels.buffer", "the system refused {} bytes of {}", bytes, to_string(space));
   if (bytes == 0) return;
+  if (space != MemorySpace::host) {
+    data_ = cuda::allocate(bytes, device, space);
+    return;
+  }
   const std::size_t mapped = mapped_size(bytes);
   data_ = mapped >= 2 * kHugePage ? map_at_huge_page(mapped) : map(mapped, bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), space_(other.space_) {}
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), space_(other.space_), device_(other.device_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
@@ -58,6 +63,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
     space_ = other.space_;
+    device_ = other.device_;
   }
   return *this;
 }
@@ -65,7 +71,10 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 Buffer::~Buffer() { release(); }
 
 void Buffer::release() noexcept {
-  if (data_ != nullptr) munmap(data_, mapped_size(size_));
+  if (data_ != nullptr && space_ == MemorySpace::host)
+    munmap(data_, mapped_size(size_));
+  else if (data_ != nullptr)
+    cuda::release(data_, device_, space_);
   data_ = nullptr;
   size_ = 0;
 }

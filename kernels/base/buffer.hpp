@@ -7,8 +7,8 @@
 
 namespace millrace::kernels {
 
-/// Owns one stretch of memory, page-aligned and zeroed, for the life of a rank. On the host it asks for huge pages.
-/// Throws Error(memory) naming the size when the system refuses.
+/// Owns one stretch of memory, page-aligned and zeroed, for the life of a rank: of the host (where it asks for huge pages), of a GPU, or of
+/// the host and pinned, for a GPU's copies. Throws Error(memory) naming the size when the system refuses.
 class Buffer {
  public:
   Buffer() = default;
@@ -29,6 +29,7 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   MemorySpace space_ = MemorySpace::host;
+  Device device_;
 };
 
 /// Offsets in arenas are rounded up to this: a cache line pair, and what vector loads like.

@@ -22,6 +22,7 @@ enum class ExitCode : int {
   numerics = 9,    // a loss or norm that is not finite
   peer_lost = 10,  // another process died or fell silent
   start = 11,      // the processes could not agree before the first step
+  device = 12,     // a GPU failed while it computed
   internal = 70,   // our own mistake
 };
 

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/queue.hpp"
 
 namespace millrace::kernels {
 
@@ -17,9 +18,28 @@ Device parse_device(std::string_view text) {
     MILLRACE_CHECK(!number.empty() && error == std::errc{} && end == number.data() + number.size() && index >= 0, ExitCode::config, who,
                    "device \"{}\", wanted \"cpu\", \"cuda\" or \"cuda:N\"", text);
   }
-  fail(ExitCode::config, who, "device \"cuda:{}\", but this build has no CUDA kernels; wanted \"cpu\"", index);
+  const std::string why = why_no_cuda();
+  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "device \"{}\", but {}; wanted \"cpu\"", text, why);
+  const auto devices = cuda_devices();
+  MILLRACE_CHECK(static_cast<std::size_t>(index) < devices.size(), ExitCode::config, who,
+                 "device \"{}\", but this machine has {}, wanted {}", text,
+                 devices.size() == 1 ? "one GPU" : fmt::format("{} GPUs", devices.size()),
+                 devices.size() == 1 ? "\"cuda\"" : fmt::format("\"cuda:0\" to \"cuda:{}\"", devices.size() - 1));
+  return {DeviceKind::cuda, index};
 }
 
 std::string to_string(Device device) { return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index); }
+
+std::string_view to_string(MemorySpace space) noexcept {
+  switch (space) {
+    case MemorySpace::host:
+      return "host memory";
+    case MemorySpace::pinned_host:
+      return "pinned host memory";
+    case MemorySpace::device:
+      return "device memory";
+  }
+  return "?";
+}
 
 }  // namespace millrace::kernels

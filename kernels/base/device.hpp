@@ -20,6 +20,12 @@ struct Device {
 
 /// Reads "cpu", "cuda" or "cuda:N". Throws Error(config) for anything else, and for a device that this build or machine lacks.
 [[nodiscard]] Device parse_device(std::string_view text);
+/// Of a text that parse_device reads, without a look at the machine.
+[[nodiscard]] constexpr DeviceKind device_kind(std::string_view text) noexcept {
+  return text.starts_with("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
+}
 [[nodiscard]] std::string to_string(Device device);
+/// "host memory", "pinned host memory", "device memory".
+[[nodiscard]] std::string_view to_string(MemorySpace space) noexcept;
 
 }  // namespace millrace::kernels

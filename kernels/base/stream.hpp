@@ -5,6 +5,8 @@
 #include <span>
 
 #include "kernels/base/device.hpp"
+#include "kernels/base/processor.hpp"
+#include "kernels/base/queue.hpp"
 #include "kernels/base/thread_team.hpp"
 
 namespace millrace::kernels {
@@ -13,32 +15,26 @@ namespace millrace::kernels {
 enum class Implementation : std::uint8_t { fast, reference };
 
 /// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it returns when
-/// the work is queued. A stream belongs to one rank and is used from that rank's worker thread only.
+/// the work is on the queue's compute lane, and operands lie in device memory. A stream belongs to one rank and is used from that rank's
+/// worker thread only.
 class Stream {
  public:
-  explicit Stream(ThreadTeam& team, Implementation implementation = Implementation::fast, Device device = {})
-      : team_(&team), implementation_(implementation), device_(device) {}
+  explicit Stream(ThreadTeam& team, Implementation implementation = Implementation::fast, Queue* queue = nullptr)
+      : team_(&team), implementation_(implementation), queue_(queue) {}
 
-  [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] Device device() const noexcept { return queue_ == nullptr ? Device{} : queue_->device(); }
+  [[nodiscard]] bool on_cuda() const noexcept { return queue_ != nullptr; }
+  /// Of a GPU only.
+  [[nodiscard]] Queue& queue() const noexcept { return *queue_; }
   [[nodiscard]] ThreadTeam& team() const noexcept { return *team_; }
   [[nodiscard]] int threads() const noexcept { return team_->size(); }
+  [[nodiscard]] Processor processor() const noexcept { return {device(), threads()}; }
   [[nodiscard]] Implementation implementation() const noexcept { return implementation_; }
 
  private:
   ThreadTeam* team_;
   Implementation implementation_;
-  Device device_;
-};
-
-/// A point in a stream. On a CPU everything before it is done when it is recorded.
-class Event {
- public:
-  void record(const Stream& stream) noexcept { recorded_ = stream.device().kind == DeviceKind::cpu; }
-  /// True when all work before the point is complete. Never blocks.
-  [[nodiscard]] bool complete() const noexcept { return recorded_; }
-
- private:
-  bool recorded_ = false;
+  Queue* queue_;
 };
 
 /// Memory that a kernel may use while it runs; planned with the program, at least as large as the kernel's *_scratch_bytes says.

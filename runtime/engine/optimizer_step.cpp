@@ -11,14 +11,21 @@ namespace millrace::runtime {
 
 std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store) {
   std::vector<TensorSquareSum> sums;
-  square_sums(stream, store, sums);
+  compute_square_sums(stream, store);
+  if (stream.on_cuda()) stream.queue().drain();
+  read_square_sums(store, sums);
   return sums;
 }
 
-void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
+void compute_square_sums(const kernels::Stream& stream, const ParameterStore& store) {
+  if (!store.spoken_gradients().empty()) kernels::square_sums(stream, store.spoken_gradients(), store.square_sums());
+}
+
+void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
   sums.clear();
+  const double* values = store.square_sums().as<double>();
   for (const StoredParameter& tensor : store.layout().tensors()) {
-    if (tensor.speaks()) sums.push_back({tensor.order, kernels::square_sum(stream, store.gradient(tensor))});
+    if (tensor.speaks()) sums.push_back({tensor.order, values[sums.size()]});
   }
 }
 
@@ -40,12 +47,12 @@ float clip_scale(double norm, double limit) {
 }
 
 void apply_adamw(const kernels::Stream& stream, const kernels::AdamwScalars& scalars, const ParameterStore& store) {
-  for (const StoredParameter& tensor : store.layout().tensors()) {
-    kernels::AdamwScalars own = scalars;
-    if (!tensor.decays) own.weight_decay = 0;
-    kernels::adamw(stream, own, store.master(tensor), store.first_moment(tensor), store.second_moment(tensor), store.gradient(tensor),
-                   store.copy(tensor));
-    store.pack_copies(stream, tensor);
+  const auto updates = store.updates();
+  if (stream.on_cuda()) return kernels::adamw(stream, scalars, updates);  // nothing is packed there
+  const auto& tensors = store.layout().tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    kernels::adamw(stream, scalars, updates.subspan(i, 1));
+    store.pack_copies(stream, tensors[i]);  // before the next one: bf16 copies may share a place
   }
 }
 

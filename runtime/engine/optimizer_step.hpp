@@ -19,8 +19,9 @@ struct TensorSquareSum {
 /// Square sums of the complete gradients, in model order. A tensor that two ranks hold is told by the one that speaks for it, after the
 /// exchange. Not finite where an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store);
-/// The same into `sums`, whose room is used again: after the first step nothing is allocated.
-void square_sums(const kernels::Stream& stream, const ParameterStore& store, std::vector<TensorSquareSum>& sums);
+/// The same in two parts, for a GPU works between them. `sums` is filled again and again: after the first step nothing is allocated.
+void compute_square_sums(const kernels::Stream& stream, const ParameterStore& store);
+void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums);
 
 /// √ of the sums added in model order, whichever rank told them; each tensor once. Throws Error(internal) for a tensor that comes twice.
 [[nodiscard]] double global_norm(std::span<const TensorSquareSum> sums);

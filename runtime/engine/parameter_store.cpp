@@ -5,6 +5,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/packing.hpp"
+#include "kernels/transfer.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -12,6 +13,22 @@ namespace {
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
 
 }  // namespace
+
+ParameterStore::ParameterStore(const ParameterLayout& layout, const RankMemory& memory) : layout_(layout), memory_(memory) {
+  if (memory_.plan().find(MemoryKind::accumulator) == nullptr) return;
+  for (const StoredParameter& tensor : layout_.tensors()) {
+    if (tensor.speaks()) spoken_gradients_.push_back(gradient(tensor));
+    updates_.push_back({master(tensor), first_moment(tensor), second_moment(tensor), gradient(tensor), copy(tensor), tensor.decays});
+  }
+}
+
+kernels::Tensor ParameterStore::square_sums() const {
+  const auto count = static_cast<std::int64_t>(spoken_gradients_.size());
+  return {memory_.slot_or_null(MemoryKind::square),
+          kernels::DType::f64,
+          {count},
+          memory_.plan().find(MemoryKind::square) == nullptr ? kernels::MemorySpace::host : memory_.plan().find(MemoryKind::square)->space};
+}
 
 kernels::Tensor ParameterStore::fp32(MemoryKind kind, int slot, std::size_t offset, const StoredParameter& tensor) const {
   return {memory_.slot(kind, no_stage, slot) + offset, kernels::DType::f32, tensor.shape};
@@ -87,13 +104,35 @@ void ParameterStore::pack_copies(const kernels::Stream& stream, const StoredPara
   }
 }
 
-void ParameterStore::take_snapshot() const {
+void ParameterStore::take_snapshot(const kernels::Stream& stream) const {
   const std::size_t bytes = layout_.master_bytes();
   if (bytes == 0) return;
-  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 0), memory_.slot(MemoryKind::master), bytes);
-  if (memory_.plan().find(MemoryKind::first_moment) == nullptr) return;
-  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 1), memory_.slot(MemoryKind::first_moment), bytes);
-  std::memcpy(memory_.slot(MemoryKind::staging, no_stage, 2), memory_.slot(MemoryKind::second_moment), bytes);
+  if (stream.on_cuda()) stream.queue().order(kernels::Lane::background, kernels::Lane::compute);
+  int slot = 0;
+  for (const auto kind : {MemoryKind::master, MemoryKind::first_moment, MemoryKind::second_moment}) {
+    if (memory_.plan().find(kind) == nullptr) continue;
+    std::byte* to = memory_.slot(MemoryKind::staging, no_stage, slot++);
+    if (stream.on_cuda())
+      stream.queue().copy(kernels::Lane::background, to, memory_.slot(kind), bytes);
+    else
+      std::memcpy(to, memory_.slot(kind), bytes);
+  }
+}
+
+void ParameterStore::after_snapshot(const kernels::Stream& stream) const {
+  if (stream.on_cuda()) stream.queue().order(kernels::Lane::compute, kernels::Lane::background);
+}
+
+void ParameterStore::fill(const kernels::Stream& stream, std::string_view name, Part part,
+                          const std::function<void(std::span<float>)>& write) const {
+  const StoredParameter& tensor = layout_.at(name);
+  const kernels::Tensor place = part == Part::master         ? master(tensor)
+                                : part == Part::first_moment ? first_moment(tensor)
+                                                             : second_moment(tensor);
+  if (!stream.on_cuda()) return write(elements(place));
+  std::vector<float> numbers(tensor.elements());
+  write(numbers);
+  kernels::put(stream, std::as_bytes(std::span(numbers)), place);
 }
 
 std::span<const std::byte> ParameterStore::staged(const StoredParameter& tensor, int slot) const {

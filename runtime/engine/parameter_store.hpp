@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "kernels/adamw.hpp"
 #include "kernels/base/stream.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/engine/parameter_layout.hpp"
@@ -15,7 +19,7 @@ namespace millrace::runtime {
 /// Thread: the rank's compute worker, except where said.
 class ParameterStore {
  public:
-  ParameterStore(const ParameterLayout& layout, const RankMemory& memory) : layout_(layout), memory_(memory) {}
+  ParameterStore(const ParameterLayout& layout, const RankMemory& memory);
 
   [[nodiscard]] const ParameterLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] int accumulator_sets() const noexcept;
@@ -36,21 +40,32 @@ class ParameterStore {
   void add_local_uses(const kernels::Stream& stream) const;
   /// The use that the step's gradient of a tensor stands in once sums are complete: the lowest one here.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
+  /// The gradients of the tensors that this rank speaks for, in model order, and the f64 [as many] of memory for their square sums, which
+  /// the host can read.
+  [[nodiscard]] std::span<const kernels::Tensor> spoken_gradients() const noexcept { return spoken_gradients_; }
+  [[nodiscard]] kernels::Tensor square_sums() const;
+  /// What the optimizer works on, tensor by tensor.
+  [[nodiscard]] std::span<const kernels::AdamwTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
   /// bf16 and packed copies from the masters: whenever those were written, by initial values, a checkpoint or a hand.
   void refresh_copies(const kernels::Stream& stream) const;
   /// The packed copies of one tensor, from its bf16 copy where it has one: after the optimizer, which writes that copy itself.
   void pack_copies(const kernels::Stream& stream, const StoredParameter& tensor) const;
-  /// Parameters and moments into staging, which must have been planned.
-  void take_snapshot() const;
-  /// Bytes of the last snapshot. Any thread, once take_snapshot has returned.
+  /// Parameters and moments into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
+  /// what is queued on the compute lane meanwhile must not write them: `after_snapshot` lets it wait.
+  void take_snapshot(const kernels::Stream& stream) const;
+  void after_snapshot(const kernels::Stream& stream) const;
+  /// Bytes of the last snapshot. Any thread, once it is complete.
   [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> snapshot_first_moment(const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> snapshot_second_moment(const StoredParameter& tensor) const;
 
   // -- by name ----------------------------------------------------------------------------------------------------------------------------
-  /// Elements of a tensor to fill or read. Throw Error(internal) if the rank does not hold it.
+  enum class Part : std::uint8_t { master, first_moment, second_moment };
+  /// Has `write` fill the elements of a tensor, wherever they lie. Throws Error(internal) if the rank does not hold it.
+  void fill(const kernels::Stream& stream, std::string_view name, Part part, const std::function<void(std::span<float>)>& write) const;
+  /// Elements of a tensor to fill or read, on a CPU. Throw Error(internal) if the rank does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
   [[nodiscard]] std::span<float> first_moment(std::string_view name) const;
   [[nodiscard]] std::span<float> second_moment(std::string_view name) const;
@@ -60,6 +75,8 @@ class ParameterStore {
   [[nodiscard]] std::span<const std::byte> staged(const StoredParameter& tensor, int slot) const;
   const ParameterLayout& layout_;
   const RankMemory& memory_;
+  std::vector<kernels::Tensor> spoken_gradients_;
+  std::vector<kernels::AdamwTensors> updates_;
 };
 
 }  // namespace millrace::runtime

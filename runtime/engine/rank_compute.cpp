@@ -54,10 +54,12 @@ std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) 
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
   const ParameterPlaces places = layout_.places();
-  RankDemand demand{options.accumulators, options.training, options.staging, options.batches, {}, options.rings};
+  RankDemand demand{
+      options.accumulators, options.training, options.staging, options.batches, options.device.kind == kernels::DeviceKind::cuda, {},
+      options.rings};
   for (RankStage& stage : stages) {
     runners_.push_back(std::make_unique<StageRunner>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
-                                                     options.threads));
+                                                     options.processor()));
     demand.stages.push_back(runners_.back()->demand(stage.slots));
   }
   plan_ = std::make_unique<RankMemoryPlan>(layout_, demand);
@@ -77,7 +79,8 @@ StageRunner& RankCompute::stage(StageId stage) const {
 
 BatchPlaces RankCompute::batch(int index) const {
   if (batch_tokens_ == 0) return {};
-  std::byte* base = memory_->slot(MemoryKind::batch, no_stage, index);
+  std::byte* copy = memory_->slot_or_null(MemoryKind::batch_copy, no_stage, index);
+  std::byte* base = copy != nullptr ? copy : memory_->slot(MemoryKind::batch, no_stage, index);
   const auto field = [&](std::string_view name) {
     const std::size_t offset = batch_offset(name, static_cast<std::int64_t>(batch_tokens_));
     return std::span<std::int32_t>{reinterpret_cast<std::int32_t*>(base + offset), batch_tokens_};
@@ -85,6 +88,31 @@ BatchPlaces RankCompute::batch(int index) const {
   return {field("tokens"), field("positions"), field("segments"), field("targets"), field("samples")};
 }
 
-void RankCompute::set_loss_scale(float scale) const { std::memcpy(memory_->slot(MemoryKind::scalar), &scale, sizeof(scale)); }
+void RankCompute::set_loss_scale(float scale) const {
+  std::byte* copy = memory_->slot_or_null(MemoryKind::scalar_copy);
+  std::memcpy(copy != nullptr ? copy : memory_->slot(MemoryKind::scalar), &scale, sizeof(scale));
+}
+
+void RankCompute::upload(const kernels::Stream& stream, int batch) const {
+  if (!stream.on_cuda()) return;
+  auto& queue = stream.queue();
+  const MemorySection* section = plan_->find(MemoryKind::batch);
+  if (section != nullptr)
+    queue.copy(kernels::Lane::copy_in, memory_->slot(MemoryKind::batch, no_stage, batch),
+               memory_->slot(MemoryKind::batch_copy, no_stage, batch), section->slot_bytes);
+  queue.copy(kernels::Lane::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy), sizeof(float));
+  queue.order(kernels::Lane::compute, kernels::Lane::copy_in);
+}
+
+void RankCompute::download_logits(const kernels::Stream& stream, StageId stage) const {
+  if (!stream.on_cuda()) return;
+  stream.queue().copy(kernels::Lane::compute, memory_->slot(MemoryKind::logits_copy, stage), memory_->slot(MemoryKind::logits, stage),
+                      plan_->find(MemoryKind::logits, stage)->slot_bytes);
+}
+
+const float* RankCompute::logits(StageId stage) const {
+  std::byte* copy = memory_->slot_or_null(MemoryKind::logits_copy, stage);
+  return reinterpret_cast<const float*>(copy != nullptr ? copy : memory_->slot(MemoryKind::logits, stage));
+}
 
 }  // namespace millrace::runtime

@@ -33,7 +33,8 @@ struct RankOptions {
   int threads = 1;                // of the stream that will run the programs
   bool plan_only = false;         // no arena: memory() and what lies in it are not there
   std::vector<RingDemand> rings;  // of channels that begin or end on the rank
-  kernels::Device device;
+  kernels::Device device;         // of that stream
+  [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 
 /// The five arrays of a microbatch in a rank's memory, i32 [T] each.
@@ -57,10 +58,16 @@ class RankCompute {
   /// Throws Error(internal) for a stage that is elsewhere.
   [[nodiscard]] StageRunner& stage(StageId stage) const;
 
-  /// Where the tokens of batch slot `index` go; `tokens` of a microbatch is rows · sequence.
+  /// Where the tokens of batch slot `index` go, in the host's memory; `tokens` of a microbatch is rows · sequence.
   [[nodiscard]] BatchPlaces batch(int index) const;
   /// The scalar that turns the sums into means: 1 / valid targets of the step.
   void set_loss_scale(float scale) const;
+  /// On a GPU: copies a batch slot and the scalar to the device, before what is queued next computes. Nothing on a CPU.
+  void upload(const kernels::Stream& stream, int batch) const;
+  /// On a GPU: copies the logits of a stage to where `logits` reads them, behind what computes. Nothing on a CPU.
+  void download_logits(const kernels::Stream& stream, StageId stage) const;
+  /// f32 logits of the stage's last run, in the host's memory.
+  [[nodiscard]] const float* logits(StageId stage) const;
 
  private:
   ParameterLayout layout_;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "kernels/base/check.hpp"
 
@@ -10,13 +12,13 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
-      "master",    "copy",        "first_moment", "second_moment", "accumulator",  "staging", "workspace",
-      "batch",     "scalar",      "constant",     "stash_input",   "stash_weight", "handoff", "token_in",
-      "token_out", "gradient_in", "gradient_out", "result",        "logits",       "ring"};
+      "master",   "copy",        "first_moment", "second_moment", "accumulator", "staging",     "workspace",   "batch",        "scalar",
+      "constant", "stash_input", "stash_weight", "handoff",       "token_in",    "token_out",   "gradient_in", "gradient_out", "result",
+      "logits",   "ring",        "square",       "batch_copy",    "scalar_copy", "logits_copy", "offload",     "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
-RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand) {
+RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand) : on_device_(demand.on_device) {
   using enum MemoryKind;
   const auto largest = [&](std::size_t StageDemand::*member) {
     std::size_t bytes = 0;
@@ -30,10 +32,16 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
     add(second_moment, no_stage, parameters.master_bytes(), 1);
     add(accumulator, no_stage, parameters.accumulator_bytes(), demand.accumulators);
   }
-  add(staging, no_stage, parameters.master_bytes(), demand.staging ? (demand.training ? 3 : 1) : 0);
+  const int staged = demand.staging ? (demand.training ? 3 : 1) : 0;
+  on_device_ ? add_pinned(staging, no_stage, parameters.master_bytes(), staged) : add(staging, no_stage, parameters.master_bytes(), staged);
   add(workspace, no_stage, largest(&StageDemand::workspace), 1);
   add(batch, no_stage, largest(&StageDemand::batch), demand.batches);
   add(scalar, no_stage, sizeof(float), 1);
+  add_pinned(batch_copy, no_stage, largest(&StageDemand::batch), demand.batches);
+  add_pinned(scalar_copy, no_stage, sizeof(float), 1);
+  // Few numbers, which kernels write where the host reads them.
+  const std::size_t squares = demand.training ? parameters.tensors().size() * sizeof(double) : 0;
+  on_device_ ? add_pinned(square, no_stage, squares, 1) : add(square, no_stage, squares, 1);
   for (const StageDemand& stage : demand.stages) {
     add(constant, stage.stage, stage.constant, stage.constants);
     add(stash_input, stage.stage, stage.stash_input, stage.slots.stash_input);
@@ -43,16 +51,29 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
     add(token_out, stage.stage, stage.token_out, stage.slots.token_out);
     add(gradient_in, stage.stage, stage.gradient_in, stage.slots.gradient_in);
     add(gradient_out, stage.stage, stage.gradient_out, stage.slots.gradient_out);
-    add(result, stage.stage, 2 * sizeof(double), stage.slots.results);
+    on_device_ ? add_pinned(result, stage.stage, 2 * sizeof(double), stage.slots.results)
+               : add(result, stage.stage, 2 * sizeof(double), stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
+    add_pinned(logits_copy, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
+    add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input);
   }
-  for (const RingDemand& channel : demand.rings) add(ring, no_stage, channel.bytes, 1, channel.channel);
+  for (const RingDemand& channel : demand.rings) {
+    add(ring, no_stage, channel.bytes, 1, channel.channel);
+    if (channel.copied) add_pinned(ring_copy, no_stage, channel.bytes, 1, channel.channel);
+  }
 }
 
 void RankMemoryPlan::add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel) {
   if (slot_bytes == 0 || slots <= 0) return;
-  sections_.push_back({kind, stage, channel, total_, kernels::align_up(slot_bytes), slots});
+  const auto space = on_device_ ? kernels::MemorySpace::device : kernels::MemorySpace::host;
+  sections_.push_back({kind, stage, channel, total_, kernels::align_up(slot_bytes), slots, space});
   total_ += sections_.back().bytes();
+}
+
+void RankMemoryPlan::add_pinned(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel) {
+  if (!on_device_ || slot_bytes == 0 || slots <= 0) return;
+  sections_.push_back({kind, stage, channel, pinned_, kernels::align_up(slot_bytes), slots, kernels::MemorySpace::pinned_host});
+  pinned_ += sections_.back().bytes();
 }
 
 const MemorySection* RankMemoryPlan::find(MemoryKind kind, StageId stage) const noexcept {
@@ -62,9 +83,9 @@ const MemorySection* RankMemoryPlan::find(MemoryKind kind, StageId stage) const 
   return nullptr;
 }
 
-const MemorySection* RankMemoryPlan::find_ring(int channel) const noexcept {
+const MemorySection* RankMemoryPlan::find_ring(int channel, MemoryKind kind) const noexcept {
   for (const MemorySection& section : sections_) {
-    if (section.kind == MemoryKind::ring && section.channel == channel) return &section;
+    if (section.kind == kind && section.channel == channel) return &section;
   }
   return nullptr;
 }
@@ -84,21 +105,60 @@ std::string RankMemoryPlan::print() const {
     text += fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", to_string(section.kind), stage, section.slots, section.slot_bytes,
                         section.bytes());
   }
-  return text + fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "total", "", "", "", total_);
+  text += fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "total", "", "", "", total_);
+  if (on_device_) text += fmt::format("{:<14} {:>6} {:>6} {:>16} {:>16}\n", "host, pinned", "", "", "", pinned_);
+  return text;
 }
 
-RankMemory::RankMemory(RankMemoryPlan plan, kernels::Device device) : plan_(std::move(plan)), buffer_(plan_.total_bytes(), device) {}
+namespace {
+
+/// "stage 0: 1.20 GiB, stage 1: …; weights, gradients and optimizer of all: …": what a rank would have to be given less of.
+std::string needs_of(const RankMemoryPlan& plan) {
+  constexpr double gibibyte = std::size_t{1} << 30;
+  std::map<int, double> stages;
+  double rank = 0;
+  for (const MemorySection& section : plan.sections()) {
+    if (section.space == kernels::MemorySpace::pinned_host) continue;
+    const auto bytes = static_cast<double>(section.bytes()) / gibibyte;
+    (section.stage == no_stage ? rank : stages[section.stage.value]) += bytes;
+  }
+  std::string text;
+  for (const auto& [stage, bytes] : stages) text += fmt::format("{}stage {}: {:.2f} GiB", text.empty() ? "" : ", ", stage, bytes);
+  return fmt::format("{}{}weights, gradients, optimizer, workspace and rings: {:.2f} GiB", text, text.empty() ? "" : "; ", rank);
+}
+
+kernels::Buffer make_arena(const RankMemoryPlan& plan, kernels::Device device) {
+  const bool on_device = device.kind == kernels::DeviceKind::cuda;
+  try {
+    return kernels::Buffer(plan.total_bytes(), device, on_device ? kernels::MemorySpace::device : kernels::MemorySpace::host);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::memory) throw;
+    throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), needs_of(plan)));
+  }
+}
+
+}  // namespace
+
+RankMemory::RankMemory(RankMemoryPlan plan, kernels::Device device)
+    : plan_(std::move(plan)), device_(device), buffer_(make_arena(plan_, device)) {
+  if (plan_.pinned_bytes() > 0) pinned_ = kernels::Buffer(plan_.pinned_bytes(), device, kernels::MemorySpace::pinned_host);
+}
 
 std::byte* RankMemory::slot_or_null(MemoryKind kind, StageId stage, int index) const noexcept {
   const MemorySection* section = plan_.find(kind, stage);
   if (section == nullptr || index < 0 || index >= section->slots) return nullptr;
-  return buffer_.data() + section->offset + section->slot_bytes * static_cast<std::size_t>(index);
+  return arena(*section).data() + section->offset + section->slot_bytes * static_cast<std::size_t>(index);
 }
 
 std::span<std::byte> RankMemory::ring(int channel) const {
   const MemorySection* section = plan_.find_ring(channel);
   MILLRACE_CHECK(section != nullptr, ExitCode::internal, "runtime.rank_memory", "no ring of channel {} in the plan", channel);
   return buffer_.bytes().subspan(section->offset, section->slot_bytes);
+}
+
+std::span<std::byte> RankMemory::link_ring(int channel) const {
+  const MemorySection* copy = plan_.find_ring(channel, MemoryKind::ring_copy);
+  return copy == nullptr ? ring(channel) : pinned_.bytes().subspan(copy->offset, copy->slot_bytes);
 }
 
 std::byte* RankMemory::slot(MemoryKind kind, StageId stage, int index) const {

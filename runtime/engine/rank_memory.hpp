@@ -36,8 +36,15 @@ enum class MemoryKind : std::uint8_t {
   result,  // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
   logits,  // of the last stage, where text is to be generated
   ring,    // of a channel, as its link lays it out
+  square,  // f64: the sum of squares of each gradient
+  // Of a rank on a GPU, pinned memory of the host from or to which it copies:
+  batch_copy,
+  scalar_copy,
+  logits_copy,
+  offload,    // of a stage: what rematerialisation puts out, a slot a microbatch in flight
+  ring_copy,  // of a channel whose link cannot reach the device's memory
 };
-inline constexpr std::size_t kMemoryKinds = 20;
+inline constexpr std::size_t kMemoryKinds = 26;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's
@@ -57,6 +64,7 @@ struct StageDemand {
   std::size_t constant = 0;  // the largest of the stage's programs
   int constants = 1;         // programs
   std::size_t logits = 0;
+  std::size_t offload = 0;
   std::size_t workspace = 0;
   std::size_t batch = 0;
 };
@@ -65,13 +73,15 @@ struct StageDemand {
 struct RingDemand {
   int channel = 0;
   std::size_t bytes = 0;
+  bool copied = false;  // on a GPU: the link has a ring of its own in host memory
 };
 
 struct RankDemand {
-  int accumulators = 1;  // sets
-  bool training = true;  // moments and accumulators
-  bool staging = false;  // room for a snapshot
-  int batches = 1;       // microbatches whose tokens are held at a time
+  int accumulators = 1;    // sets
+  bool training = true;    // moments and accumulators
+  bool staging = false;    // room for a snapshot
+  int batches = 1;         // microbatches whose tokens are held at a time
+  bool on_device = false;  // a GPU's: two arenas, one of the device and one of pinned host memory
   std::vector<StageDemand> stages;
   std::vector<RingDemand> rings;
 };
@@ -79,15 +89,16 @@ struct RankDemand {
 /// One stretch: `slots` of `slot_bytes` each, one after the other.
 struct MemorySection {
   MemoryKind kind = MemoryKind::workspace;
-  StageId stage = no_stage;  // no_stage: the rank's
-  int channel = -1;          // of a ring
-  std::size_t offset = 0;
+  StageId stage = no_stage;    // no_stage: the rank's
+  int channel = -1;            // of a ring
+  std::size_t offset = 0;      // in the arena of its space
   std::size_t slot_bytes = 0;  // a multiple of kernels::kAlignment
   int slots = 0;
+  kernels::MemorySpace space = kernels::MemorySpace::host;
   [[nodiscard]] std::size_t bytes() const noexcept { return slot_bytes * static_cast<std::size_t>(slots); }
 };
 
-/// The arena of a rank, known before a byte is asked for. Pure data.
+/// The arena of a rank, or the two of a rank on a GPU, known before a byte is asked for. Pure data.
 class RankMemoryPlan {
  public:
   RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand);
@@ -95,8 +106,11 @@ class RankMemoryPlan {
   /// nullptr where the rank has none.
   [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;
   /// nullptr where the rank has no ring of that channel.
-  [[nodiscard]] const MemorySection* find_ring(int channel) const noexcept;
+  [[nodiscard]] const MemorySection* find_ring(int channel, MemoryKind kind = MemoryKind::ring) const noexcept;
+  /// Of the memory that the rank computes in: the device's or, on a CPU, the host's.
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
+  /// Of the host, pinned: 0 on a CPU.
+  [[nodiscard]] std::size_t pinned_bytes() const noexcept { return pinned_; }
   /// Bytes of a kind over all stages.
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const noexcept;
   /// A table: kind, stage, slots, bytes of a slot, bytes; the total below.
@@ -104,14 +118,17 @@ class RankMemoryPlan {
 
  private:
   void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
+  /// The same in pinned memory; nothing on a CPU.
+  void add_pinned(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
+  bool on_device_;
   std::vector<MemorySection> sections_;
-  std::size_t total_ = 0;
+  std::size_t total_ = 0, pinned_ = 0;
 };
 
-/// The arena itself: one buffer for the life of the rank.
+/// The arenas themselves: a buffer each for the life of the rank.
 class RankMemory {
  public:
-  /// Throws Error(memory) when the system refuses.
+  /// Throws Error(memory) when the system refuses, with what each stage would need.
   explicit RankMemory(RankMemoryPlan plan, kernels::Device device = {});
   [[nodiscard]] const RankMemoryPlan& plan() const noexcept { return plan_; }
   /// First byte of a slot. Throws Error(internal) for a slot that was not planned.
@@ -120,11 +137,18 @@ class RankMemory {
   [[nodiscard]] std::byte* slot_or_null(MemoryKind kind, StageId stage = no_stage, int index = 0) const noexcept;
   /// The whole ring of a channel. Throws Error(internal) for one that was not planned.
   [[nodiscard]] std::span<std::byte> ring(int channel) const;
+  /// The ring that the link of the channel works with: the same, or its copy in the host's memory.
+  [[nodiscard]] std::span<std::byte> link_ring(int channel) const;
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return buffer_.bytes(); }
+  [[nodiscard]] kernels::Device device() const noexcept { return device_; }
 
  private:
+  [[nodiscard]] const kernels::Buffer& arena(const MemorySection& section) const noexcept {
+    return section.space == kernels::MemorySpace::pinned_host ? pinned_ : buffer_;
+  }
   RankMemoryPlan plan_;
-  kernels::Buffer buffer_;
+  kernels::Device device_;
+  kernels::Buffer buffer_, pinned_;
 };
 
 }  // namespace millrace::runtime

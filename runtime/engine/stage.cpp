@@ -67,22 +67,24 @@ Pass pass_of(ActionKind kind) {
   fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
 }
 
-StageRunner::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, int threads, int slot)
+StageRunner::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor,
+                                  int slot)
     : own(std::move(set)),
       programs(own),
-      plan(plan_memory(programs, mode, places, threads)),
+      plan(plan_memory(programs, mode, places, processor)),
       executor(programs, plan),
       constant_slot(slot) {}
 
-StageRunner::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, int threads, int slot)
-    : programs(*shared), plan(plan_memory(programs, mode, places, threads)), executor(programs, plan), constant_slot(slot) {}
+StageRunner::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places,
+                                  const kernels::Processor& processor, int slot)
+    : programs(*shared), plan(plan_memory(programs, mode, places, processor)), executor(programs, plan), constant_slot(slot) {}
 
 StageRunner::StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
-                         const ParameterPlaces& places, int threads)
+                         const ParameterPlaces& places, const kernels::Processor& processor)
     : stage_(stage),
-      training_(std::move(training), mode, places, threads, 0),
-      evaluation_(&training_.programs, BackwardMode::forward_only, places, threads, 1) {
-  if (logits) logits_ = std::make_unique<Execution>(std::move(*logits), BackwardMode::forward_only, places, threads, 2);
+      training_(std::move(training), mode, places, processor, 0),
+      evaluation_(&training_.programs, BackwardMode::forward_only, places, processor, 1) {
+  if (logits) logits_ = std::make_unique<Execution>(std::move(*logits), BackwardMode::forward_only, places, processor, 2);
 }
 
 const StageRunner::Execution& StageRunner::execution(Pass pass) const {
@@ -121,7 +123,7 @@ void StageRunner::attach(const RankMemory& memory) {
   for (const Execution* each : executions()) {
     if (each == nullptr) continue;
     std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, each->constant_slot);
-    if (base != nullptr) write_constants(each->programs, each->plan, base);
+    if (base != nullptr) write_constants(each->programs, each->plan, base, memory.device());
   }
 }
 
@@ -155,8 +157,12 @@ Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
 
 void StageRunner::run(Pass pass, const kernels::Stream& stream, const ExecutionSlots& slots, OperationHook* hook,
                       std::span<const std::int64_t> counts) {
-  const Execution& chosen = execution(pass);
-  const_cast<Executor&>(chosen.executor).run(program_of(pass), stream, bindings(pass, slots), hook, counts);
+  auto& chosen = const_cast<Execution&>(execution(pass));
+  const Bindings memory = bindings(pass, slots);
+  const auto kind = program_of(pass);
+  if (stream.on_cuda() && stream.queue().graphs() && hook == nullptr && counts.empty())
+    return chosen.graphs.run(stream.queue(), kind, memory, [&] { chosen.executor.run(kind, stream, memory); });
+  chosen.executor.run(kind, stream, memory, hook, counts);
 }
 
 kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/engine/graph_cache.hpp"
 #include "runtime/engine/ids.hpp"
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/program/executor.hpp"
@@ -44,7 +45,7 @@ class StageRunner {
   /// `mode`: fused (F, B) or split (F, I, W). `logits`: of the last stage, a program that ends in logits; other stages generate with
   /// evaluate.
   StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
-              int threads);
+              const kernels::Processor& processor);
   StageRunner(const StageRunner&) = delete;
   StageRunner& operator=(const StageRunner&) = delete;
 
@@ -77,9 +78,10 @@ class StageRunner {
     const ProgramSet& programs;
     MemoryPlan plan;
     Executor executor;
+    GraphCache graphs;
     int constant_slot;
-    Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, int threads, int slot);
-    Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, int threads, int slot);
+    Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot);
+    Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot);
   };
   [[nodiscard]] const Execution& execution(Pass pass) const;
   [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null where there is none

@@ -71,11 +71,13 @@ StraightSums StraightLoop::accumulate(const kernels::Stream& stream, std::int64_
   StraightSums sums;
   for (std::int64_t m = 0; m < microbatches; ++m) {
     fill(m, rank_.batch(0));
+    rank_.upload(stream, 0);
     sums.targets += count_targets(rank_.batch(0));
     for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
       rank_.stages()[position]->run(Pass::forward, stream, slots_of(position), hook);
     }
     backward(stream, static_cast<int>(m / part), hook);
+    if (stream.on_cuda()) stream.queue().drain();
     const auto result = rank_.stages().back()->result(0);
     sums.loss += result[0];
     sums.z_loss += result[1];
@@ -102,10 +104,12 @@ StraightSums StraightLoop::evaluate(const kernels::Stream& stream, std::int64_t 
   StraightSums sums;
   for (std::int64_t m = 0; m < microbatches; ++m) {
     fill(m, rank_.batch(0));
+    rank_.upload(stream, 0);
     sums.targets += count_targets(rank_.batch(0));
     for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
       rank_.stages()[position]->run(Pass::evaluate, stream, slots_of(position), hook);
     }
+    if (stream.on_cuda()) stream.queue().drain();
     const auto result = rank_.stages().back()->result(0);
     sums.loss += result[0];
     sums.z_loss += result[1];
@@ -115,12 +119,17 @@ StraightSums StraightLoop::evaluate(const kernels::Stream& stream, std::int64_t 
 
 kernels::Tensor StraightLoop::logits(const kernels::Stream& stream, const FillBatch& fill, OperationHook* hook) {
   fill(0, rank_.batch(0));
+  rank_.upload(stream, 0);
   const auto& stages = rank_.stages();
   for (std::size_t position = 0; position + 1 < stages.size(); ++position)
     stages[position]->run(Pass::evaluate, stream, slots_of(position), hook);
   const ExecutionSlots slots = slots_of(stages.size() - 1);
   stages.back()->run(Pass::logits, stream, slots, hook);
-  return stages.back()->tensor(Pass::logits, stages.back()->programs(Pass::logits).logits, slots);
+  rank_.download_logits(stream, stages.back()->stage());
+  if (stream.on_cuda()) stream.queue().drain();
+  auto logits = stages.back()->tensor(Pass::logits, stages.back()->programs(Pass::logits).logits, slots);
+  logits.data = reinterpret_cast<std::byte*>(const_cast<float*>(rank_.logits(stages.back()->stage())));
+  return logits;
 }
 
 }  // namespace millrace::runtime

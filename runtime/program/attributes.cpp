@@ -30,7 +30,10 @@ void OperationRule::input_gradient(GradientBuilder&) const {}
 
 void OperationRule::weight_gradient(GradientBuilder&) const {}
 
-std::size_t OperationRule::scratch_bytes(std::span<const ValueType>, std::span<const ValueType>, const Attributes&, int) const { return 0; }
+std::size_t OperationRule::scratch_bytes(std::span<const ValueType>, std::span<const ValueType>, const Attributes&,
+                                         const kernels::Processor&) const {
+  return 0;
+}
 
 std::string_view OperationRule::output_suffix(std::size_t i) const { return i == 0 ? "" : "second"; }
 

@@ -244,7 +244,7 @@ void leave_to_input_gradient(ProgramSet& set) {
 
 }  // namespace
 
-ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy) {
+ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy, kernels::Device device) {
   ProgramSet set;
   set.values = std::move(forward.values);
   set.programs[static_cast<std::size_t>(ProgramKind::forward)] = std::move(forward.operations);
@@ -257,7 +257,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   fuse_sums(set, ProgramKind::input_gradient);
   insert_recomputation(set, policy);
   copy_what_stays(set);
-  pack_weights(set);
+  pack_weights(set, device);
   leave_to_input_gradient(set);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());

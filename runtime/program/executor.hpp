@@ -22,6 +22,9 @@ struct Bindings {
 /// Called around every operation with its operands in memory. Statistics, NaN search, break points and recordings hang here.
 class OperationHook {
  public:
+  /// What a hook wants of operands on a GPU: nothing, so that it sees addresses of the device and the device is not waited for; copies in
+  /// host memory; or copies that go back with what it wrote into them. On a CPU it always has the operands themselves.
+  enum class Sight : std::uint8_t { addresses, copies, copies_that_go_back };
   struct Call {
     const ProgramSet& programs;
     ProgramKind kind;
@@ -31,12 +34,14 @@ class OperationHook {
     std::span<const kernels::Tensor> outputs;
   };
   virtual ~OperationHook() = default;
+  [[nodiscard]] virtual Sight sight() const { return Sight::copies; }
   virtual void before(const Call&) {}
   virtual void after(const Call&) {}
 };
 
 /// Runs a stage's programs. Operands are resolved to (region, offset) once, here; a run allocates nothing.
-/// Errors of kernels come out with the operation's name in front.
+/// Errors of kernels come out with the operation's name in front. On a GPU a run queues; what fails later is found by the queue's note of
+/// the operation that began last.
 class Executor {
  public:
   /// Both must outlive the executor.
@@ -57,6 +62,8 @@ class Executor {
     std::uint32_t first_operand, inputs, outputs;
     bool bounded;
   };
+  void run_step(const kernels::Stream& stream, ProgramKind kind, std::size_t index, OperationHook* hook, kernels::Scratch scratch);
+  void run_shown(const kernels::Stream& stream, const OperationHook::Call& call, OperationHook& hook, kernels::Scratch scratch);
   const ProgramSet& programs_;
   const MemoryPlan& plan_;
   std::array<std::vector<Step>, kProgramKinds> steps_;

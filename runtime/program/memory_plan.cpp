@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/transfer.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -101,8 +101,8 @@ std::size_t pack(std::vector<Block>& blocks) {
 
 class Planner {
  public:
-  Planner(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads)
-      : programs_(programs), places_(places), threads_(threads), lives_(lives_of(programs, mode)) {
+  Planner(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor)
+      : programs_(programs), places_(places), processor_(processor), lives_(lives_of(programs, mode)) {
     plan_.mode = mode;
     plan_.placements.resize(programs.values.size());
   }
@@ -189,14 +189,14 @@ class Planner {
       std::vector<ValueType> inputs, outputs;
       for (const auto id : operation.inputs) inputs.push_back(programs_.value(id).type);
       for (const auto id : operation.outputs) outputs.push_back(programs_.value(id).type);
-      most = std::max(most, operation.rule->scratch_bytes(inputs, outputs, operation.attributes, threads_));
+      most = std::max(most, operation.rule->scratch_bytes(inputs, outputs, operation.attributes, processor_));
     }
     return most;
   }
 
   const ProgramSet& programs_;
   const ParameterPlaces& places_;
-  int threads_;
+  kernels::Processor processor_;
   std::vector<Life> lives_;
   MemoryPlan plan_;
 };
@@ -233,16 +233,16 @@ std::size_t batch_offset(std::string_view field, std::int64_t tokens) {
   return static_cast<std::size_t>(found - fields.begin()) * each;
 }
 
-void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base) {
+void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base, kernels::Device device) {
   for (std::size_t i = 0; i < programs.values.size(); ++i) {
     const auto& value = programs.values[i];
     if (value.role == Role::constant && plan.placements[i].region == Region::constant)
-      std::memcpy(base + plan.placements[i].offset, value.data.data(), value.data.size() * sizeof(float));
+      kernels::write_now(device, base + plan.placements[i].offset, std::as_bytes(std::span(value.data)));
   }
 }
 
-MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads) {
-  return Planner(programs, mode, places, threads).plan();
+MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor) {
+  return Planner(programs, mode, places, processor).plan();
 }
 
 }  // namespace millrace::runtime

@@ -55,7 +55,8 @@ struct MemoryPlan {
   std::array<std::size_t, kProgramKinds> scratch_bytes{};
 };
 
-[[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places, int threads);
+[[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places,
+                                     const kernels::Processor& processor);
 
 /// Offset of "tokens", "positions", "segments" or "targets" in Region::batch for microbatches of `tokens` = T tokens; "end" is the region's
 /// size.
@@ -65,7 +66,7 @@ struct MemoryPlan {
 [[nodiscard]] bool runs(BackwardMode mode, ProgramKind kind);
 
 /// Writes the constants' data into Region::constant, whose base is `base`.
-void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base);
+void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base, kernels::Device device = {});
 
 /// Bytes of a value at its capacity.
 [[nodiscard]] std::size_t bytes_of(const ValueType& type);

@@ -52,7 +52,7 @@ class OperationRule {
   [[nodiscard]] virtual Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                   const Attributes& attributes) const = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
-                                                  const Attributes& attributes, int threads) const;
+                                                  const Attributes& attributes, const kernels::Processor& processor) const;
   /// Calls the kernel. outputs of an accumulating operation are its accumulators.
   virtual void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
                    const Attributes& attributes, kernels::Scratch scratch) const = 0;

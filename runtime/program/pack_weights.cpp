@@ -31,8 +31,8 @@ class PackedValues {
 
 }  // namespace
 
-void pack_weights(ProgramSet& set) {
-  if (!kernels::packs_operands()) return;
+void pack_weights(ProgramSet& set, kernels::Device device) {
+  if (!kernels::packs_operands(device)) return;
   PackedValues packed_values(set);
   for (auto& program : set.programs)
     for (auto& operation : program) {

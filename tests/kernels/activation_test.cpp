@@ -36,11 +36,11 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
         SCOPED_TRACE(to_string(shape));
         ThreadTeam one(1);
         const Results wanted(Stream(one, Implementation::reference), activation, dtype, shape);
-        const Results found(Stream(one), activation, dtype, shape);
+        const Results found(fast(one), activation, dtype, shape);
         for (const auto member : kMembers) EXPECT_TRUE(near(found.*member, wanted.*member, tolerance(dtype), 1e-6));
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(Stream(team), activation, dtype, shape);
+          const Results many(fast(team), activation, dtype, shape);
           for (const auto member : kMembers) EXPECT_TRUE(same_bits(found.*member, many.*member));
         }
       }
@@ -57,12 +57,12 @@ TEST(Activation, EndsOfTheRange) {
       gate.set(i, inputs[i]);
       up.set(i, 2);
     }
-    glu_forward(Stream(team, implementation), Activation::silu, *gate, *up, *y);
+    glu_forward(stream_of(team, implementation), Activation::silu, *gate, *up, *y);
     EXPECT_NEAR(y.get(0), 0, 1e-30);
     EXPECT_EQ(y.get(1), 0);
     EXPECT_EQ(y.get(2), 400);
     EXPECT_NEAR(y.get(3), 2 / (1 + std::exp(-1.0)), 1e-6);
-    glu_forward(Stream(team, implementation), Activation::gelu, *gate, *up, *y);
+    glu_forward(stream_of(team, implementation), Activation::gelu, *gate, *up, *y);
     EXPECT_EQ(y.get(0), 0);
     EXPECT_EQ(y.get(1), 0);
     EXPECT_EQ(y.get(2), 400);
@@ -72,7 +72,7 @@ TEST(Activation, EndsOfTheRange) {
 
 TEST(Activation, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Stream stream(team);
+  const Stream stream = fast(team);
   for (const Activation activation : kActivations) {
     Results run(stream, activation, DType::f32, {40});
     constexpr double step = 1e-2;
@@ -104,8 +104,8 @@ TEST(Activation, GradientsAreSlopes) {
 TEST(Activation, RefusesOtherShapes) {
   ThreadTeam team(1);
   Data gate(DType::f32, {4}), up(DType::f32, {5});
-  EXPECT_EQ(thrown([&] { glu_forward(Stream(team), Activation::silu, *gate, *up, *gate); }), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(thrown([&] { activation_forward(Stream(team), Activation::gelu, *gate, *up); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { glu_forward(fast(team), Activation::silu, *gate, *up, *gate); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { activation_forward(fast(team), Activation::gelu, *gate, *up); }), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "kernels/adamw.hpp"
 
+#include <vector>
+
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
 namespace {
 
 using testing::Data;
+using testing::fast;
+using testing::stream_of;
 
 struct State {
   Data p, m, v, gradient, copy;
@@ -31,7 +35,7 @@ TEST(Adamw, FollowsTheWorkedExample) {
     const double wanted_p[] = {0.9890000002, 0.9853273058, 0.9811291278};
     for (int t = 0; t < 3; ++t) {
       gradient.set(0, gradients[t]);
-      adamw(Stream(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1}, *p, *m, *v, *gradient, *copy);
+      adamw(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1}, *p, *m, *v, *gradient, *copy);
       EXPECT_NEAR(p.get(0), wanted_p[t], 2e-7);
       EXPECT_NEAR(m.get(0), wanted_m[t], 1e-8);
       EXPECT_NEAR(v.get(0), wanted_v[t], 1e-8);
@@ -46,14 +50,14 @@ TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
   for (const int threads : {1, 2, 3}) {
     ThreadTeam team(threads);
     for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
-      State fast(size), reference(size);
-      fast.update(Stream(team), scalars);
+      State found(size), reference(size);
+      found.update(fast(team), scalars);
       reference.update(Stream(team, Implementation::reference), scalars);
-      EXPECT_TRUE(same_bits(fast.p, reference.p)) << size;
-      EXPECT_TRUE(same_bits(fast.m, reference.m));
-      EXPECT_TRUE(same_bits(fast.v, reference.v));
-      EXPECT_TRUE(same_bits(fast.copy, reference.copy));
-      EXPECT_TRUE(same_bits(fast.gradient, Data(DType::f32, {size})));
+      EXPECT_TRUE(same_bits(found.p, reference.p)) << size;
+      EXPECT_TRUE(same_bits(found.m, reference.m));
+      EXPECT_TRUE(same_bits(found.v, reference.v));
+      EXPECT_TRUE(same_bits(found.copy, reference.copy));
+      EXPECT_TRUE(same_bits(found.gradient, Data(DType::f32, {size})));
     }
   }
 }
@@ -62,9 +66,36 @@ TEST(Adamw, WorksWithoutACopyAndScalesTheGradient) {
   ThreadTeam team(2);
   State scaled(100), plain(100);
   for (std::int64_t i = 0; i < 100; ++i) plain.gradient.set(i, 0.5 * plain.gradient.get(i));
-  adamw(Stream(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, *scaled.p, *scaled.m, *scaled.v, *scaled.gradient, {});
-  plain.update(Stream(team), {.learning_rate = 0.1});
+  adamw(fast(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, *scaled.p, *scaled.m, *scaled.v, *scaled.gradient, {});
+  plain.update(fast(team), {.learning_rate = 0.1});
   EXPECT_TRUE(same_bits(scaled.p, plain.p));
+}
+
+TEST(Adamw, DoesForManyWhatItDoesForEach) {
+  const AdamwScalars scalars{.learning_rate = 3e-3, .weight_decay = 0.1, .gradient_scale = 0.37F, .update = 5};
+  AdamwScalars without_decay = scalars;
+  without_decay.weight_decay = 0;
+  const auto size_of_number = [](std::int64_t i) { return i % 40 == 0 ? 50'000 + i : 1 + i * 37 % 700; };
+  for (const int threads : {1, 3}) {
+    ThreadTeam team(threads);
+    for (const std::int64_t count : {0, 1, 3, 150}) {
+      std::vector<State> found, wanted;
+      found.reserve(150);
+      wanted.reserve(150);
+      std::vector<AdamwTensors> tensors;
+      for (std::int64_t i = 0; i < count; ++i) {
+        State& state = found.emplace_back(size_of_number(i));
+        tensors.push_back({*state.p, *state.m, *state.v, *state.gradient, i % 3 == 0 ? Tensor{} : *state.copy, i % 4 != 1});
+        State& alone = wanted.emplace_back(size_of_number(i));
+        adamw(Stream(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay, *alone.p, *alone.m, *alone.v, *alone.gradient,
+              i % 3 == 0 ? Tensor{} : *alone.copy);
+      }
+      adamw(fast(team), scalars, tensors);
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        for (const auto member : {&State::p, &State::m, &State::v, &State::gradient, &State::copy})
+          EXPECT_TRUE(same_bits(found[i].*member, wanted[i].*member)) << i << " of " << count;
+    }
+  }
 }
 
 TEST(Adamw, RefusesWhatDoesNotFit) {
@@ -72,9 +103,9 @@ TEST(Adamw, RefusesWhatDoesNotFit) {
   State state(8);
   const Data other(DType::f32, {9});
   const int internal = static_cast<int>(ExitCode::internal);
-  EXPECT_EQ(testing::thrown([&] { state.update(Stream(team), {.update = 0}); }), internal);
-  EXPECT_EQ(testing::thrown([&] { adamw(Stream(team), {}, *state.p, *other, *state.v, *state.gradient, *state.copy); }), internal);
-  EXPECT_EQ(testing::thrown([&] { adamw(Stream(team), {}, *state.p, *state.m, *state.v, *state.gradient, *state.p); }), internal);
+  EXPECT_EQ(testing::thrown([&] { state.update(fast(team), {.update = 0}); }), internal);
+  EXPECT_EQ(testing::thrown([&] { adamw(fast(team), {}, *state.p, *other, *state.v, *state.gradient, *state.copy); }), internal);
+  EXPECT_EQ(testing::thrown([&] { adamw(fast(team), {}, *state.p, *state.m, *state.v, *state.gradient, *state.p); }), internal);
 }
 
 }  // namespace

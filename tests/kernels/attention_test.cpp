@@ -55,19 +55,19 @@ struct Outputs {
   Data o, sums, dq, dk, dv, d_sinks;
 };
 
-Buffer scratch_of(const Inputs& in, int threads) {
-  return Buffer(attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), threads));
+Buffer scratch_of(const Stream& stream, const Inputs& in) {
+  return testing::scratch_of(stream, attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), stream.processor()));
 }
 
 void forward(const Stream& stream, const Inputs& in, Outputs& out) {
-  const Buffer scratch = scratch_of(in, stream.threads());
+  const Buffer scratch = scratch_of(stream, in);
   const Tensor sinks = *in.sinks;
   attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes(),
                     in.shape.sinks ? &sinks : nullptr);
 }
 
 void backward(const Stream& stream, const Inputs& in, const Outputs& saved, Outputs& out) {
-  const Buffer scratch = scratch_of(in, stream.threads());
+  const Buffer scratch = scratch_of(stream, in);
   attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
                            *out.dv, scratch.bytes());
   if (in.shape.sinks) attention_sink_gradient(stream, *in.d_o, *saved.o, *saved.sums, *in.sinks, *out.d_sinks);
@@ -75,7 +75,7 @@ void backward(const Stream& stream, const Inputs& in, const Outputs& saved, Outp
 
 Outputs run(const Inputs& in, int threads = 1) {
   ThreadTeam team(threads);
-  const Stream stream(team);
+  const Stream stream = fast(team);
   Outputs out(in);
   forward(stream, in, out);
   backward(stream, in, out, out);
@@ -121,7 +121,7 @@ const Case kCases[] = {
 
 TEST(Attention, MatchesReference) {
   ThreadTeam team(2);
-  const Stream fast(team);
+  const Stream stream = fast(team);
   const Stream plain(team, Implementation::reference);
   for (const Case& c : kCases) {
     SCOPED_TRACE(describe(c));
@@ -130,8 +130,8 @@ TEST(Attention, MatchesReference) {
     forward(plain, in, wanted);
     backward(plain, in, wanted, wanted);
     Outputs found(in);
-    forward(fast, in, found);
-    backward(fast, in, wanted, found);
+    forward(stream, in, found);
+    backward(stream, in, wanted, found);
     const double relative = tolerance(c.dtype);
     EXPECT_TRUE(near(found.o, wanted.o, relative, 1e-5));
     EXPECT_TRUE(near(found.sums, wanted.sums, 1e-5, 1e-5));
@@ -400,11 +400,12 @@ TEST(Attention, PaddingIsFinite) {
 }
 
 TEST(Attention, AllocatesNothing) {
+  MILLRACE_CPU_ONLY();
   const Inputs in({2, 100, 2, 1, 64, DType::bf16, 0});
   ThreadTeam team(2);
-  const Stream stream(team);
+  const Stream stream = fast(team);
   Outputs out(in);
-  const Buffer scratch = scratch_of(in, 2);
+  const Buffer scratch = scratch_of(stream, in);
   const std::int64_t before = large_allocations();
   attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
   attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
@@ -414,24 +415,22 @@ TEST(Attention, AllocatesNothing) {
 
 TEST(Attention, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Stream stream(team);
+  const Stream stream = fast(team);
   const Inputs in({1, 10, 4, 2, 8, DType::f32, 0});
   Outputs out(in);
-  const Buffer scratch = scratch_of(in, 1);
-  const auto call = [&](const Stream& where, const Tensor& k, AttentionOptions options, Scratch memory) {
-    return thrown([&] { attention_forward(where, *in.q, k, *in.v, *in.segments, options, *out.o, *out.sums, memory); });
+  const Buffer scratch = scratch_of(stream, in);
+  const auto call = [&](const Tensor& k, AttentionOptions options, Scratch memory) {
+    return thrown([&] { attention_forward(stream, *in.q, k, *in.v, *in.segments, options, *out.o, *out.sums, memory); });
   };
-  EXPECT_EQ(call(stream, *in.k, in.options(), scratch.bytes()), -1);
+  EXPECT_EQ(call(*in.k, in.options(), scratch.bytes()), -1);
   const Data three_heads(DType::f32, {10, 3, 8});
-  EXPECT_EQ(call(stream, *three_heads, in.options(), scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*three_heads, in.options(), scratch.bytes()), static_cast<int>(ExitCode::config));
   const Data other_type(DType::bf16, {10, 2, 8});
-  EXPECT_EQ(call(stream, *other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(call(stream, *in.k, {4, 1.0F}, scratch.bytes()), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(call(stream, *in.k, {10, 1.0F, 0, -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
-  EXPECT_EQ(call(stream, *in.k, {10, 1.0F, 0, 3, 0, false}, scratch.bytes()), static_cast<int>(ExitCode::config));
-  EXPECT_EQ(call(stream, *in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(call(Stream(team, Implementation::fast, {DeviceKind::cuda, 0}), *in.k, in.options(), scratch.bytes()),
-            static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(*in.k, {4, 1.0F}, scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(*in.k, {10, 1.0F, 0, -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, {10, 1.0F, 0, 3, 0, false}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -38,15 +39,43 @@ TEST(Buffer, SaysHowMuchTheSystemRefused) {
   }
 }
 
-TEST(Buffer, HasNoDeviceMemoryInThisBuild) {
-  EXPECT_EQ(testing::thrown([] { Buffer buffer(16, {DeviceKind::cuda, 0}, MemorySpace::device); }), static_cast<int>(ExitCode::config));
+TEST(Buffer, HasDeviceAndPinnedMemoryWhereThereIsADevice) {
+  constexpr Device device{DeviceKind::cuda, 0};
+  for (const MemorySpace space : {MemorySpace::device, MemorySpace::pinned_host}) {
+    if (!why_no_cuda().empty()) {
+      EXPECT_EQ(testing::thrown([&] { Buffer buffer(16, device, space); }), static_cast<int>(ExitCode::config));
+      continue;
+    }
+    Buffer buffer(70'000, device, space);
+    EXPECT_EQ(buffer.size(), 70'000U);
+    EXPECT_EQ(buffer.space(), space);
+    Queue queue(device);
+    const Buffer seen(70'000, device, MemorySpace::pinned_host);
+    std::fill_n(seen.data(), seen.size(), std::byte{0x55});
+    queue.copy(Lane::copy_out, seen.data(), buffer.data(), seen.size());
+    queue.drain();
+    for (const std::byte byte : seen.bytes()) ASSERT_EQ(byte, std::byte{0});
+    std::byte* const memory = buffer.data();
+    const Buffer moved(std::move(buffer));
+    EXPECT_EQ(moved.data(), memory);
+    EXPECT_EQ(moved.space(), space);
+    EXPECT_EQ(testing::thrown([&] { Buffer huge(std::size_t{1} << 60, device, space); }), static_cast<int>(ExitCode::memory));
+  }
+  EXPECT_EQ(testing::thrown([] { Buffer buffer(16, {}, MemorySpace::device); }), static_cast<int>(ExitCode::internal));
 }
 
 TEST(Device, IsReadAndPrinted) {
   EXPECT_EQ(parse_device("cpu"), Device{});
   EXPECT_EQ(to_string(Device{}), "cpu");
   EXPECT_EQ(to_string(Device{DeviceKind::cuda, 3}), "cuda:3");
-  for (const char* text : {"", "gpu", "cuda", "cuda:0", "cuda:", "cuda:x", "cuda0"})
+  const bool has_device = why_no_cuda().empty();
+  for (const char* text : {"cuda", "cuda:0"})
+    EXPECT_EQ(testing::thrown([&] {
+                EXPECT_EQ(parse_device(text), (Device{DeviceKind::cuda, 0}));
+              }),
+              has_device ? -1 : static_cast<int>(ExitCode::config))
+        << text;
+  for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda0", "cuda:-1", "cuda:1000"})
     EXPECT_EQ(testing::thrown([&] { (void)parse_device(text); }), static_cast<int>(ExitCode::config)) << text;
 }
 

@@ -21,12 +21,12 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
         const Results wanted(Stream(one, Implementation::reference), dtype, rows, width);
-        const Results found(Stream(one), dtype, rows, width);
+        const Results found(fast(one), dtype, rows, width);
         EXPECT_TRUE(same_bits(found.y, wanted.y));
         EXPECT_TRUE(near(found.db, wanted.db, 1e-5, 1e-5));
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(Stream(team), dtype, rows, width);
+          const Results many(fast(team), dtype, rows, width);
           EXPECT_TRUE(same_bits(found.y, many.y));
           EXPECT_TRUE(same_bits(found.db, many.db));
         }
@@ -38,7 +38,7 @@ TEST(Bias, AddsToWhatTheAccumulatorHolds) {
   Data dy(DType::f32, {2, 3}), db(DType::f32, {3});
   for (std::int64_t i = 0; i < 6; ++i) dy.set(i, static_cast<double>(i));
   db.set(1, 100);
-  bias_weight_gradient(Stream(team), *dy, *db);
+  bias_weight_gradient(fast(team), *dy, *db);
   EXPECT_EQ(db.get(0), 3);
   EXPECT_EQ(db.get(1), 105);
   EXPECT_EQ(db.get(2), 7);
@@ -47,8 +47,8 @@ TEST(Bias, AddsToWhatTheAccumulatorHolds) {
 TEST(Bias, RefusesOtherShapes) {
   ThreadTeam team(1);
   Data x(DType::f32, {4, 8}), b(DType::f32, {9}), half(DType::bf16, {8});
-  EXPECT_EQ(thrown([&] { bias_forward(Stream(team), *x, *b, *x); }), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(thrown([&] { bias_weight_gradient(Stream(team), *x, *half); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { bias_forward(fast(team), *x, *b, *x); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { bias_weight_gradient(fast(team), *x, *half); }), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

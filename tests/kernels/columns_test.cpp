@@ -9,7 +9,7 @@ TEST(Columns, SplitTakesThemInOrderAndJoinPutsThemBack) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int threads : {1, 3}) {
       ThreadTeam team(threads);
-      const Stream stream(team);
+      const Stream stream = fast(team);
       const Data x(dtype, {37, 11}, 5);
       Data a(dtype, {37, 2}), b(dtype, {37, 1}), c(dtype, {37, 8}), y(dtype, {37, 11});
       const Tensor parts[] = {*a, *b, *c};
@@ -31,8 +31,8 @@ TEST(Columns, RefusesPartsThatAreNotTheWhole) {
   Data two(DType::f32, {3, 2}), short_one(DType::f32, {2, 3}), half(DType::bf16, {3, 3});
   for (const Tensor& other : {*two, *short_one, *half}) {
     const Tensor parts[] = {*two, other};
-    EXPECT_EQ(thrown([&] { split_columns(Stream(team), *x, parts); }), static_cast<int>(ExitCode::internal));
-    EXPECT_EQ(thrown([&] { join_columns(Stream(team), parts, *x); }), static_cast<int>(ExitCode::internal));
+    EXPECT_EQ(thrown([&] { split_columns(fast(team), *x, parts); }), static_cast<int>(ExitCode::internal));
+    EXPECT_EQ(thrown([&] { join_columns(fast(team), parts, *x); }), static_cast<int>(ExitCode::internal));
   }
 }
 

@@ -12,7 +12,7 @@ TEST(Dropout, ASampleHasOneMaskForAllItsTokens) {
       ThreadTeam team(threads);
       Data x(dtype, {40, 33}, 1), samples(DType::i32, {40}), y(dtype, {40, 33});
       for (std::int64_t t = 0; t < 40; ++t) samples.set(t, static_cast<double>(t / 13));  // tokens 0 … 12 are of no sample
-      dropout(Stream(team), *x, *samples, options, *y);
+      dropout(fast(team), *x, *samples, options, *y);
       for (std::int64_t t = 0; t < 40; ++t)
         for (std::int64_t i = 0; i < 33; ++i) {
           const double value = x.get(t * 33 + i);
@@ -41,7 +41,7 @@ TEST(Dropout, DropsItsShareAndOtherFeaturesElsewhere) {
 TEST(Dropout, RefusesARateOfOne) {
   ThreadTeam team(1);
   Data x(DType::f32, {2, 3}), samples(DType::i32, {2});
-  EXPECT_EQ(thrown([&] { dropout(Stream(team), *x, *samples, {.rate = 1.0F}, *x); }), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(thrown([&] { dropout(fast(team), *x, *samples, {.rate = 1.0F}, *x); }), static_cast<int>(ExitCode::config));
 }
 
 }  // namespace

@@ -12,27 +12,69 @@
 #include "kernels/base/stream.hpp"
 #include "kernels/base/tensor.hpp"
 
-/// What the tests of kernels share: tensors that own their memory, numbers from a seed, comparisons that say where.
+/// What the tests of kernels share: tensors that own their memory, numbers from a seed, comparisons that say where. With the environment
+/// variable MILLRACE_TEST_DEVICE=cuda the implementation under test is that of the first GPU; all tests are skipped where there is none.
 namespace millrace::kernels::testing {
 
-/// A tensor with memory of its own, filled from a seed with numbers in [-scale, scale].
+/// Of the device under test; null for the CPU.
+[[nodiscard]] Queue* device_queue();
+[[nodiscard]] inline bool on_device() { return device_queue() != nullptr; }
+/// Returns when the device has done what it was asked for; throws what its kernels found wrong.
+void wait();
+
+/// The implementation under test.
+[[nodiscard]] inline Stream fast(ThreadTeam& team) { return Stream(team, Implementation::fast, device_queue()); }
+[[nodiscard]] inline Stream stream_of(ThreadTeam& team, Implementation implementation) {
+  return implementation == Implementation::fast ? fast(team) : Stream(team, implementation);
+}
+
+/// Tests of what only a CPU has: threads, instruction sets, packing, the host's allocations.
+#define MILLRACE_CPU_ONLY() \
+  if (::millrace::kernels::testing::on_device()) GTEST_SKIP() << "of the CPU alone"
+
+/// Zeroed memory that both the host and the device under test reach.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  [[nodiscard]] std::byte* data() const noexcept { return buffer_.data(); }
+
+ private:
+  Buffer buffer_;
+};
+
+/// Scratch where the stream's kernels run.
+[[nodiscard]] Buffer scratch_of(const Stream& stream, std::size_t bytes);
+
+/// A tensor with memory of its own; whoever looks at it waits for the device. Filled from a seed with numbers in [-scale, scale].
 class Data {
  public:
-  Data(DType dtype, Shape shape, std::uint64_t seed = 0, float scale = 1.0F) : buffer_(bytes_of(dtype, shape)) {
-    tensor_ = make_tensor(buffer_.data(), dtype, shape);
+  Data(DType dtype, Shape shape, std::uint64_t seed = 0, float scale = 1.0F) : memory_(bytes_of(dtype, shape)) {
+    tensor_ = make_tensor(memory_.data(), dtype, shape);
     if (seed == 0) return;
     for (std::int64_t i = 0; i < tensor_.elements(); ++i) {
       seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-      set(i, scale * (static_cast<float>(seed >> 40) / 8388608.0F - 1.0F));
+      put(i, scale * (static_cast<float>(seed >> 40) / 8388608.0F - 1.0F));
     }
   }
   Data(const Data& other) : Data(other.tensor_.dtype, other.tensor_.shape) {
+    wait();
     if (tensor_.bytes() > 0) std::memcpy(tensor_.data, other.tensor_.data, tensor_.bytes());
   }
 
-  [[nodiscard]] const Tensor& operator*() const { return tensor_; }
+  [[nodiscard]] const Tensor& operator*() const {
+    wait();
+    return tensor_;
+  }
   [[nodiscard]] std::int64_t elements() const { return tensor_.elements(); }
   [[nodiscard]] double get(std::int64_t i) const {
+    wait();
+    return at(i);
+  }
+  /// As it is now: after a `wait`.
+  [[nodiscard]] double at(std::int64_t i) const {
     switch (tensor_.dtype) {
       case DType::bf16:
         return to_float(tensor_.as<BFloat16>()[i]);
@@ -45,6 +87,12 @@ class Data {
     }
   }
   void set(std::int64_t i, double value) {
+    wait();
+    put(i, value);
+  }
+
+ private:
+  void put(std::int64_t i, double value) {
     switch (tensor_.dtype) {
       case DType::bf16:
         tensor_.as<BFloat16>()[i] = to_bfloat16(static_cast<float>(value));
@@ -59,17 +107,16 @@ class Data {
         tensor_.as<float>()[i] = static_cast<float>(value);
     }
   }
-
- private:
   static std::size_t bytes_of(DType dtype, const Shape& shape) { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
-  Buffer buffer_;
+  Memory memory_;
   Tensor tensor_;
 };
 
 /// |a − b| <= absolute + relative·|b| everywhere.
 inline ::testing::AssertionResult near(const Data& a, const Data& b, double relative, double absolute) {
+  wait();
   for (std::int64_t i = 0; i < b.elements(); ++i)
-    if (!(std::abs(a.get(i) - b.get(i)) <= absolute + relative * std::abs(b.get(i))))
+    if (!(std::abs(a.at(i) - b.at(i)) <= absolute + relative * std::abs(b.at(i))))
       return ::testing::AssertionFailure() << "element " << i << " of " << to_string((*b).shape) << ": " << a.get(i) << ", wanted "
                                            << b.get(i);
   return ::testing::AssertionSuccess();
@@ -77,8 +124,9 @@ inline ::testing::AssertionResult near(const Data& a, const Data& b, double rela
 
 inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
   const auto size = static_cast<std::int64_t>(size_of((*a).dtype));
+  const std::byte *const left = (*a).data, *const right = (*b).data;
   for (std::int64_t i = 0; i < a.elements(); ++i)
-    if (std::memcmp((*a).data + i * size, (*b).data + i * size, static_cast<std::size_t>(size)) != 0)
+    if (std::memcmp(left + i * size, right + i * size, static_cast<std::size_t>(size)) != 0)
       return ::testing::AssertionFailure() << "element " << i << ": " << a.get(i) << " and " << b.get(i);
   return ::testing::AssertionSuccess();
 }
@@ -91,6 +139,7 @@ template <class Call>
 int thrown(Call&& call) {
   try {
     call();
+    wait();
   } catch (const Error& error) {
     return static_cast<int>(error.code());
   }

@@ -34,7 +34,7 @@ TEST(LayerNorm, MatchesReferenceForAnyThreadCount) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
           ThreadTeam one(1);
           const Results wanted(Stream(one, Implementation::reference), dtype, rows, width, options);
-          const Results found(Stream(one), dtype, rows, width, options);
+          const Results found(fast(one), dtype, rows, width, options);
           EXPECT_TRUE(near(found.y, wanted.y, tolerance(dtype), 1e-5));
           EXPECT_TRUE(near(found.m, wanted.m, 1e-5, 1e-6));
           EXPECT_TRUE(near(found.r, wanted.r, 1e-5, 0));
@@ -43,7 +43,7 @@ TEST(LayerNorm, MatchesReferenceForAnyThreadCount) {
           EXPECT_TRUE(near(found.db, wanted.db, 1e-4, 1e-4));
           for (const int threads : {2, 3}) {
             ThreadTeam team(threads);
-            const Results many(Stream(team), dtype, rows, width, options);
+            const Results many(fast(team), dtype, rows, width, options);
             for (const auto member : {&Results::y, &Results::m, &Results::r, &Results::dx, &Results::dw, &Results::db})
               EXPECT_TRUE(same_bits(found.*member, many.*member));
           }
@@ -60,7 +60,7 @@ TEST(LayerNorm, CentresAndScalesARow) {
     w.set(0, 2);
     w.set(1, 4);
     b.set(1, 0.5);
-    layer_norm_forward(Stream(team, implementation), *x, *w, *b, {0.0F, 1.0F}, *y, *m, *r);
+    layer_norm_forward(stream_of(team, implementation), *x, *w, *b, {0.0F, 1.0F}, *y, *m, *r);
     EXPECT_EQ(m.get(0), 2);
     EXPECT_EQ(r.get(0), 1);
     EXPECT_EQ(y.get(0), -3);
@@ -76,7 +76,7 @@ TEST(LayerNorm, KeepsASmallVarianceBesideALargeMean) {
     x.set(d, 4096 + (d % 2 == 0 ? 0.25 : -0.25));
     w.set(d, 1);
   }
-  layer_norm_forward(Stream(team), *x, *w, *b, {0.0F}, *y, *m, *r);
+  layer_norm_forward(fast(team), *x, *w, *b, {0.0F}, *y, *m, *r);
   for (std::int64_t d = 0; d < 64; ++d) EXPECT_NEAR(y.get(d), d % 2 == 0 ? 1 : -1, 1e-5);
 }
 
@@ -90,7 +90,7 @@ double objective(const Stream& stream, const Results& run, LayerNormOptions opti
 
 TEST(LayerNorm, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Stream stream(team);
+  const Stream stream = fast(team);
   for (const LayerNormOptions options : {kPlain, kShifted}) {
     Results run(stream, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20}), db(DType::f32, {20});
@@ -114,9 +114,9 @@ TEST(LayerNorm, GradientsAreSlopes) {
 TEST(LayerNorm, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
   Data x(DType::f32, {4, 8}), w(DType::f32, {9}), b(DType::f32, {8}), y(DType::f32, {4, 8}), m(DType::f32, {4}), r(DType::f32, {4});
-  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *w, *b, kPlain, *y, *m, *r); }), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *b, *b, kPlain, *y, *m, *r); }), -1);
-  EXPECT_EQ(thrown([&] { layer_norm_forward(Stream(team), *x, *b, *b, kPlain, *y, *b, *r); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { layer_norm_forward(fast(team), *x, *w, *b, kPlain, *y, *m, *r); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { layer_norm_forward(fast(team), *x, *b, *b, kPlain, *y, *m, *r); }), -1);
+  EXPECT_EQ(thrown([&] { layer_norm_forward(fast(team), *x, *b, *b, kPlain, *y, *b, *r); }), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

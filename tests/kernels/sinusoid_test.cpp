@@ -21,11 +21,11 @@ TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {2, 34, 130}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width), found(Stream(one), dtype, rows, width);
+        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width), found(fast(one), dtype, rows, width);
         EXPECT_TRUE(near(found.y, wanted.y, dtype == DType::bf16 ? 0x1p-7 : 1e-6, 1e-6));
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          EXPECT_TRUE(same_bits(Results(Stream(team), dtype, rows, width).y, found.y));
+          EXPECT_TRUE(same_bits(Results(fast(team), dtype, rows, width).y, found.y));
         }
       }
 }
@@ -38,7 +38,7 @@ TEST(Sinusoid, AddsSinesThenCosines) {
     positions.set(0, 3);
     inverse.set(0, 1);
     inverse.set(1, 0.25);
-    add_sinusoid(Stream(team, implementation), *x, *positions, *inverse, *y);
+    add_sinusoid(stream_of(team, implementation), *x, *positions, *inverse, *y);
     EXPECT_NEAR(y.get(0), 10 + std::sin(3.0), 1e-6);
     EXPECT_NEAR(y.get(1), 10 + std::sin(0.75), 1e-6);
     EXPECT_NEAR(y.get(2), 10 + std::cos(3.0), 1e-6);
@@ -49,7 +49,7 @@ TEST(Sinusoid, AddsSinesThenCosines) {
 TEST(Sinusoid, RefusesAnOddWidth) {
   ThreadTeam team(1);
   Data x(DType::f32, {2, 3}), positions(DType::i32, {2}), inverse(DType::f32, {1});
-  EXPECT_EQ(thrown([&] { add_sinusoid(Stream(team), *x, *positions, *inverse, *x); }), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(thrown([&] { add_sinusoid(fast(team), *x, *positions, *inverse, *x); }), static_cast<int>(ExitCode::config));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
+#include "kernels/base/queue.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
@@ -166,11 +167,16 @@ void launchers(Report& report) {
 }
 
 void devices(Report& report) {
-  try {
-    report.ok("cuda", kernels::to_string(kernels::parse_device("cuda")));
-  } catch (const Error&) {
-    report.ok("cuda", "not in this build; device = \"cpu\" is what runs");
-  }
+  const auto devices = kernels::cuda_devices();
+  if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; device = \"cpu\" is what runs");
+  report.ok("cuda", kernels::cuda_libraries());
+  constexpr double gibibyte = std::size_t{1} << 30;
+  for (const auto& device : devices)
+    report.ok(kernels::to_string(device.device),
+              fmt::format("{}, compute capability {}.{}, {:.1f} of {:.1f} GiB free", device.name, device.major, device.minor,
+                          static_cast<double>(device.free_bytes) / gibibyte, static_cast<double>(device.total_bytes) / gibibyte));
+  report.ok("MPI and GPUs",
+            cluster::mpi_reaches_devices() ? "MPI sends from a GPU's memory" : "tokens go through pinned memory of the host");
 }
 
 void folders(Report& report) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "actors/device_placement.hpp"
 #include "actors/log_line.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
@@ -54,9 +55,10 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   const auto& config = result.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
                  "the model's sizes are not given: name a model with model.preset or model.from");
-  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device)});
   result.threads_given = config.train.threads > 0;
   const auto automatic = std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / config.pipeline.ranks);
+  actors::plan_for_devices(result.options, config);
   result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
   result.options.staging = !config.directory.empty();
   result.options.logits = config.sample.tokens > 0;

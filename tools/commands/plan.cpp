@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "actors/device_placement.hpp"
 #include "actors/log_line.hpp"
 #include "cluster/affinity.hpp"
 #include "configs/value.hpp"
@@ -48,6 +49,7 @@ std::vector<std::string> names_of(const std::string& text) {
 
 actors::RankNeeds needs_of(const configs::RunConfig& config) {
   actors::RankNeeds needs;
+  actors::plan_for_devices(needs, config);
   const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
   needs.threads =
       static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.pipeline.ranks));

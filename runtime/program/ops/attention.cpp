@@ -29,10 +29,10 @@ double product_flops(const ValueType& q, const Attributes& attributes) {
   return 2 * rules::elements(q) * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
 }
 
-std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, int threads) {
+std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, const kernels::Processor& processor) {
   const auto head_dim = attributes.integer("head_dim");
   return kernels::attention_scratch_bytes(rules::heads(q.shape, head_dim), rules::heads(k.shape, head_dim), q.dtype, options_of(attributes),
-                                          threads);
+                                          processor);
 }
 
 /// dO, q, k, v, o, log_sum_exp, segments → dq, dk, dv.
@@ -54,8 +54,8 @@ class AttentionInputGradient final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs[1], inputs[2], attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs[1], inputs[2], attributes, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
@@ -136,8 +136,8 @@ class Attention final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs[0], inputs[1], attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs[0], inputs[1], attributes, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,

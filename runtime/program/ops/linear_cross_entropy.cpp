@@ -24,8 +24,8 @@ bool are_operands(std::span<const ValueType> inputs) {
          inputs[2].shape.rank() == 1 && inputs[2].shape.dimension(0) == inputs[0].shape.dimension(0);
 }
 
-std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attributes, int threads) {
-  return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes), threads);
+std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attributes, const kernels::Processor& processor) {
+  return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes), processor);
 }
 
 /// 2·T·V·D: logits, or either product with dl.
@@ -53,8 +53,8 @@ class WeightGradient final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs, attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs, attributes, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
@@ -80,8 +80,8 @@ class GradientWithLoss : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs, attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs, attributes, processor);
   }
 };
 
@@ -159,8 +159,8 @@ class LinearCrossEntropy final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs, attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs, attributes, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
@@ -186,8 +186,8 @@ class Logits final : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
-                            int threads) const override {
-    return scratch_of(inputs, attributes, threads);
+                            const kernels::Processor& processor) const override {
+    return scratch_of(inputs, attributes, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,

@@ -35,8 +35,8 @@ class Matmul : public OperationRule {
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&,
-                            int threads) const override {
-    return kernels::matmul_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, outputs[0].dtype, options_, threads);
+                            const kernels::Processor& processor) const override {
+    return kernels::matmul_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, outputs[0].dtype, options_, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,

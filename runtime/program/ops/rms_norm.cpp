@@ -82,9 +82,10 @@ class RmsNormWeightGradient final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&, int threads) const override {
+  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&,
+                            const kernels::Processor& processor) const override {
     const auto width = inputs[1].shape[1] / inputs[2].shape[1];
-    return kernels::rms_norm_weight_gradient_scratch_bytes({inputs[1].shape[0] * inputs[2].shape[1], width}, threads);
+    return kernels::rms_norm_weight_gradient_scratch_bytes({inputs[1].shape[0] * inputs[2].shape[1], width}, processor);
   }
 
   void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,

@@ -105,7 +105,7 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
     wanted.push_back(bytes(store.first_moment(tensor.name)));
     wanted.push_back(bytes(store.second_moment(tensor.name)));
   }
-  store.take_snapshot();
+  store.take_snapshot(model.stream());
   scalars.update = 2;
   (void)model.loop().step(model.stream(), 1, 22, fill, scalars, 1.0);
   std::size_t next = 0;

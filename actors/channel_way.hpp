@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "actors/rank_blueprint.hpp"
+#include "cluster/link.hpp"
+
+namespace millrace::actors {
+
+/// How a token comes from where its producer's programs write it to where its consumer's read it.
+enum class ChannelWay : std::uint8_t {
+  shared,  // the same memory: the consumer's ring, which both reach
+  direct,  // through the link alone, from ring to ring: between processes on CPUs, or where MPI reads and writes a GPU's memory
+  peer,    // between devices of one process: a copy from device to device, and then a call
+  staged,  // between processes with GPUs: a copy to pinned memory of the host, the link, a copy to the other device
+};
+
+/// Of a channel of a job whose processes host so many ranks with such devices; the same on both sides.
+[[nodiscard]] inline ChannelWay way_of(const cluster::ChannelSpec& channel, const RankNeeds& needs) {
+  const bool same_process = channel.from_rank / needs.ranks_per_process == channel.to_rank / needs.ranks_per_process;
+  if (same_process) return needs.device_of(channel.from_rank) == needs.device_of(channel.to_rank) ? ChannelWay::shared : ChannelWay::peer;
+  return needs.devices.empty() || needs.mpi_reaches_devices ? ChannelWay::direct : ChannelWay::staged;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+#include "kernels/base/queue.hpp"
+
+namespace millrace::actors {
+
+/// Work that was queued and has come to its end. Steady clock, nanoseconds.
+struct Completion {
+  std::int64_t begin = 0, end = 0;  // on a GPU: device time, laid so that the end is when the worker saw it
+  const Error* error = nullptr;     // what the work failed with
+};
+
+/// What a rank has queued on its GPU and wants to hear of, without waiting for the device: each entry is a point in a lane, and what to do
+/// when the device has passed it. Entries come to their end in the order in which they were added, but for those of the background lane,
+/// which have an order of their own. Allocates nothing after the constructor.
+/// Thread: the rank's worker.
+class Completions {
+ public:
+  explicit Completions(kernels::Queue& queue, std::size_t capacity = 64);
+
+  /// What is queued from here on, up to the next `add`, is one piece of work: its device time begins here, on the compute lane.
+  void begin();
+  /// Calls `body(const Completion&)` when all that is queued on the lane so far is done. `what` is for the message of a device that fails,
+  /// and outlives the entry.
+  template <class Body>
+  void add(kernels::Lane lane, const char* what, const Body& body) {
+    static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Entry::room, "capture pointers and small structs");
+    Line& of = line(lane);
+    Entry& entry = next(of);
+    entry.what = what;
+    new (entry.storage.data()) Body(body);
+    entry.call = [](std::byte* storage, const Completion& completion) { (*std::launder(reinterpret_cast<Body*>(storage)))(completion); };
+    close(of, entry, lane);
+  }
+  /// Calls the bodies of what is done. True while something is not.
+  bool poll();
+
+ private:
+  struct Entry {
+    static constexpr std::size_t room = 160;
+    explicit Entry(const kernels::Queue& queue) : begin(queue, true), end(queue, true) {}
+    kernels::Mark begin, end;
+    const char* what = "";
+    alignas(std::max_align_t) std::array<std::byte, room> storage;
+    void (*call)(std::byte*, const Completion&) = nullptr;
+  };
+  /// Entries in their order: a ring.
+  struct Line {
+    std::vector<Entry> entries;
+    std::size_t head = 0, size = 0;
+    std::int64_t last_end = 0;  // as told
+  };
+  [[nodiscard]] Line& line(kernels::Lane lane) noexcept { return lines_[lane == kernels::Lane::background ? 1 : 0]; }
+  Entry& next(Line& of);
+  void close(Line& of, Entry& entry, kernels::Lane lane);
+  bool poll(Line& line);
+
+  kernels::Queue& queue_;
+  std::array<Line, 2> lines_;
+  bool begun_ = false;  // the begin of the next entry in front is recorded
+};
+
+}  // namespace millrace::actors

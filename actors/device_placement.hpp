@@ -1,0 +1,16 @@
+#pragma once
+
+#include "actors/job_config.hpp"
+#include "actors/rank_blueprint.hpp"
+#include "actors/session.hpp"
+
+namespace millrace::actors {
+
+/// Gives the ranks of this process their GPUs, where the description asks for GPUs: of cuda.device all, else a host's ranks take its GPUs
+/// in turn. Sets what MPI can reach too. The session is connected. Errors: Error(config) for a GPU that is not there.
+void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig& config);
+
+/// The same for a memory plan alone, on a machine that need not have a GPU.
+void plan_for_devices(RankNeeds& needs, const JobConfig& config);
+
+}  // namespace millrace::actors

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/base/device.hpp"
+
+namespace millrace::kernels {
+
+/// What the size of a kernel's scratch depends on, beside its operands: the device, and on a CPU the threads.
+struct Processor {
+  Device device;
+  int threads = 1;
+  constexpr Processor(int threads_ = 1) : threads(threads_) {}  // NOLINT: a number of threads is a CPU with that many
+  constexpr Processor(Device device_, int threads_) : device(device_), threads(threads_) {}
+  [[nodiscard]] constexpr bool on_cuda() const noexcept { return device.kind == DeviceKind::cuda; }
+};
+
+}  // namespace millrace::kernels

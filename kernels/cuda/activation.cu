@@ -1,0 +1,169 @@
+#include "kernels/base/activation.hpp"
+
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/vector.cuh"
+
+namespace millrace::kernels::cuda {
+namespace {
+
+struct ActivationPoint {
+  float value, slope;
+};
+
+struct SiluCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float s = 1.0F / (1.0F + expf(-x));
+    return {x * s, s * (1.0F + x * (1.0F - s))};
+  }
+};
+
+// ½(1 + tanh u) is the logistic function of 2u, which keeps its digits where it is near 0.
+struct GeluCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    constexpr float steep = 2 * 0.797884560802865356F;  // 2·√(2/π)
+    constexpr float cubic = 0.044715F;
+    const float s = 1.0F / (1.0F + expf(-steep * (x + cubic * (x * x) * x)));
+    return {x * s, s + x * s * (1.0F - s) * (steep * (1.0F + 3.0F * cubic * (x * x)))};
+  }
+};
+
+struct ReluCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F}; }
+};
+
+template <class Curve, class T>
+struct ActivationForward {
+  static constexpr int pack = kPack<T>;
+  const T* x;
+  T* y;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float value[n];
+    load_pack<Whole, n>(x + i, elements - i, value);
+#pragma unroll
+    for (int k = 0; k < n; ++k) value[k] = Curve::at(value[k]).value;
+    store_pack<Whole, n>(y + i, elements - i, value);
+  }
+};
+
+template <class Curve, class T>
+struct ActivationGradient {
+  static constexpr int pack = kPack<T>;
+  const T* dy;
+  const T* x;
+  T* dx;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float value[n], gradient[n];
+    load_pack<Whole, n>(x + i, elements - i, value);
+    load_pack<Whole, n>(dy + i, elements - i, gradient);
+#pragma unroll
+    for (int k = 0; k < n; ++k) gradient[k] *= Curve::at(value[k]).slope;
+    store_pack<Whole, n>(dx + i, elements - i, gradient);
+  }
+};
+
+template <class Curve, class T>
+struct GluForward {
+  static constexpr int pack = kPack<T>;
+  const T* gate;
+  const T* up;
+  T* y;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float value[n], factor[n];
+    load_pack<Whole, n>(gate + i, elements - i, value);
+    load_pack<Whole, n>(up + i, elements - i, factor);
+#pragma unroll
+    for (int k = 0; k < n; ++k) value[k] = Curve::at(value[k]).value * factor[k];
+    store_pack<Whole, n>(y + i, elements - i, value);
+  }
+};
+
+template <class Curve, class T>
+struct GluGradient {
+  static constexpr int pack = kPack<T>;
+  const T* dy;
+  const T* gate;
+  const T* up;
+  T* d_gate;
+  T* d_up;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float gradient[n], value[n], factor[n];
+    load_pack<Whole, n>(dy + i, elements - i, gradient);
+    load_pack<Whole, n>(gate + i, elements - i, value);
+    load_pack<Whole, n>(up + i, elements - i, factor);
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const ActivationPoint point = Curve::at(value[k]);
+      factor[k] = gradient[k] * factor[k] * point.slope;
+      value[k] = gradient[k] * point.value;
+    }
+    store_pack<Whole, n>(d_gate + i, elements - i, factor);
+    store_pack<Whole, n>(d_up + i, elements - i, value);
+  }
+};
+
+// body(curve, number) of the activation and the elements' type.
+template <class Body>
+void with_curve(Activation activation, DType dtype, Body&& body) {
+  with_type(dtype, [&]<class T>(T number) {
+    if (activation == Activation::silu)
+      body(SiluCurve{}, number);
+    else if (activation == Activation::gelu)
+      body(GeluCurve{}, number);
+    else
+      body(ReluCurve{}, number);
+  });
+}
+
+}  // namespace
+
+void activation_forward(const Stream& stream, Activation activation, const Tensor& x, const Tensor& y) {
+  constexpr const char* who = "kernels.activation_forward";
+  const bool aligned = packs_aligned({x.data, y.data});
+  with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
+    for_packs(stream, who, ActivationForward<Curve, T>{x.as<T>(), y.as<T>(), x.elements(), aligned});
+  });
+}
+
+void activation_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  constexpr const char* who = "kernels.activation_input_gradient";
+  const bool aligned = packs_aligned({dy.data, x.data, dx.data});
+  with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
+    for_packs(stream, who, ActivationGradient<Curve, T>{dy.as<T>(), x.as<T>(), dx.as<T>(), x.elements(), aligned});
+  });
+}
+
+void glu_forward(const Stream& stream, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
+  constexpr const char* who = "kernels.glu_forward";
+  const bool aligned = packs_aligned({gate.data, up.data, y.data});
+  with_curve(activation, gate.dtype, [&]<class Curve, class T>(Curve, T) {
+    for_packs(stream, who, GluForward<Curve, T>{gate.as<T>(), up.as<T>(), y.as<T>(), gate.elements(), aligned});
+  });
+}
+
+void glu_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
+                        const Tensor& d_gate, const Tensor& d_up) {
+  constexpr const char* who = "kernels.glu_input_gradient";
+  const bool aligned = packs_aligned({dy.data, gate.data, up.data, d_gate.data, d_up.data});
+  with_curve(activation, gate.dtype, [&]<class Curve, class T>(Curve, T) {
+    for_packs(stream, who,
+              GluGradient<Curve, T>{dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>(), gate.elements(), aligned});
+  });
+}
+
+}  // namespace millrace::kernels::cuda

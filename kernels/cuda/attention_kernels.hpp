@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.hpp"
+
+/// Attention in tiles of our own: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu decides who computes.
+namespace millrace::kernels::cuda {
+
+inline constexpr std::int64_t kMaximumHeadSize = 256;
+
+/// One call's sizes and options. `window` and `chunk` are never 0: what bounds nothing is as long as the row.
+struct AttentionSizes {
+  std::int64_t rows, sequence, heads, kv_heads, width;
+  std::int64_t window, chunk;
+  float scale, soft_cap;
+  bool causal, one_segment;
+};
+
+[[nodiscard]] inline AttentionSizes attention_sizes(const Shape& q, const Shape& k, AttentionOptions options) {
+  const std::int64_t sequence = options.sequence;
+  return {.rows = q[0] / sequence,
+          .sequence = sequence,
+          .heads = q[1],
+          .kv_heads = k[1],
+          .width = q[2],
+          .window = options.window > 0 && options.window < sequence ? options.window : sequence,
+          .chunk = options.chunk > 0 && options.chunk < sequence ? options.chunk : sequence,
+          .scale = options.scale,
+          .soft_cap = options.soft_cap,
+          .causal = options.causal,
+          .one_segment = options.one_segment};
+}
+
+/// The least and the greatest segment of kRangeTokens tokens, or of those up to the row's end: tiles that cannot meet are passed over.
+struct SegmentRange {
+  std::int32_t low, high;
+};
+inline constexpr std::int64_t kRangeTokens = 32;
+[[nodiscard]] constexpr std::int64_t ranges_of_row(const AttentionSizes& sizes) {
+  return (sizes.sequence + kRangeTokens - 1) / kRangeTokens;
+}
+
+/// `ranges`: [rows, ranges_of_row]; null with one_segment.
+void tiled_attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+                             AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, const SegmentRange* ranges,
+                             const Tensor* sinks);
+
+/// `delta`: f32 [T, H], scratch.
+void tiled_attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
+                                    const Tensor& dq, const Tensor& dk, const Tensor& dv, const SegmentRange* ranges, float* delta);
+
+}  // namespace millrace::kernels::cuda

@@ -1,0 +1,197 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/launch.cuh"
+
+/// What the tiled attention kernels share; and tiles of fp32. A block of 256 threads stands as 16 rows of 16. Tiles have B tokens; head
+/// vectors are padded with zeros to P numbers, and four more that part the rows' banks. Of a tile of scores a thread holds rows row()·B/16
+/// + i and columns column() + 16·j; of a tile of vectors the same rows, and numbers 64·(c / 4) + 4·column() + c % 4.
+namespace millrace::kernels::cuda {
+
+inline constexpr int kSides = 16;
+
+__device__ __forceinline__ int tile_row() { return static_cast<int>(threadIdx.x) / kSides; }
+__device__ __forceinline__ int tile_column() { return static_cast<int>(threadIdx.x) % kSides; }
+
+template <int P>
+constexpr int vector_stride = P + 4;
+template <int B>
+constexpr int score_stride = B + 4;
+template <int P, int B>
+constexpr int tile_floats = (P + 4) * B;
+template <int B>
+constexpr int score_floats = (B + 4) * B;
+
+struct alignas(16) FourFloats {
+  float x[4];
+};
+__device__ __forceinline__ FourFloats four(const float* x) { return *reinterpret_cast<const FourFloats*>(x); }
+
+/// `tokens` head vectors of `width` numbers, the rest zeros. x: the first vector; its like in the next token is `stride` away.
+template <int P, int B>
+__device__ void load_tile(float* tile, const float* x, std::int64_t stride, int tokens, int width) {
+  for (int i = static_cast<int>(threadIdx.x); i < B * P; i += kThreads) {
+    const int token = i / P, d = i % P;
+    tile[token * vector_stride<P> + d] = token < tokens && d < width ? x[token * stride + d] : 0.0F;
+  }
+}
+
+/// Segments of `tokens` tokens; places after them get the first one's.
+template <int B>
+__device__ void load_segments(std::int32_t* tile, const std::int32_t* segments, int tokens, bool one_segment) {
+  const auto i = static_cast<int>(threadIdx.x);  // no block has fewer threads than a tile has tokens
+  if (i < B) tile[i] = one_segment ? 0 : segments[i < tokens ? i : 0];
+}
+
+/// Of the B tokens from `place` of a row on, from what the row's ranges hold; null: every row is one segment.
+template <int B>
+__device__ __forceinline__ SegmentRange segment_range(const SegmentRange* ranges, int place, int sequence) {
+  if (ranges == nullptr) return {0, 0};
+  SegmentRange range = ranges[place / kRangeTokens];
+#pragma unroll
+  for (int i = kRangeTokens; i < B; i += kRangeTokens) {
+    if (place + i >= sequence) break;
+    const SegmentRange more = ranges[(place + i) / kRangeTokens];
+    range.low = more.low < range.low ? more.low : range.low;
+    range.high = more.high > range.high ? more.high : range.high;
+  }
+  return range;
+}
+__device__ __forceinline__ bool may_meet(SegmentRange a, SegmentRange b) { return a.low <= b.high && b.low <= a.high; }
+__device__ __forceinline__ bool are_one(SegmentRange a, SegmentRange b) { return a.low == b.high && b.low == a.high && a.low == b.low; }
+
+/// The keys that a query at this place of its row may see but for their segments: [begin, end). None past the row's end.
+struct Seen {
+  int begin, end;
+};
+__device__ __forceinline__ Seen seen_by(const AttentionSizes& sizes, int query) {
+  const int sequence = static_cast<int>(sizes.sequence);
+  if (query >= sequence) return {0, 0};
+  const int window = query + 1 - static_cast<int>(sizes.window),
+            chunk = query / static_cast<int>(sizes.chunk) * static_cast<int>(sizes.chunk);
+  const int begin = window > chunk ? window : chunk;
+  return {sizes.causal ? begin : 0, sizes.causal ? query + 1 : sequence};
+}
+
+/// The queries that may see some key of [first, last]: [begin, end).
+__device__ __forceinline__ Seen seeing(const AttentionSizes& sizes, int first, int last) {
+  const std::int64_t sequence = sizes.sequence;
+  if (!sizes.causal) return {0, static_cast<int>(sequence)};
+  std::int64_t end = last + sizes.window;
+  const std::int64_t chunk_end = (last / sizes.chunk + 1) * sizes.chunk;
+  end = end < chunk_end ? end : chunk_end;
+  return {first, static_cast<int>(end < sequence ? end : sequence)};
+}
+
+__device__ __forceinline__ float capped(const AttentionSizes& sizes, float product) {
+  const float score = product * sizes.scale;
+  return sizes.soft_cap > 0 ? sizes.soft_cap * tanhf(score / sizes.soft_cap) : score;
+}
+/// Of the capped score by the product, in terms of the first.
+__device__ __forceinline__ float cap_gradient(const AttentionSizes& sizes, float score) {
+  if (!(sizes.soft_cap > 0)) return sizes.scale;
+  const float share = score / sizes.soft_cap;
+  return (1 - share * share) * sizes.scale;
+}
+
+/// products[i][j] = a's row · b's column, both tiles of vectors.
+template <int P, int B>
+__device__ __forceinline__ void dot_products(const float* a, const float* b, float (&products)[B / kSides][B / kSides]) {
+  constexpr int R = B / kSides;
+  const float* a_rows = a + tile_row() * R * vector_stride<P>;
+  const float* b_rows = b + tile_column() * vector_stride<P>;
+#pragma unroll
+  for (int i = 0; i < R; ++i)
+#pragma unroll
+    for (int j = 0; j < R; ++j) products[i][j] = 0;
+#pragma unroll 4
+  for (int d = 0; d < P; d += 4) {
+    FourFloats x[R], y[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) x[i] = four(a_rows + i * vector_stride<P> + d);
+#pragma unroll
+    for (int j = 0; j < R; ++j) y[j] = four(b_rows + j * kSides * vector_stride<P> + d);
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+      for (int j = 0; j < R; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) products[i][j] += x[i].x[e] * y[j].x[e];
+  }
+}
+
+/// A thread's part of a tile of scores.
+template <int B>
+__device__ __forceinline__ void store_scores(float* tile, const float (&scores)[B / kSides][B / kSides]) {
+  constexpr int R = B / kSides;
+#pragma unroll
+  for (int i = 0; i < R; ++i)
+#pragma unroll
+    for (int j = 0; j < R; ++j) tile[(tile_row() * R + i) * score_stride<B> + tile_column() + kSides * j] = scores[i][j];
+}
+
+/// sums += scores · vectors, or with `Turned` the scores' transpose · vectors.
+template <int P, int B, bool Turned>
+__device__ __forceinline__ void add_products(const float* scores, const float* vectors, float (&sums)[B / kSides][P / kSides]) {
+  constexpr int R = B / kSides;
+#pragma unroll 4
+  for (int u = 0; u < B; ++u) {
+    float p[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      const int row = tile_row() * R + i;
+      p[i] = Turned ? scores[u * score_stride<B> + row] : scores[row * score_stride<B> + u];
+    }
+#pragma unroll
+    for (int c = 0; c < P / kSides; c += 4) {
+      const FourFloats x = four(vectors + u * vector_stride<P> + c * kSides + tile_column() * 4);
+#pragma unroll
+      for (int i = 0; i < R; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][c + e] += p[i] * x.x[e];
+    }
+  }
+}
+
+/// A thread's part of a tile of sums, row i times factors[i], as head vectors of memory.
+template <int P, int B>
+__device__ __forceinline__ void store_vectors(float* y, std::int64_t stride, int tokens, int width,
+                                              const float (&sums)[B / kSides][P / kSides], const float (&factors)[B / kSides]) {
+  constexpr int R = B / kSides;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const int token = tile_row() * R + i;
+    if (token >= tokens) continue;
+#pragma unroll
+    for (int c = 0; c < P / kSides; ++c) {
+      const int d = c / 4 * 4 * kSides + tile_column() * 4 + c % 4;
+      if (d < width) y[token * stride + d] = sums[i][c] * factors[i];
+    }
+  }
+}
+
+/// Over the threads of one row, in all of them.
+__device__ __forceinline__ float row_sum(float x) {
+  for (int distance = kSides / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffU, x, distance);
+  return x;
+}
+__device__ __forceinline__ float row_maximum(float x) {
+  for (int distance = kSides / 2; distance > 0; distance /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, distance));
+  return x;
+}
+
+/// body.template operator()<P, B>() for the padded head size that holds `width`, with the tokens of a tile that there is room for: 64 for
+/// the smallest, Large, then Largest.
+template <int Large, int Largest, class Body>
+void with_padded(std::int64_t width, Body&& body) {
+  if (width <= 64)
+    body.template operator()<64, 64>();
+  else if (width <= 128)
+    body.template operator()<128, Large>();
+  else
+    body.template operator()<256, Largest>();
+}
+
+}  // namespace millrace::kernels::cuda

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/base/stream.hpp"
+#include "kernels/base/tensor.hpp"
+#include "kernels/cuda/queue_state.hpp"
+#include "kernels/cuda/status.hpp"
+
+/// How kernels are written and queued. Every kernel goes through launch(): one place for errors, and the one that an emulation replaces.
+namespace millrace::kernels::cuda {
+
+inline constexpr int kThreads = 256;  // of a block, where nothing else is better
+
+[[nodiscard]] inline cudaStream_t compute_lane(const Stream& stream) noexcept { return stream.queue().state().lane(Lane::compute); }
+
+/// Blocks of `each` elements; at least one.
+[[nodiscard]] constexpr unsigned blocks_of(std::int64_t elements, std::int64_t each) noexcept {
+  return elements <= 0 ? 1U : static_cast<unsigned>((elements + each - 1) / each);
+}
+
+/// Queues kernel(arguments...) on a lane, or on the stream's compute lane. Throws Error(device) when it cannot be queued.
+template <class... Parameters, class... Arguments>
+void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            const Arguments&... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = lane;
+  if (shared_bytes > 48U << 10)
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), who,
+               "shared memory");
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), who, "launch");
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const Stream& stream, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            const Arguments&... arguments) {
+  launch(compute_lane(stream), who, kernel, grid, block, shared_bytes, arguments...);
+}
+
+// -- numbers ------------------------------------------------------------------------------------------------------------------------------
+// Kernels see bf16 as __nv_bfloat16, whose memory is that of BFloat16.
+
+template <class T>
+struct DeviceType {
+  using type = T;
+};
+template <>
+struct DeviceType<BFloat16> {
+  using type = __nv_bfloat16;
+};
+
+__device__ __forceinline__ float load(const float* x) { return *x; }
+__device__ __forceinline__ float load(const __nv_bfloat16* x) { return __bfloat162float(*x); }
+__device__ __forceinline__ void store(float* y, float value) { *y = value; }
+__device__ __forceinline__ void store(__nv_bfloat16* y, float value) { *y = __float2bfloat16_rn(value); }
+/// `value` as memory of this type would hold it.
+template <class T>
+__device__ __forceinline__ float rounded(float value) {
+  T stored;
+  store(&stored, value);
+  return load(&stored);
+}
+
+/// body(float{}) or body(__nv_bfloat16{}): the type of a tensor's elements.
+template <class Body>
+void with_type(DType dtype, Body&& body) {
+  if (dtype == DType::f32)
+    body(float{});
+  else
+    body(__nv_bfloat16{});
+}
+
+// -- one thread an element
+// ------------------------------------------------------------------------------------------------------------------
+
+/// body(i) for i < elements, a thread for each. Body: a struct with a __device__ call operator, passed by value.
+template <class Body>
+__global__ void __launch_bounds__(kThreads) each_element(Body body, std::int64_t elements) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < elements) body(i);
+}
+
+template <class Body>
+void for_each(const Stream& stream, const char* who, std::int64_t elements, const Body& body) {
+  if (elements <= 0) return;
+  launch(stream, who, each_element<Body>, dim3(blocks_of(elements, kThreads)), dim3(kThreads), 0, body, elements);
+}
+
+// -- sums of a block, in an order that depends on nothing but its size --------------------------------------------------------------------
+
+/// The sum over the 32 threads of a warp, in all of them.
+template <class Number>
+__device__ __forceinline__ Number warp_sum(Number x) {
+  for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffU, x, distance);
+  return x;
+}
+__device__ __forceinline__ float warp_maximum(float x) {
+  for (int distance = 16; distance > 0; distance /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, distance));
+  return x;
+}
+
+/// The sum over a block of `Threads`, in all of them. Every thread calls it.
+template <int Threads, class Number>
+__device__ Number block_sum(Number x) {
+  static_assert(Threads % 32 == 0 && Threads <= 1024);
+  __shared__ Number warps[Threads / 32];
+  x = warp_sum(x);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  Number sum = 0;
+  for (int warp = 0; warp < Threads / 32; ++warp) sum += warps[warp];
+  return sum;
+}
+
+template <int Threads>
+__device__ float block_maximum(float x) {
+  static_assert(Threads % 32 == 0 && Threads <= 1024);
+  __shared__ float warps[Threads / 32];
+  x = warp_maximum(x);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  float most = warps[0];
+  for (int warp = 1; warp < Threads / 32; ++warp) most = fmaxf(most, warps[warp]);
+  return most;
+}
+
+/// What kernels find wrong; the first report stays.
+__device__ __forceinline__ void report(FaultSlot* slot, FaultSlot::Kind kind, std::int32_t value, std::int64_t position,
+                                       std::int64_t limit) {
+  if (atomicCAS_system(&slot->kind, 0U, static_cast<unsigned>(kind)) != 0U) return;
+  slot->value = value;
+  slot->position = position;
+  slot->limit = limit;
+  __threadfence_system();
+}
+
+}  // namespace millrace::kernels::cuda

@@ -1,0 +1,88 @@
+#include "kernels/rope.hpp"
+
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/vector.cuh"
+
+namespace millrace::kernels::cuda {
+namespace {
+
+constexpr std::int64_t kRopeHeads = 4;  // for which a thread uses the sines it made
+
+template <bool Interleaved, class T>
+struct RotateHeads {
+  const T* x;
+  const std::int32_t* positions;
+  const float* inverse_frequencies;
+  T* y;
+  std::int64_t heads, half, packs, groups;  // packs of a half; groups of heads
+  float direction, factor;
+  bool aligned;
+
+  // Of a token and a group of heads the pairs of one pack: the same pack of both halves, or two packs of neighbours.
+  __device__ void operator()(std::int64_t index) const {
+    if (aligned)
+      rotate<true>(index);
+    else
+      rotate<false>(index);
+  }
+
+  template <bool Whole>
+  __device__ void rotate(std::int64_t index) const {
+    constexpr int n = kPack<T>;
+    const std::int64_t i = index % packs * n, group = index / packs % groups, token = index / packs / groups;
+    const std::int64_t left = half - i;
+    const auto position = static_cast<float>(positions[token]);
+    float sine[n], cosine[n];
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      sincosf(position * (k < left ? inverse_frequencies[i + k] : 0.0F), &sine[k], &cosine[k]);
+      cosine[k] = rounded<T>(cosine[k] * factor);
+      sine[k] = rounded<T>(sine[k] * factor) * direction;
+    }
+    const std::int64_t second = Interleaved ? n : half;
+    const std::int64_t first_count = Interleaved ? 2 * left : left, second_count = Interleaved ? 2 * left - n : left;
+    const std::int64_t end = (group + 1) * kRopeHeads < heads ? (group + 1) * kRopeHeads : heads;
+    for (std::int64_t head = group * kRopeHeads; head < end; ++head) {
+      const std::int64_t at = (token * heads + head) * 2 * half + (Interleaved ? 2 * i : i);
+      float value[2 * n];
+      load_pack<Whole, n>(x + at, first_count, value);
+      load_pack<Whole, n>(x + at + second, second_count, value + n);
+#pragma unroll
+      for (int k = 0; k < n; ++k) {
+        float& a = value[Interleaved ? 2 * k : k];
+        float& b = value[Interleaved ? 2 * k + 1 : n + k];
+        const float before = a;
+        a = before * cosine[k] - b * sine[k];
+        b = b * cosine[k] + before * sine[k];
+      }
+      store_pack<Whole, n>(y + at, first_count, value);
+      store_pack<Whole, n>(y + at + second, second_count, value + n);
+    }
+  }
+};
+
+template <bool Interleaved, class T>
+void rotate_heads(const Stream& stream, const char* who, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies,
+                  RopeOptions options, const Tensor& y) {
+  const std::int64_t heads = x.shape[1], half = x.shape[2] / 2;
+  const std::int64_t packs = (half + kPack<T> - 1) / kPack<T>, groups = (heads + kRopeHeads - 1) / kRopeHeads;
+  for_each(stream, who, x.shape[0] * groups * packs,
+           RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, half,
+                                       packs, groups, static_cast<float>(options.direction), options.factor,
+                                       half % kPack<T> == 0 && packs_aligned({x.data, y.data})});
+}
+
+}  // namespace
+
+void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
+          const Tensor& y) {
+  constexpr const char* who = "kernels.rope";
+  with_type(x.dtype, [&]<class T>(T) {
+    if (options.interleaved)
+      rotate_heads<true, T>(stream, who, x, positions, inverse_frequencies, options, y);
+    else
+      rotate_heads<false, T>(stream, who, x, positions, inverse_frequencies, options, y);
+  });
+}
+
+}  // namespace millrace::kernels::cuda

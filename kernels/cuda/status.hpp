@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::kernels::cuda {
+
+/// Throws Error(device) unless the call succeeded: "[who] what: CUDA's own words".
+inline void check_cuda(cudaError_t status, const char* who, const char* what) {
+  if (status != cudaSuccess) fail(ExitCode::device, who, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+inline void check_cublas(cublasStatus_t status, const char* who, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(ExitCode::device, who, "{}: {}", what, cublasLtGetStatusString(status));
+}
+
+}  // namespace millrace::kernels::cuda

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/cuda/launch.cuh"
+
+/// Several elements a thread, moved 16 bytes at a time where the addresses allow it. Which elements a thread takes never depends on that.
+namespace millrace::kernels::cuda {
+
+template <class T, int N>
+struct alignas(N * sizeof(T)) Pack {
+  T element[N];
+};
+
+/// Elements of 16 bytes.
+template <class T>
+inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
+
+/// True when all of them may be moved 16 bytes at a time.
+[[nodiscard]] inline bool packs_aligned(std::initializer_list<const void*> pointers) noexcept {
+  for (const void* pointer : pointers)
+    if (reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) return false;
+  return true;
+}
+
+/// The first `count` of N elements; the rest is 0. Whole: there are N, and they lie on an address of as many bytes.
+template <bool Whole, int N, class T>
+__device__ __forceinline__ void load_pack(const T* x, std::int64_t count, float* value) {
+  if constexpr (Whole) {
+    constexpr int part = N < kPack<T> ? N : kPack<T>;
+#pragma unroll
+    for (int begin = 0; begin < N; begin += part) {
+      const Pack<T, part> pack = *reinterpret_cast<const Pack<T, part>*>(x + begin);
+#pragma unroll
+      for (int i = 0; i < part; ++i) value[begin + i] = load(&pack.element[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = i < count ? load(x + i) : 0.0F;
+  }
+}
+
+template <bool Whole, int N, class T>
+__device__ __forceinline__ void store_pack(T* y, std::int64_t count, const float* value) {
+  if constexpr (Whole) {
+    constexpr int part = N < kPack<T> ? N : kPack<T>;
+#pragma unroll
+    for (int begin = 0; begin < N; begin += part) {
+      Pack<T, part> pack;
+#pragma unroll
+      for (int i = 0; i < part; ++i) store(&pack.element[i], value[begin + i]);
+      *reinterpret_cast<Pack<T, part>*>(y + begin) = pack;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (i < count) store(y + i, value[i]);
+  }
+}
+
+/// Body::at<whole>(i) for i = 0, n, 2n, … below `elements`, a thread for each; n is Body::pack. One branch around all that a thread does,
+/// so that it asks for everything before it waits for anything.
+template <class Body>
+struct EachPack {
+  Body body;
+  __device__ void operator()(std::int64_t index) const {
+    const std::int64_t i = index * Body::pack;
+    if (body.aligned && body.elements - i >= Body::pack)
+      body.template at<true>(i);
+    else
+      body.template at<false>(i);
+  }
+};
+template <class Body>
+void for_packs(const Stream& stream, const char* who, const Body& body) {
+  for_each(stream, who, (body.elements + Body::pack - 1) / Body::pack, EachPack<Body>{body});
+}
+
+}  // namespace millrace::kernels::cuda

@@ -1,0 +1,22 @@
+#include "kernels/base/check.hpp"
+#include "kernels/base/queue.hpp"
+#include "kernels/base/range.hpp"
+#include "kernels/cuda/memory.hpp"
+
+namespace millrace::kernels {
+
+std::vector<DeviceDescription> cuda_devices() { return {}; }
+std::string why_no_cuda() { return "this build has no CUDA kernels"; }
+std::string cuda_libraries() { return ""; }
+bool reaches_peer(Device, Device) { return false; }
+
+Range::Range(const char*) noexcept {}
+Range::~Range() = default;
+
+std::byte* cuda::allocate(std::size_t, Device device, MemorySpace) {
+  fail(ExitCode::config, "kernels.buffer", "memory of {} was asked for, but {}", to_string(device), why_no_cuda());
+}
+void cuda::write(Device, std::byte*, std::span<const std::byte>) {}
+void cuda::release(std::byte*, Device, MemorySpace) noexcept {}
+
+}  // namespace millrace::kernels

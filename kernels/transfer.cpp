@@ -1,0 +1,62 @@
+#include "kernels/transfer.hpp"
+
+#include <cstring>
+
+#include "kernels/base/operands.hpp"
+#include "kernels/cuda/memory.hpp"
+
+namespace millrace::kernels {
+namespace {
+
+void check_bytes(const char* who, const Tensor& x, std::size_t bytes) {
+  MILLRACE_CHECK(bytes == x.bytes(), ExitCode::internal, who, "{} bytes for a tensor of {}", bytes, x.bytes());
+}
+
+}  // namespace
+
+void fetch(const Stream& stream, const Tensor& x, std::span<std::byte> to) {
+  check_bytes("kernels.fetch", x, to.size());
+  if (to.empty()) return;
+  if (!stream.on_cuda()) {
+    std::memcpy(to.data(), x.data, to.size());
+    return;
+  }
+  stream.queue().copy(Lane::compute, to.data(), x.data, to.size());
+  stream.queue().drain();
+}
+
+void put(const Stream& stream, std::span<const std::byte> from, const Tensor& x) {
+  check_bytes("kernels.put", x, from.size());
+  if (from.empty()) return;
+  if (!stream.on_cuda()) {
+    std::memcpy(x.data, from.data(), from.size());
+    return;
+  }
+  stream.queue().copy(Lane::compute, x.data, from.data(), from.size());
+  stream.queue().drain();
+}
+
+void write_now(Device device, std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return;
+  if (device.kind == DeviceKind::cpu)
+    std::memcpy(to, from.data(), from.size());
+  else
+    cuda::write(device, to, from);
+}
+
+HostCopies::HostCopies(const Stream& stream, std::span<const Tensor> originals)
+    : originals_(originals.begin(), originals.end()), tensors_(originals_) {
+  if (!stream.on_cuda()) return;
+  for (Tensor& tensor : tensors_) {
+    auto& bytes = bytes_.emplace_back(tensor.bytes());
+    fetch(stream, tensor, bytes);
+    tensor.data = bytes.data();
+    tensor.space = MemorySpace::host;
+  }
+}
+
+void HostCopies::put_back(const Stream& stream) const {
+  for (std::size_t i = 0; i < bytes_.size(); ++i) put(stream, bytes_[i], originals_[i]);
+}
+
+}  // namespace millrace::kernels

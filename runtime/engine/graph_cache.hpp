@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "kernels/base/queue.hpp"
+#include "runtime/program/executor.hpp"
+
+namespace millrace::runtime {
+
+/// What a stage queued on a GPU for one program and one set of slots, to be queued again with one call. The slots of a schedule come back
+/// after a few microbatches, so a steady step queues graphs alone.
+class GraphCache {
+ public:
+  /// More sets of slots than this are run as they are: a graph keeps some memory of the device.
+  static constexpr std::size_t most = 256;
+
+  /// `body` queues the program on `queue`. It is run the first time, when libraries choose their algorithms; captured the second time; and
+  /// what was captured is queued from then on. Throws what `body` throws.
+  template <class Body>
+  void run(kernels::Queue& queue, ProgramKind kind, const Bindings& bindings, Body&& body) {
+    Entry* entry = find(kind, bindings);
+    if (entry == nullptr) {
+      if (entries_.size() < most) entries_.push_back({kind, bindings.base, {}});
+      return body();
+    }
+    if (!entry->graph) {
+      kernels::Graph::begin(queue);
+      try {
+        body();
+        entry->graph.end(queue);
+      } catch (...) {
+        kernels::Graph::abandon(queue);
+        throw;
+      }
+    }
+    entry->graph.launch(queue);
+  }
+
+ private:
+  struct Entry {
+    ProgramKind kind;
+    std::array<std::byte*, kRegions> bases;
+    kernels::Graph graph;
+  };
+  Entry* find(ProgramKind kind, const Bindings& bindings) {
+    for (Entry& entry : entries_)
+      if (entry.kind == kind && entry.bases == bindings.base) return &entry;
+    return nullptr;
+  }
+  std::vector<Entry> entries_;
+};
+
+}  // namespace millrace::runtime

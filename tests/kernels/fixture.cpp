@@ -1,0 +1,73 @@
+#include "tests/kernels/fixture.hpp"
+
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace millrace::kernels::testing {
+namespace {
+
+constexpr Device kDevice{DeviceKind::cuda, 0};
+
+bool device_is_wanted() {
+  const char* const wanted = std::getenv("MILLRACE_TEST_DEVICE");
+  return wanted != nullptr && std::string_view(wanted) == "cuda";
+}
+
+/// What tests of a device share. Pinned memory is slow to get: what was given back is given again.
+struct OnDevice {
+  Queue queue{kDevice};
+  std::multimap<std::size_t, Buffer> free;
+};
+std::optional<OnDevice> shared;
+
+class WithDevice : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (!device_is_wanted()) return;
+    if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+    shared.emplace();
+  }
+  void TearDown() override { shared.reset(); }
+};
+const auto* const environment = ::testing::AddGlobalTestEnvironment(new WithDevice);
+
+}  // namespace
+
+Queue* device_queue() { return shared ? &shared->queue : nullptr; }
+
+void wait() {
+  if (shared) shared->queue.drain();
+}
+
+Memory::Memory(std::size_t bytes) {
+  if (!shared) {
+    buffer_ = Buffer(bytes);
+    return;
+  }
+  wait();
+  if (bytes == 0) return;
+  const auto found = shared->free.lower_bound(bytes);
+  if (found != shared->free.end() && found->first <= 2 * bytes + 4096) {
+    buffer_ = std::move(found->second);
+    shared->free.erase(found);
+    std::memset(buffer_.data(), 0, buffer_.size());
+  } else {
+    buffer_ = Buffer(bytes, kDevice, MemorySpace::pinned_host);
+  }
+}
+
+Memory::~Memory() {
+  if (shared && buffer_.data() != nullptr) shared->free.emplace(buffer_.size(), std::move(buffer_));
+}
+
+Buffer scratch_of(const Stream& stream, std::size_t bytes) {
+  if (!stream.on_cuda()) return Buffer(bytes);
+  return Buffer(bytes, stream.device(), MemorySpace::device);
+}
+
+}  // namespace millrace::kernels::testing
