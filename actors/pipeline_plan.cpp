@@ -114,6 +114,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;
+  plan.one_segment = request.one_segment;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.z_loss = train.z_loss;
@@ -189,6 +190,7 @@ runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Outpu
   options.sequence = sequence;
   options.z_loss = z_loss;
   options.output = output;
+  options.one_segment = one_segment;
   return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
                                 rematerialize.at(stage.index() % rematerialize.size()), {device, 0});
 }

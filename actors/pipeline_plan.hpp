@@ -23,6 +23,7 @@ struct PlanRequest {
   runtime::PipelineConfig pipeline;
   runtime::RematerializeConfig rematerialize;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;  // what the programs are made for
+  bool one_segment = false;                               // every row of a microbatch is one segment
 };
 
 /// Two ranks that hold the same weights, a tied table or all of a replica's: after a step's list each sends the other its gradient sums.
@@ -43,6 +44,7 @@ struct PipelinePlan {
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;
+  bool one_segment = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   double z_loss = 0;
   int accumulators = 1;         // contiguous parts of a replica's microbatches with a gradient sum each

@@ -344,11 +344,13 @@ void other_keys(std::vector<Key>& keys) {
   for (const char* label : {"decoder_layer_input", "query_proj", "key_proj", "value_proj", "context", "attention_out", "out_proj",
                             "mlpwi_0", "mlpwi_1", "mlpwo"}) {
     policies.emplace_back(label);
+    policies.push_back(fmt::format("offload:{}", label));
   }
-  keys.push_back(among(
-      bind("rematerialize.policy", layout, "One policy, or labels of the values kept from forward to backward; the rest is computed again.",
-           MEMBER(rematerialize.policy)),
-      policies));
+  keys.push_back(among(bind("rematerialize.policy", layout,
+                            "One policy, or labels of the values kept from forward to backward; the rest is computed again. offload: keeps "
+                            "them in the host's memory.",
+                            MEMBER(rematerialize.policy)),
+                       policies));
   keys.push_back(bind("rematerialize.stages", layout,
                       "A policy for each stage of the layout in order, labels joined with +, in place of rematerialize.policy. Empty: the "
                       "same for all.",

@@ -40,7 +40,7 @@ ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, 
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= config.layers,
                  ExitCode::internal, "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer,
                  stage.first_layer + stage.layer_count, config.layers);
-  ProgramBuilder builder({options.compute, options.rows, options.sequence});
+  ProgramBuilder builder({options.compute, options.rows, options.sequence, -1, options.one_segment});
   builder.enter(-1, "");
   ValueId x = stage.embedding ? decoder.embed(builder, config) : builder.token_in(config.hidden_size);
   for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {

@@ -23,6 +23,7 @@ struct StageOptions {
   std::int64_t sequence = 1;  // tokens of a row
   double z_loss = 0;
   Output output = Output::loss;
+  bool one_segment = false;  // every row is one segment
 };
 
 /// The forward of one stage, in the family's own arithmetic. Which stages a model is cut into changes no bit of it.

@@ -14,7 +14,7 @@ std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
       "master",   "copy",        "first_moment", "second_moment", "accumulator", "staging",     "workspace",   "batch",        "scalar",
       "constant", "stash_input", "stash_weight", "handoff",       "token_in",    "token_out",   "gradient_in", "gradient_out", "result",
-      "logits",   "ring",        "square",       "batch_copy",    "scalar_copy", "logits_copy", "offload",     "ring_copy"};
+      "logits",   "ring",        "square",       "offload",       "batch_copy",  "scalar_copy", "logits_copy", "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -55,7 +55,8 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
                : add(result, stage.stage, 2 * sizeof(double), stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     add_pinned(logits_copy, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
-    add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input);
+    on_device_ ? add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input)
+               : add(offload, stage.stage, stage.offload, stage.slots.stash_input);
   }
   for (const RingDemand& channel : demand.rings) {
     add(ring, no_stage, channel.bytes, 1, channel.channel);

@@ -33,15 +33,15 @@ enum class MemoryKind : std::uint8_t {
   token_out,
   gradient_in,
   gradient_out,
-  result,  // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
-  logits,  // of the last stage, where text is to be generated
-  ring,    // of a channel, as its link lays it out
-  square,  // f64: the sum of squares of each gradient
+  result,   // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
+  logits,   // of the last stage, where text is to be generated
+  ring,     // of a channel, as its link lays it out
+  square,   // f64: the sum of squares of each gradient
+  offload,  // of a stage: what rematerialisation puts out, a slot a microbatch in flight; of a rank on a GPU pinned memory of the host
   // Of a rank on a GPU, pinned memory of the host from or to which it copies:
   batch_copy,
   scalar_copy,
   logits_copy,
-  offload,    // of a stage: what rematerialisation puts out, a slot a microbatch in flight
   ring_copy,  // of a channel whose link cannot reach the device's memory
 };
 inline constexpr std::size_t kMemoryKinds = 26;

@@ -103,6 +103,7 @@ StageDemand StageRunner::demand(const StageSlotCounts& slots) const {
   demand.stash_input = bytes_in(plan(), Region::stash_input);
   demand.stash_weight = bytes_in(plan(), Region::stash_weight);
   demand.handoff = bytes_in(plan(), Region::handoff);
+  demand.offload = bytes_in(plan(), Region::offload);
   demand.token_in = bytes_in(plan(), Region::token_in);
   demand.token_out = is_last() ? 0 : bytes_in(plan(), Region::token_out);
   demand.gradient_in = bytes_in(plan(), Region::gradient_in);
@@ -139,6 +140,7 @@ Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
   own(Region::batch, MemoryKind::batch, no_stage, slots.batch);
   own(Region::stash_input, MemoryKind::stash_input, stage_, slots.stash_input);
   own(Region::stash_weight, MemoryKind::stash_weight, stage_, slots.stash_weight);
+  own(Region::offload, MemoryKind::offload, stage_, slots.stash_input);
   own(Region::handoff, MemoryKind::handoff, stage_, slots.handoff);
   own(Region::workspace, MemoryKind::workspace, no_stage, 0);
   own(Region::scalar, MemoryKind::scalar, no_stage, 0);

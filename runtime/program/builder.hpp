@@ -19,6 +19,7 @@ class ProgramBuilder {
     std::int64_t rows = 1;                         // of a microbatch
     std::int64_t sequence = 1;
     std::int16_t tokens_bound = -1;  // index of the runtime count that bounds T (a multiple of `sequence`); -1: always all rows
+    bool one_segment = false;        // every row is one segment: attention need not look at segments
   };
   explicit ProgramBuilder(Options options);
 

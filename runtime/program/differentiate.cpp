@@ -8,6 +8,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/program/fuse_sums.hpp"
 #include "runtime/program/merge_backward.hpp"
+#include "runtime/program/offload.hpp"
 #include "runtime/program/ops/rules.hpp"
 #include "runtime/program/pack_weights.hpp"
 #include "runtime/program/recompute.hpp"
@@ -259,6 +260,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   copy_what_stays(set);
   pack_weights(set, device);
   leave_to_input_gradient(set);
+  insert_offload(set, policy);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
   return set;

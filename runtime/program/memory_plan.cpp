@@ -49,6 +49,10 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
         if (life.written[index(kind)]) life.last = std::max(life.last, i);
       }
     }
+    // What copies begin with has its memory before the operation that yields it.
+    for (std::size_t i = 0; i < program.size(); ++i)
+      for (const auto input : program[i].inputs)
+        if (auto& life = lives[index(input)]; life.written[index(kind)]) life.first = std::min(life.first, i);
   }
   return lives;
 }
@@ -57,6 +61,7 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
   if (id == programs.token_out || id == programs.loss || id == programs.logits) return Region::token_out;
   if (id == programs.gradient_out) return Region::gradient_out;
+  if (programs.value(id).offloaded) return Region::offload;
   if (life.written[index(ProgramKind::forward)]) {
     if (life.read[index(ProgramKind::weight_gradient)]) return Region::stash_weight;
     if (life.read[index(ProgramKind::input_gradient)] || life.read[index(ProgramKind::backward)]) return Region::stash_input;
@@ -206,7 +211,7 @@ class Planner {
 std::string_view to_string(Region region) {
   constexpr std::array<std::string_view, kRegions> names = {"master",    "copy",        "accumulator",  "batch",       "token_in",
                                                             "token_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
-                                                            "handoff",   "workspace",   "scalar",       "constant"};
+                                                            "handoff",   "workspace",   "scalar",       "constant",    "offload"};
   return names.at(static_cast<std::size_t>(region));
 }
 

@@ -27,8 +27,9 @@ enum class Region : std::uint8_t {
   workspace,     // lives within one execution; shared by all programs of the rank; kernel scratch is part of it
   scalar,        // f32 loss_scale
   constant,
+  offload,  // in the host's memory; written in F, read in I (or B); one slot a microbatch in flight
 };
-inline constexpr std::size_t kRegions = 14;
+inline constexpr std::size_t kRegions = 15;
 [[nodiscard]] std::string_view to_string(Region region);
 
 struct Place {

@@ -64,21 +64,37 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 RematerializationPolicy RematerializationPolicy::parse(std::string_view text, const std::vector<std::string>& known_labels) {
+  constexpr std::string_view offloads = "offload:";
   RematerializationPolicy policy;
-  if (trimmed(text) == "none") return policy;
   policy.keep_everything = false;
-  for (const auto& named : named_policies())
-    if (named.name == trimmed(text)) {
-      policy.keep.insert(named.keep.begin(), named.keep.end());
-      return policy;
-    }
+  std::vector<std::string_view> words;
+  const auto check_label = [&](std::string_view word) {
+    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, who,
+                   "'{}' in '{}' is no policy and no label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
+  };
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());
     const auto word = trimmed(text.substr(begin, end - begin));
-    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, who,
-                   "'{}' in '{}' is no policy and no label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
-    policy.keep.emplace(word);
     begin = end + 1;
+    if (!word.starts_with(offloads)) {
+      words.push_back(word);
+      continue;
+    }
+    const auto label = word.substr(offloads.size());
+    check_label(label);
+    policy.offload.emplace(label);
+    policy.keep.emplace(label);
+  }
+  if (words.size() == 1) {
+    if (words.front() == "none") policy.keep_everything = true;
+    const auto& named = named_policies();
+    const auto found = std::find_if(named.begin(), named.end(), [&](const Named& each) { return each.name == words.front(); });
+    if (found != named.end()) policy.keep.insert(found->keep.begin(), found->keep.end());
+    if (policy.keep_everything || found != named.end()) return policy;
+  }
+  for (const auto word : words) {
+    check_label(word);
+    policy.keep.emplace(word);
   }
   return policy;
 }

@@ -12,11 +12,13 @@ namespace millrace::runtime {
 /// backward.
 struct RematerializationPolicy {
   bool keep_everything = true;
-  std::set<std::string> keep;  // labels, when not everything is kept
+  std::set<std::string> keep;     // labels, when not everything is kept
+  std::set<std::string> offload;  // labels of kept values that wait for their backward in the host's memory
 
   /// "none" keeps everything, "full" keeps nothing; "minimal", "minimal_with_context", "save_qkv_proj", "save_out_proj",
   /// "save_dot_except_mlp", "save_dot_except_mlpwi", "save_dot_with_context_except_mlp" are MaxText's sets; otherwise a comma-separated
-  /// list of labels. Throws Error(config) naming the nearest known word. `known_labels` are those that the model writes.
+  /// list of labels. Words "offload:LABEL" may stand beside any of these; alone they keep nothing else. Throws Error(config) naming the
+  /// nearest known word. `known_labels` are those that the model writes.
   [[nodiscard]] static RematerializationPolicy parse(std::string_view text, const std::vector<std::string>& known_labels);
 };
 

@@ -6,6 +6,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/fuse_sums.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/offload.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/accumulate.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/activation.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/add.cpp
@@ -17,6 +18,7 @@ target_sources(millrace_runtime PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/ops/layer_norm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/linear_cross_entropy.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/matmul.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ops/offload.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rms_norm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rope.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ops/rules.cpp

@@ -54,6 +54,7 @@ struct Value {
   std::vector<float> data;              // of a constant
   StoredForm stored;                    // of a parameter
   WeightForm form = WeightForm::plain;  // of a parameter; one that is read in two forms is two values
+  bool offloaded = false;               // lies in the host's memory, also where programs compute on a GPU
 };
 
 }  // namespace millrace::runtime

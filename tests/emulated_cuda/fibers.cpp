@@ -19,6 +19,7 @@ constinit thread_local uint3 threadIdx = {};
 constinit thread_local uint3 blockIdx = {};
 constinit thread_local dim3 blockDim = {};
 constinit thread_local dim3 gridDim = {};
+constinit thread_local int emulated_cuda::current_lane = 0;
 
 namespace emulated_cuda {
 namespace {
@@ -82,7 +83,8 @@ struct Context {
 struct Fiber {
   Context context;
   std::byte* memory = nullptr;
-  Fiber() {
+  /// Stacks begin at other places of their pages, or all would meet in the same lines of the caches.
+  explicit Fiber(std::size_t number) {
     void* const mapped = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {
       std::fputs("emulated CUDA: no memory for the stack of a thread\n", stderr);
@@ -90,7 +92,7 @@ struct Fiber {
     }
     memory = static_cast<std::byte*>(mapped);
     mprotect(memory, kGuard, PROT_NONE);
-    context.start(memory + kGuard, kStack);
+    context.start(memory + kGuard, kStack - number % 128 * 192);
   }
   ~Fiber() { munmap(memory, kStack + kGuard); }
   Fiber(const Fiber&) = delete;
@@ -135,7 +137,7 @@ struct Block {
 
   Fiber* take_fiber() {
     if (free.empty()) {
-      fibers.push_back(std::make_unique<Fiber>());
+      fibers.push_back(std::make_unique<Fiber>(fibers.size()));
       return fibers.back().get();
     }
     Fiber* const fiber = free.back();
@@ -145,6 +147,7 @@ struct Block {
 
   void be(unsigned which) {
     current = which;
+    current_lane = static_cast<int>(which % kWarp);
     const unsigned row = which / blockDim.x;
     threadIdx = {which - row * blockDim.x, row % blockDim.y, row / blockDim.y};
   }
@@ -192,17 +195,16 @@ struct Block {
     Warp& w = warp[which_warp];
     Thread* const lanes = thread + which_warp * kWarp;
     const unsigned there = w.meeting[which].arrived;
-    unsigned holds = 0;
-    for (unsigned rest = there; rest != 0; rest &= rest - 1) {
-      const int lane = std::countr_zero(rest);
-      if (lanes[lane].value != 0) holds |= 1U << lane;
-    }
-    for (unsigned rest = there; rest != 0; rest &= rest - 1) {
-      Thread& one = lanes[std::countr_zero(rest)];
-      if (one.source < 0)
-        one.result = holds;
-      else
-        one.result = (there >> one.source & 1U) != 0 ? lanes[one.source].value : ~std::uint64_t{0};
+    if (lanes[std::countr_zero(there)].source < 0) {
+      unsigned holds = 0;
+      for (unsigned rest = there; rest != 0; rest &= rest - 1)
+        if (lanes[std::countr_zero(rest)].value != 0) holds |= 1U << std::countr_zero(rest);
+      for (unsigned rest = there; rest != 0; rest &= rest - 1) lanes[std::countr_zero(rest)].result = holds;
+    } else {
+      for (unsigned rest = there; rest != 0; rest &= rest - 1) {
+        Thread& one = lanes[std::countr_zero(rest)];
+        one.result = one.source >= 0 && (there >> one.source & 1U) != 0 ? lanes[one.source].value : ~std::uint64_t{0};
+      }
     }
     w.meeting[which] = w.meeting[--w.meetings];
     for (unsigned rest = there; rest != 0; rest &= rest - 1) {
@@ -284,8 +286,6 @@ void* dynamic_shared() noexcept {
   constexpr std::size_t line = 1024;
   return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(block->shared.data()) + line - 1) / line * line);
 }
-
-int lane() noexcept { return static_cast<int>(block->current % kWarp); }
 
 Count meet_in_block(bool predicate) {
   Block& b = *block;

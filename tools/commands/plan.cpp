@@ -108,7 +108,9 @@ Planning planning_of(const Arguments& arguments) {
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   auto& search = planning.search;
-  search.request = {config.model, config.train, config.pipeline, {config.rematerialize.policy, {}}};
+  search.request = {
+      config.model,        config.train, config.pipeline, {config.rematerialize.policy, {}}, kernels::device_kind(config.device),
+      !config.data.packing};
   search.needs = needs_of(config);
   search.schedules = names_of(arguments.text("schedules", "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min"));
   if (arguments.flag("memory")) search.memory = arguments.bytes("memory");

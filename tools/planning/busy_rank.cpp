@@ -19,20 +19,30 @@ std::vector<runtime::RankStage> with_slots(std::vector<runtime::RankStage> stage
   return stages;
 }
 
-runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode mode, int threads) {
+runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device) {
   runtime::RankOptions options;
   options.compute = runtime::compute_dtype(request.train);
   options.mode = mode;
   options.batches = kInFlight;
   options.threads = threads;
+  options.device = device;
   return options;
+}
+
+std::unique_ptr<kernels::Queue> queue_of(kernels::Device device) {
+  return device.kind == kernels::DeviceKind::cpu ? nullptr : std::make_unique<kernels::Queue>(device);
 }
 
 }  // namespace
 
-BusyRank::BusyRank(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads)
-    : mode_(mode), team_(threads), stream_(team_), rank_(with_slots(parts.stages()), options_of(request, mode, threads)) {
+BusyRank::BusyRank(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device)
+    : mode_(mode),
+      team_(threads),
+      queue_(queue_of(device)),
+      stream_(team_, kernels::Implementation::fast, queue_.get()),
+      rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
   fill(request);
+  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(stream_, microbatch);
 }
 
 /// Tokens that go all over the table, as real ones do. The weights stay zero: no kernel's time depends on them.
@@ -69,6 +79,7 @@ runtime::ExecutionSlots BusyRank::slots_of(std::size_t part, int microbatch) con
 double BusyRank::time(std::size_t part, Pass pass, int microbatch) {
   const auto begin = std::chrono::steady_clock::now();
   rank_.stages()[part]->run(pass, stream_, slots_of(part, microbatch));
+  if (queue_) queue_->drain();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   return taken.count();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "kernels/base/thread_team.hpp"
@@ -19,7 +20,8 @@ struct PassTimes {
 /// has left the cache, as it has in a pipeline. One plan of memory, so one kind of backward.
 class BusyRank {
  public:
-  BusyRank(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads);
+  BusyRank(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
+           kernels::Device device = {});
 
   /// Every pass of every part `repeats` times a microbatch in flight, after a warm-up.
   [[nodiscard]] std::vector<PassTimes> run(int repeats);
@@ -31,6 +33,7 @@ class BusyRank {
 
   runtime::BackwardMode mode_;
   kernels::ThreadTeam team_;
+  std::unique_ptr<kernels::Queue> queue_;  // on a GPU
   kernels::Stream stream_;
   runtime::RankCompute rank_;
 };

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "cluster/affinity.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/queue.hpp"
 #include "runtime/median.hpp"
 #include "tools/planning/busy_rank.hpp"
 
@@ -42,7 +44,16 @@ struct PartCosts {
 std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
                                   int ranks, int repeats) {
   std::vector<std::unique_ptr<BusyRank>> busy;
-  for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads));
+  if (request.device == kernels::DeviceKind::cuda) {
+    // A GPU is not shared by ranks that are planned: each runs alone on one, as many as there are.
+    const auto devices = kernels::cuda_devices();
+    MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"cuda\", but {}", kernels::why_no_cuda());
+    for (const auto& each : devices)
+      if (busy.size() < static_cast<std::size_t>(ranks))
+        busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads, each.device));
+  } else {
+    for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads));
+  }
   std::vector<std::vector<PassTimes>> times(busy.size());
   std::vector<std::exception_ptr> errors(busy.size());
   std::barrier together(static_cast<std::ptrdiff_t>(busy.size()));

@@ -23,8 +23,9 @@ ModelParts parts_of(const actors::PlanRequest& request, int layers) {
   options.rows = request.train.batch;
   options.sequence = request.train.sequence;
   options.z_loss = request.train.z_loss;
+  options.one_segment = request.one_segment;
   for (const auto& stage : parts.layout)
-    parts.programs.push_back(runtime::differentiate(layers::build_stage(parts.model, stage, options), policy));
+    parts.programs.push_back(runtime::differentiate(layers::build_stage(parts.model, stage, options), policy, {request.device, 0}));
   return parts;
 }
 

@@ -12,7 +12,8 @@ kernels::AttentionOptions options_of(const Attributes& attributes) {
           static_cast<float>(attributes.real("soft_cap")),
           attributes.integer("window"),
           attributes.integer("chunk"),
-          attributes.integer("causal") != 0};
+          attributes.integer("causal") != 0,
+          attributes.integer("one_segment") != 0};
 }
 
 /// q [T, H·D], k and v [T, K·D] of one dtype, and K divides H.
@@ -163,7 +164,8 @@ ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, Valu
                          {"soft_cap", double{form.soft_cap}},
                          {"window", form.window},
                          {"chunk", form.chunk},
-                         {"causal", std::int64_t{form.causal}}},
+                         {"causal", std::int64_t{form.causal}},
+                         {"one_segment", std::int64_t{builder.options().one_segment}}},
                         name)[0];
 }
 

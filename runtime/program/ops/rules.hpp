@@ -14,6 +14,11 @@ namespace millrace::runtime {
 [[nodiscard]] const OperationRule& copy_rule();
 [[nodiscard]] const OperationRule& add_rule();
 [[nodiscard]] const OperationRule& accumulate_rule();
+/// Copies to and from the host's memory that run beside what computes (runtime/program/offload.hpp).
+[[nodiscard]] const OperationRule& offload_begin_rule();
+[[nodiscard]] const OperationRule& offload_end_rule();
+[[nodiscard]] const OperationRule& fetch_begin_rule();
+[[nodiscard]] const OperationRule& fetch_end_rule();
 
 namespace rules {
 

@@ -44,7 +44,8 @@ Count meet_in_block(bool predicate);
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
 /// The lanes of `mask` whose predicate holds.
 unsigned ballot(unsigned mask, bool predicate);
-[[nodiscard]] int lane() noexcept;
+extern constinit thread_local int current_lane;
+[[nodiscard]] inline int lane() noexcept { return current_lane; }
 
 template <class T>
 T exchange_value(unsigned mask, T value, int source) {

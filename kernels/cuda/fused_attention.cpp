@@ -1,0 +1,2 @@
+#ifdef MILLRACE_CUDNN
+#endif

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace millrace::kernels::cuda {
+
+class FusedAttentions {};
+
+}  // namespace millrace::kernels::cuda

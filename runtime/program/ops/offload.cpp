@@ -1,0 +1,67 @@
+#include "kernels/elementwise.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+/// A copy between the memory in which programs compute and the host's, as two operations: one begins it, the other, later, is the first
+/// after which it is done. What the second yields the first has as an operand already, for its memory is in use from there on. On a CPU the
+/// first copies and the second does nothing.
+class Transfer : public OperationRule {
+ public:
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override { return {inputs.front()}; }
+  Cost cost(std::span<const ValueType>, std::span<const ValueType>, const Attributes&) const override { return {}; }
+};
+
+/// from, to.
+class Begin final : public Transfer {
+ public:
+  Begin(std::string_view name, kernels::Lane lane) : name_(name), lane_(lane) {}
+  std::string_view name() const override { return name_; }
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor>, const Attributes&,
+           kernels::Scratch) const override {
+    if (!stream.on_cuda()) return kernels::convert(stream, inputs[0], inputs[1]);
+    stream.queue().order(lane_, kernels::Lane::compute);
+    stream.queue().copy(lane_, inputs[1].data, inputs[0].data, inputs[0].bytes());
+  }
+
+ private:
+  std::string_view name_;
+  kernels::Lane lane_;
+};
+
+/// from; yields to.
+class End final : public Transfer {
+ public:
+  End(std::string_view name, kernels::Lane lane) : name_(name), lane_(lane) {}
+  std::string_view name() const override { return name_; }
+  void run(const kernels::Stream& stream, std::span<const kernels::Tensor>, std::span<const kernels::Tensor>, const Attributes&,
+           kernels::Scratch) const override {
+    if (stream.on_cuda()) stream.queue().order(kernels::Lane::compute, lane_);
+  }
+
+ private:
+  std::string_view name_;
+  kernels::Lane lane_;
+};
+
+}  // namespace
+
+const OperationRule& offload_begin_rule() {
+  static const Begin rule("offload", kernels::Lane::copy_out);
+  return rule;
+}
+const OperationRule& offload_end_rule() {
+  static const End rule("offload_end", kernels::Lane::copy_out);
+  return rule;
+}
+const OperationRule& fetch_begin_rule() {
+  static const Begin rule("fetch", kernels::Lane::copy_in);
+  return rule;
+}
+const OperationRule& fetch_end_rule() {
+  static const End rule("fetch_end", kernels::Lane::copy_in);
+  return rule;
+}
+
+}  // namespace millrace::runtime
