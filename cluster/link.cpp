@@ -65,6 +65,13 @@ SlotPrefix read_prefix(const ChannelSpec& spec, const std::byte* slot, std::int6
   return prefix;
 }
 
+void Link::begin(std::int64_t sequence, std::size_t, std::int64_t) {
+  fail(ExitCode::internal, "cluster.link", "{}: message {} begins in parts, wanted it whole", channel_text(spec_), sequence);
+}
+void Link::ready(std::int64_t sequence, std::size_t) {
+  fail(ExitCode::internal, "cluster.link", "{}: a part of message {}, wanted it whole", channel_text(spec_), sequence);
+}
+
 Links::Links(const Topology& topology, Transport* transport, std::span<const ChannelEnds> channels, std::size_t piece_bytes)
     : transport_(transport) {
   for (const ChannelEnds& ends : channels) {

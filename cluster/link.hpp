@@ -30,6 +30,11 @@ struct ChannelSpec {
   ChannelKind kind = ChannelKind::activation;
   int depth = 1;
   std::size_t bytes = 0;  ///< largest message; an actual one may be shorter, 0 included
+  /// The rings lie in memory of a GPU, which MPI reaches: the link touches nothing of them itself and keeps the prefixes elsewhere.
+  bool on_device = false;
+  /// Between processes: a message may be handed over in parts of so many bytes (the last one shorter), as they come, and its receiver hears
+  /// of each. 0: whole.
+  std::size_t part_bytes = 0;
 };
 
 /// Bytes between two slots of a ring, and of the whole ring that the caller allocates, 64-byte aligned. Each slot starts with a 64-byte
@@ -53,6 +58,11 @@ class LinkEvents {
  public:
   virtual ~LinkEvents() = default;
   virtual void on_arrival(const Arrival& arrival) = 0;
+  /// Bytes [from, from + part.bytes) of a message lie in its slot; on_arrival follows the last part. Of channels with part_bytes.
+  virtual void on_part(const Arrival& part, std::size_t from) {
+    static_cast<void>(part);
+    static_cast<void>(from);
+  }
   /// The slot of message `sequence` may be written again, by message sequence + depth: the consumer released it (in process), or MPI has
   /// sent it. Slots of the first `depth` messages are writable from the start, without a call.
   virtual void on_writable(int channel, std::int64_t sequence) = 0;
@@ -69,6 +79,10 @@ class Link {
   [[nodiscard]] virtual std::byte* slot(std::int64_t sequence) const = 0;
   /// Sender, one thread at a time, sequences in order: hands over the first `bytes` of the slot, which is not touched until on_writable.
   virtual void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) = 0;
+  /// The same in parts, of channels with part_bytes: a message of `bytes` begins, …
+  virtual void begin(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns);
+  /// … and its first `bytes` are in its slot: whole parts, or all of it.
+  virtual void ready(std::int64_t sequence, std::size_t bytes);
   /// Receiver, one thread at a time, sequences in order: the slot is free for message sequence + depth.
   virtual void release(std::int64_t sequence) = 0;
 

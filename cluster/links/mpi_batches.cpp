@@ -115,6 +115,8 @@ class BatchReceiver final : public MpiReceiver {
 }  // namespace
 
 bool goes_in_batches(const ChannelSpec& spec, std::size_t piece_bytes) {
+  // Parts and rings on devices are for messages that are long.
+  if (spec.on_device || spec.part_bytes > 0) return false;
   return slot_stride(spec) <= longest_slot && sizeof(SlotPrefix) + spec.bytes <= piece_bytes;
 }
 

@@ -13,10 +13,15 @@ MpiEnd::MpiEnd(const ChannelSpec& spec, std::byte* ring, Transport& transport, i
       transport_(transport),
       communicator_(transport.world().by_kind[static_cast<std::size_t>(spec.kind)]),
       peer_(peer),
+      prefixes_(spec.on_device ? static_cast<std::size_t>(spec.depth) : 0),
       requests_(requests, MPI_REQUEST_NULL),
       sizes_(requests) {}
 
 std::byte* MpiEnd::slot(std::int64_t sequence) const { return slot_address(spec_, ring_, sequence) + sizeof(SlotPrefix); }
+
+std::byte* MpiEnd::prefix_of(std::int64_t sequence) {
+  return prefixes_.empty() ? slot_address(spec_, ring_, sequence) : prefixes_[static_cast<std::size_t>(sequence % spec_.depth)].data();
+}
 
 namespace {
 
@@ -101,11 +106,15 @@ void MpiEnd::refuse(const char* call) const { fail(ExitCode::internal, "cluster.
 MpiSender::MpiSender(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests)
     : MpiEnd(ends.spec, ends.send_ring.data(), transport, peer, requests), events_(ends.sender) {}
 
-void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
+void MpiSender::accept(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
   check_send(sequence, bytes);
-  write_prefix(spec_, slot_address(spec_, ring_, sequence), sequence, bytes, producer_finish_ns);
+  write_prefix(spec_, prefix_of(sequence), sequence, bytes, producer_finish_ns);
   count(bytes);
   wanted_.store(sequence + 1, std::memory_order_release);
+}
+
+void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
+  accept(sequence, bytes, producer_finish_ns);
   transport_.wake();
 }
 
@@ -135,6 +144,10 @@ void MpiReceiver::release(std::int64_t sequence) {
 Link::Counters MpiReceiver::counters() const noexcept {
   const std::int64_t released = wanted_.load(std::memory_order_acquire) - spec_.depth;  // first: never more than have come
   return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), released};
+}
+
+void MpiReceiver::part_arrived(std::int64_t sequence, std::size_t from, std::size_t bytes) {
+  events_->on_part({spec_.id, sequence, slot(sequence) + from, bytes, 0}, from);
 }
 
 void MpiReceiver::arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,9 @@ class MpiEnd : public Link {
   void check_release(std::int64_t sequence) const;
   [[noreturn]] void refuse(const char* call) const;
 
+  /// Where the prefix of a message is: before its payload, or apart from a ring that we cannot touch.
+  [[nodiscard]] std::byte* prefix_of(std::int64_t sequence);
+
   std::byte* const ring_;
   Transport& transport_;
   std::atomic<std::int64_t> wanted_{0};
@@ -73,6 +77,7 @@ class MpiEnd : public Link {
 
   const MPI_Comm communicator_;
   const int peer_;
+  std::vector<std::array<std::byte, 64>> prefixes_;  // of a ring on a device, by slot
   std::vector<MPI_Request> requests_;
   std::vector<int> sizes_;  // bytes that each of a sender's requests sends
   int unheard_ = 0;         // bytes of longer messages received since their sender was last rung
@@ -82,12 +87,14 @@ class MpiEnd : public Link {
 class MpiSender : public MpiEnd {
  public:
   MpiSender(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests);
-  void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) final;
+  void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) override;
   void release(std::int64_t) final { refuse("release on the sending side"); }
   [[nodiscard]] bool sends() const final { return true; }
   [[nodiscard]] Counters counters() const noexcept final;
 
  protected:
+  /// Takes over a message of these bytes and writes its prefix.
+  void accept(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns);
   /// All messages before `end` have left.
   void sent_up_to(std::int64_t end);
 
@@ -104,6 +111,8 @@ class MpiReceiver : public MpiEnd {
   [[nodiscard]] Counters counters() const noexcept final;
 
  protected:
+  /// Bytes of message `sequence` from `from` on lie in its slot.
+  void part_arrived(std::int64_t sequence, std::size_t from, std::size_t bytes);
   /// Message `sequence` lies in its slot.
   void arrived(std::int64_t sequence, std::uint64_t bytes, std::int64_t producer_finish_ns);
 

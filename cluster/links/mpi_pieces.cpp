@@ -25,8 +25,9 @@ struct Pieces {
 
   Pieces(const ChannelSpec& spec, std::size_t piece_bytes) {
     const std::size_t total = sizeof(SlotPrefix) + spec.bytes;
-    later = std::max(piece_bytes, sizeof(SlotPrefix));
-    first = total > std::min(announce_from, later) ? sizeof(SlotPrefix) : total;
+    later = std::max(spec.part_bytes > 0 ? std::min(piece_bytes, spec.part_bytes) : piece_bytes, sizeof(SlotPrefix));
+    const bool apart = spec.on_device || spec.part_bytes > 0 || total > std::min(announce_from, later);
+    first = apart ? sizeof(SlotPrefix) : total;
     count = 1 + static_cast<int>((total - first + later - 1) / later);
   }
 
@@ -35,6 +36,11 @@ struct Pieces {
   [[nodiscard]] int size(int piece, std::size_t total) const {
     const std::size_t begin = std::min(offset(piece), total);
     return static_cast<int>(std::min(begin + (piece == 0 ? first : later), total) - begin);
+  }
+  /// Pieces of a message of `total` bytes, prefix included, whose first `ready` are there.
+  [[nodiscard]] int ready(std::size_t ready, std::size_t total) const {
+    if (ready >= total) return count;
+    return ready < first ? 0 : 1 + static_cast<int>((ready - first) / later);
   }
   [[nodiscard]] std::size_t requests(const ChannelSpec& spec) const {
     return static_cast<std::size_t>(spec.depth) * static_cast<std::size_t>(count);
@@ -46,15 +52,29 @@ class PieceSender final : public MpiSender {
   PieceSender(const ChannelEnds& ends, Transport& transport, const MpiRoute& route, const Pieces& pieces)
       : MpiSender(ends, transport, route.peer, pieces.requests(ends.spec)), pieces_(pieces) {}
 
+  void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) override {
+    accept(sequence, bytes, producer_finish_ns);
+    make_ready((sequence + 1) * pieces_.count);
+  }
+  void begin(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) override {
+    accept(sequence, bytes, producer_finish_ns);
+    make_ready(sequence * pieces_.count + 1);
+  }
+  void ready(std::int64_t sequence, std::size_t bytes) override {
+    MILLRACE_CHECK(sequence + 1 == wanted_.load(std::memory_order_relaxed), ExitCode::internal, "cluster.link",
+                   "{}: a part of message {}, wanted one of message {}, which began last", channel_text(spec_), sequence,
+                   wanted_.load(std::memory_order_relaxed) - 1);
+    make_ready(sequence * pieces_.count + pieces_.ready(sizeof(SlotPrefix) + bytes, total_of(sequence)));
+  }
+
   bool post() override {
-    const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
-    if (posted_ == wanted * pieces_.count) return false;
-    while (posted_ < wanted * pieces_.count) {
-      const std::byte* slot = slot_address(spec_, ring_, posted_ / pieces_.count);
-      SlotPrefix prefix;
-      std::memcpy(&prefix, slot, sizeof prefix);
-      const std::size_t total = sizeof prefix + prefix.bytes;
-      for (int piece = 0; piece < pieces_.count; ++piece) post_send(slot + pieces_.offset(piece), pieces_.size(piece, total));
+    const std::int64_t ready = ready_.load(std::memory_order_acquire);
+    if (posted_ == ready) return false;
+    while (posted_ < ready) {
+      const std::int64_t sequence = posted_ / pieces_.count;
+      const int piece = static_cast<int>(posted_ % pieces_.count);
+      const std::byte* from = piece == 0 ? prefix_of(sequence) : slot_address(spec_, ring_, sequence) + pieces_.offset(piece);
+      post_send(from, pieces_.size(piece, total_of(sequence)));
     }
     last_post_ = Clock::now();
     return true;
@@ -66,11 +86,21 @@ class PieceSender final : public MpiSender {
   }
 
  private:
+  std::size_t total_of(std::int64_t sequence) {
+    SlotPrefix prefix;
+    std::memcpy(&prefix, prefix_of(sequence), sizeof prefix);
+    return sizeof prefix + prefix.bytes;
+  }
+  void make_ready(std::int64_t pieces) {
+    ready_.store(pieces, std::memory_order_release);
+    transport_.wake();
+  }
   void request_ended(std::int64_t number, const MPI_Status&) override {
     if ((number + 1) % pieces_.count == 0) sent_up_to((number + 1) / pieces_.count);
   }
 
   const Pieces pieces_;
+  std::atomic<std::int64_t> ready_{0};  ///< pieces that may be posted, counted since the beginning
   Clock::time_point last_post_{};
 };
 
@@ -83,9 +113,11 @@ class PieceReceiver final : public MpiReceiver {
     const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
     if (posted_ == wanted * pieces_.count) return false;
     while (posted_ < wanted * pieces_.count) {
-      std::byte* slot = slot_address(spec_, ring_, posted_ / pieces_.count);
+      const std::int64_t sequence = posted_ / pieces_.count;
+      std::byte* slot = slot_address(spec_, ring_, sequence);
       for (int piece = 0; piece < pieces_.count; ++piece)
-        post_receive(slot + pieces_.offset(piece), pieces_.size(piece, sizeof(SlotPrefix) + spec_.bytes));
+        post_receive(piece == 0 ? prefix_of(sequence) : slot + pieces_.offset(piece),
+                     pieces_.size(piece, sizeof(SlotPrefix) + spec_.bytes));
     }
     return true;
   }
@@ -100,10 +132,12 @@ class PieceReceiver final : public MpiReceiver {
     MPI_Get_count(&status, MPI_BYTE, &got);
     MILLRACE_CHECK(piece > 0 || got >= static_cast<int>(sizeof(SlotPrefix)), ExitCode::internal, "cluster.link",
                    "{}: message {} begins with {} bytes, wanted the prefix of {}", channel_text(spec_), sequence, got, sizeof(SlotPrefix));
-    if (piece == 0) prefix_ = read_prefix(spec_, slot_address(spec_, ring_, sequence), sequence);
+    if (piece == 0) prefix_ = read_prefix(spec_, prefix_of(sequence), sequence);
     const int wanted = pieces_.size(piece, sizeof(SlotPrefix) + prefix_.bytes);
     MILLRACE_CHECK(got == wanted, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, wanted {}",
                    channel_text(spec_), piece, sequence, got, wanted);
+    if (piece > 0 && spec_.part_bytes > 0 && got > 0)
+      part_arrived(sequence, pieces_.offset(piece) - sizeof(SlotPrefix), static_cast<std::size_t>(got));
     if (piece + 1 == pieces_.count) arrived(sequence, prefix_.bytes, prefix_.producer_finish_ns);
   }
 

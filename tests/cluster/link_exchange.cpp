@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "tests/cluster/link_world.hpp"
 
@@ -15,9 +18,21 @@ namespace millrace::cluster {
 namespace {
 
 struct Ring {
-  explicit Ring(const ChannelSpec& spec) : bytes(ring_bytes(spec)), data(static_cast<std::byte*>(std::aligned_alloc(64, bytes))) {}
+  explicit Ring(const ChannelSpec& of) : spec(of), bytes(ring_bytes(spec)), data(static_cast<std::byte*>(std::aligned_alloc(64, bytes))) {
+    std::memset(data, untouched, bytes);
+  }
   ~Ring() { std::free(data); }
   Ring(const Ring&) = delete;
+  /// Whether nobody wrote where a link of the host's memory has its prefixes.
+  [[nodiscard]] bool has_no_prefixes() const {
+    for (int slot = 0; slot < spec.depth; ++slot) {
+      const std::byte* prefix = data + static_cast<std::size_t>(slot) * slot_stride(spec);
+      if (!std::all_of(prefix, prefix + slot_payload_offset, [](std::byte each) { return each == std::byte{untouched}; })) return false;
+    }
+    return true;
+  }
+  static constexpr unsigned char untouched = 0xA5;
+  ChannelSpec spec;
   std::size_t bytes;
   std::byte* data;
 };
@@ -29,6 +44,7 @@ struct End {
   std::atomic<std::int64_t> told{0};  ///< messages that arrived, or slots that became writable again
   std::vector<Arrival> arrivals;      ///< by sequence % depth
   std::int64_t done = 0;
+  std::size_t part_bytes = 0;  ///< of the newest message, that came in parts
 };
 
 class Rank final : public LinkEvents {
@@ -49,8 +65,14 @@ class Rank final : public LinkEvents {
   void on_arrival(const Arrival& arrival) override {
     End& end = *receiving_[static_cast<std::size_t>(arrival.channel)];
     if (arrival.sequence != end.told.load()) wrong("an arrival out of order");
+    if (in_parts(end.spec) && std::exchange(end.part_bytes, 0) != arrival.bytes) wrong("parts that are not the message");
     end.arrivals[static_cast<std::size_t>(arrival.sequence % end.spec.depth)] = arrival;
     tell(end);
+  }
+  void on_part(const Arrival& part, std::size_t from) override {
+    End& end = *receiving_[static_cast<std::size_t>(part.channel)];
+    if (part.sequence != end.told.load() || from != end.part_bytes || part.bytes > end.spec.part_bytes) wrong("a part out of order");
+    end.part_bytes += part.bytes;
   }
   void on_writable(int channel, std::int64_t sequence) override {
     End& end = *sending_[static_cast<std::size_t>(channel)];
@@ -79,6 +101,10 @@ class Rank final : public LinkEvents {
 
  private:
   void wrong(const char* what) { failed_ = what; }
+  static bool in_parts(const ChannelSpec& spec) {
+    const Topology& topology = link_world().topology;
+    return spec.part_bytes > 0 && !(topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank));
+  }
 
   void tell(End& end) {
     end.told.fetch_add(1);
@@ -115,7 +141,10 @@ class Rank final : public LinkEvents {
     const std::size_t bytes = plan.size(end.spec, end.done);
     auto* data = reinterpret_cast<std::uint8_t*>(link.slot(end.done));
     for (std::size_t index = 0; index < bytes; ++index) data[index] = pattern(end.spec, end.done, index);
-    link.send(end.done, bytes, end.done + 1);
+    if (!in_parts(end.spec) || end.done % 4 == 3) return link.send(end.done, bytes, end.done + 1);  // whole ones may come between
+    link.begin(end.done, bytes, end.done + 1);
+    for (std::size_t there = end.spec.part_bytes; there < bytes; there += end.spec.part_bytes) link.ready(end.done, there);
+    link.ready(end.done, bytes);
   }
 
   void receive_next(const Links& links, End& end, const ExchangePlan& plan) {
@@ -156,7 +185,9 @@ void check_counters(const Links& links, const ChannelSpec& spec, const ExchangeP
 
 }  // namespace
 
-void exchange(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan) {
+namespace {
+
+void exchange_once(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan) {
   const LinkWorld& world = link_world();
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < world.topology.ranks(); ++rank) ranks.push_back(std::make_unique<Rank>(rank));
@@ -194,6 +225,21 @@ void exchange(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan) {
     if (world.topology.hosts(spec.from_rank) || world.topology.hosts(spec.to_rank)) check_counters(links, spec, plan);
   }
   links.close();
+  for (const auto& ring : rings) EXPECT_TRUE(!ring->spec.on_device || ring->has_no_prefixes());
+}
+
+}  // namespace
+
+void exchange(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan) {
+  exchange_once(specs, plan);
+  if (link_world().transport == nullptr) return;
+  // Between processes also as ranks on GPUs use links: rings that nobody but MPI touches, and messages that come in parts.
+  auto others = specs;
+  for (ChannelSpec& spec : others) spec.on_device = true;
+  exchange_once(others, plan);
+  others = specs;
+  for (ChannelSpec& spec : others) spec.part_bytes = std::max<std::size_t>(spec.bytes / 3, 128);
+  exchange_once(others, plan);
 }
 
 }  // namespace millrace::cluster
