@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "actors/rank_blueprint.hpp"
@@ -20,6 +21,17 @@ enum class ChannelWay : std::uint8_t {
   const bool same_process = channel.from_rank / needs.ranks_per_process == channel.to_rank / needs.ranks_per_process;
   if (same_process) return needs.device_of(channel.from_rank) == needs.device_of(channel.to_rank) ? ChannelWay::shared : ChannelWay::peer;
   return needs.devices.empty() || needs.mpi_reaches_devices ? ChannelWay::direct : ChannelWay::staged;
+}
+
+/// The channel as its link is to carry it. A staged one goes in parts, so that copies on both sides and the network run beside each other:
+/// few enough that their fixed cost does not matter, and none so short that it would.
+[[nodiscard]] inline cluster::ChannelSpec carried(cluster::ChannelSpec channel, const RankNeeds& needs) {
+  constexpr std::size_t most_parts = 8, least_part = std::size_t{1} << 20;
+  const auto way = way_of(channel, needs);
+  channel.on_device = way == ChannelWay::direct && !needs.devices.empty();
+  if (way == ChannelWay::staged && channel.kind != cluster::ChannelKind::sums)
+    channel.part_bytes = std::max(least_part, (channel.bytes / most_parts + 63) / 64 * 64);
+  return channel;
 }
 
 }  // namespace millrace::actors

@@ -13,6 +13,7 @@ Completions::Completions(kernels::Queue& queue, std::size_t capacity) : queue_(q
     line.entries.reserve(capacity);
     for (std::size_t i = 0; i < capacity; ++i) line.entries.emplace_back(queue);
   }
+  for (std::size_t i = 0; i <= lines_.size() * capacity; ++i) begins_.emplace_back(queue, true);
 }
 
 Completions::Entry& Completions::next(Line& of) {
@@ -21,15 +22,9 @@ Completions::Entry& Completions::next(Line& of) {
 }
 
 void Completions::begin() {
-  next(lines_[0]).begin.record(queue_, kernels::Lane::compute);
-  begun_ = true;
-}
-
-void Completions::close(Line& of, Entry& entry, kernels::Lane lane) {
-  const bool begun = &of == &lines_[0] && std::exchange(begun_, false);
-  if (!begun) entry.begin.record(queue_, lane);
-  entry.end.record(queue_, lane);
-  ++of.size;
+  turn_ = (turn_ + 1) % begins_.size();
+  begins_[turn_].record(queue_, kernels::Lane::compute);
+  begin_ = &begins_[turn_];
 }
 
 bool Completions::poll() {
@@ -38,19 +33,29 @@ bool Completions::poll() {
   return under_way;
 }
 
+bool Completions::complete(const Entry& entry) {
+  try {
+    return entry.end.complete();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", entry.what, error.what()));
+  }
+}
+
 bool Completions::poll(Line& line) {
   while (line.size > 0) {
     Entry& entry = line.entries[line.head];
     Completion completion;
     std::optional<Error> error;
     try {
-      if (!entry.end.complete()) return true;
+      if (!complete(entry)) return true;
       queue_.check(entry.what);
-      completion.end = runtime::steady_now();
+      completion.begin = completion.end = runtime::steady_now();
       // The host sees an end some microseconds late: what followed it on the device would seem to have begun before.
-      const auto took = static_cast<std::int64_t>(static_cast<double>(entry.end.since(entry.begin)) * 1e6);
-      completion.begin = std::max(completion.end - took, std::min(line.last_end, completion.end));
-      line.last_end = completion.end;
+      if (entry.begin != nullptr) {
+        const auto took = static_cast<std::int64_t>(static_cast<double>(entry.end.since(*entry.begin)) * 1e6);
+        completion.begin = std::max(completion.end - took, std::min(line.last_end, completion.end));
+        line.last_end = completion.end;
+      }
     } catch (const Error& thrown) {
       completion.error = &error.emplace(thrown);
     }

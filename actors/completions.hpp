@@ -32,22 +32,35 @@ class Completions {
   /// and outlives the entry.
   template <class Body>
   void add(kernels::Lane lane, const char* what, const Body& body) {
+    put(lane, what, begin_, body);
+  }
+  /// The same in the middle of a piece of work; tells no times.
+  template <class Body>
+  void add_part(kernels::Lane lane, const char* what, const Body& body) {
+    put(lane, what, nullptr, body);
+  }
+  /// Calls the bodies of what is done. True while something is not.
+  bool poll();
+
+ private:
+  template <class Body>
+  void put(kernels::Lane lane, const char* what, const kernels::Mark* begin, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Entry::room, "capture pointers and small structs");
     Line& of = line(lane);
     Entry& entry = next(of);
     entry.what = what;
     new (entry.storage.data()) Body(body);
     entry.call = [](std::byte* storage, const Completion& completion) { (*std::launder(reinterpret_cast<Body*>(storage)))(completion); };
-    close(of, entry, lane);
+    entry.begin = begin;
+    entry.end.record(queue_, lane);
+    ++of.size;
   }
-  /// Calls the bodies of what is done. True while something is not.
-  bool poll();
 
- private:
   struct Entry {
     static constexpr std::size_t room = 160;
-    explicit Entry(const kernels::Queue& queue) : begin(queue, true), end(queue, true) {}
-    kernels::Mark begin, end;
+    explicit Entry(const kernels::Queue& queue) : end(queue, true) {}
+    const kernels::Mark* begin = nullptr;  // of the work; null: its times are not wanted
+    kernels::Mark end;
     const char* what = "";
     alignas(std::max_align_t) std::array<std::byte, room> storage;
     void (*call)(std::byte*, const Completion&) = nullptr;
@@ -60,12 +73,14 @@ class Completions {
   };
   [[nodiscard]] Line& line(kernels::Lane lane) noexcept { return lines_[lane == kernels::Lane::background ? 1 : 0]; }
   Entry& next(Line& of);
-  void close(Line& of, Entry& entry, kernels::Lane lane);
   bool poll(Line& line);
+  [[nodiscard]] static bool complete(const Entry& entry);
 
   kernels::Queue& queue_;
   std::array<Line, 2> lines_;
-  bool begun_ = false;  // the begin of the next entry in front is recorded
+  std::vector<kernels::Mark> begins_;  // take turns: more than there can be entries
+  const kernels::Mark* begin_ = nullptr;
+  std::size_t turn_ = 0;
 };
 
 }  // namespace millrace::actors

@@ -45,7 +45,7 @@ class ComputeWorker {
 
  private:
   struct Task {
-    static constexpr std::size_t capacity = 192;
+    static constexpr std::size_t capacity = 224;
     alignas(std::max_align_t) std::array<std::byte, capacity> storage;
     void (*call)(std::byte*) = nullptr;
   };

@@ -134,6 +134,13 @@ StepRecord Coordinator::record(double loss, double norm) const {
     wait += static_cast<double>(report.times.wait);
     data += static_cast<double>(report.times.data);
     record.resident_bytes = std::max(record.resident_bytes, report.resident_bytes);
+    const auto share = [](std::uint64_t used, std::uint64_t total) {
+      return total == 0 ? -1.0 : static_cast<double>(used) / static_cast<double>(total);
+    };
+    if (share(report.device_used, report.device_total) > share(record.device_used, record.device_total)) {
+      record.device_used = report.device_used;
+      record.device_total = report.device_total;
+    }
   }
   if (wall > 0) {
     record.bubble = bubble / wall;

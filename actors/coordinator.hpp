@@ -40,9 +40,10 @@ struct StepRecord {
   std::int64_t tokens = 0, targets = 0;
   double seconds = 0;
   double flops = 0;
-  double bubble = 0, wait = 0, data = 0;  // shares of the ranks' time, 0 … 1
-  std::uint64_t resident_bytes = 0;       // the largest process
-  std::int64_t skipped = 0;               // steps without an update so far; a step that is not finite ends the run, so none
+  double bubble = 0, wait = 0, data = 0;            // shares of the ranks' time, 0 … 1
+  std::uint64_t resident_bytes = 0;                 // the largest process
+  std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest share in use; 0: none
+  std::int64_t skipped = 0;                         // steps without an update so far; a step that is not finite ends the run, so none
   std::vector<StepTimes> ranks;
 };
 

@@ -1,9 +1,11 @@
 #include "actors/device_placement.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/peak.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
@@ -24,6 +26,7 @@ kernels::Queue::Options queue_options(const CudaConfig& config) {
   kernels::Queue::Options options;
   options.tf32 = config.tf32;
   options.graphs = config.graphs;
+  options.cudnn = config.cudnn;
   options.choices = config.algorithms;
   if (config.algorithms != "auto") return options;
   const std::string folder = cache_folder();
@@ -49,6 +52,7 @@ void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig&
     needs.devices.push_back({kernels::DeviceKind::cuda, static_cast<int>(index)});
   }
   needs.ranks_per_process = ranks;
+  kernels::connect_peers(needs.devices);
   needs.queue = queue_options(config.cuda);
   needs.mpi_reaches_devices = cluster::mpi_reaches_devices();
 }
@@ -56,6 +60,17 @@ void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig&
 void plan_for_devices(RankNeeds& needs, const JobConfig& config) {
   if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
   needs.devices = {{kernels::DeviceKind::cuda, 0}};
+}
+
+DevicePeak device_peak(const RankNeeds& needs, const Session& session, const JobConfig& config, kernels::DType dtype) {
+  const auto devices = kernels::cuda_devices();
+  const auto first = static_cast<std::size_t>(needs.devices.front().index);
+  const double peak = first < devices.size() ? kernels::device_peak_flops(devices[first], dtype, config.cuda.tf32) : 0;
+  const auto& launch = session.launch();
+  const int hosts = (launch.processes + launch.local_processes - 1) / launch.local_processes;
+  const int ranks = launch.local_processes * session.topology().ranks_per_process();
+  const int used = config.cuda.device >= 0 ? 1 : std::min(ranks, static_cast<int>(devices.size()));
+  return {peak, peak * hosts * used};
 }
 
 }  // namespace millrace::actors

@@ -13,4 +13,11 @@ void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig&
 /// The same for a memory plan alone, on a machine that need not have a GPU.
 void plan_for_devices(RankNeeds& needs, const JobConfig& config);
 
+/// What GPUs multiply at best by their data sheets, FLOP/s: the first rank's, and all that the job uses, as if they were alike. 0: unknown.
+struct DevicePeak {
+  double rank = 0, job = 0;
+};
+/// Of ranks that are placed on GPUs.
+[[nodiscard]] DevicePeak device_peak(const RankNeeds& needs, const Session& session, const JobConfig& config, kernels::DType dtype);
+
 }  // namespace millrace::actors

@@ -61,6 +61,8 @@ Json last_json(const LiveView& view) {
           {"wait", last.wait},
           {"data", last.data},
           {"resident_bytes", last.resident_bytes},
+          {"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
+          {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
           {"seconds_left", number(left)}};
 }
 

@@ -79,6 +79,11 @@ void step_metrics(Exposition& text, const LiveView& view) {
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);
   text.gauge("millrace_resident_memory_bytes", "Most resident memory that a process has had, the largest process.",
              static_cast<double>(last.resident_bytes));
+  if (last.device_total > 0) {
+    text.gauge("millrace_device_memory_used_bytes", "Memory in use of the fullest GPU, by all that use it.",
+               static_cast<double>(last.device_used));
+    text.gauge("millrace_device_memory_total_bytes", "Memory of that GPU.", static_cast<double>(last.device_total));
+  }
   if (view.run.peak_flops > 0)
     text.gauge("millrace_flops_utilization_ratio", "FLOPs of the model in the last step, by the best that its cores do.",
                last.flops / last.seconds / view.run.peak_flops);

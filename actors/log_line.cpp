@@ -42,12 +42,16 @@ std::string LogLine::format(const StepRecord& record) {
   smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
   const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;
   const std::string utilisation = peak_flops_ > 0 ? fmt::format(" | {:.1f}% MFU", 100 * record.flops / record.seconds / peak_flops_) : "";
+  const auto gibibytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) * 0x1p-30; };
+  const std::string device =
+      record.device_total == 0 ? ""
+                               : fmt::format(" | gpu {:.1f} of {:.1f} GiB", gibibytes(record.device_used), gibibytes(record.device_total));
   return fmt::format(
-      "step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {} | "
+      "step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} | "
       "skip {} | eta {}",
       record.step, record.steps, record.loss, score, record.gradient_norm, record.learning_rate,
       count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3, 100 * record.bubble,
-      100 * record.wait, 100 * record.data, bytes_text(record.resident_bytes), record.skipped, duration_text(left));
+      100 * record.wait, 100 * record.data, bytes_text(record.resident_bytes), device, record.skipped, duration_text(left));
 }
 
 }  // namespace millrace::actors

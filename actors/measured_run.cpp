@@ -24,11 +24,11 @@ runtime::ProfiledRun described(const RunSettings& settings, const PipelinePlan& 
 }
 
 /// With names and costs from the programs: only times travelled.
-std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::vector<std::vector<OperationSum>>& by_rank) {
+std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::vector<RankCosts>& by_rank) {
   std::vector<runtime::OperationTime> operations;
   std::map<std::int32_t, runtime::ProgramSet> programs;
-  for (const auto& sums : by_rank) {
-    for (const auto& sum : sums) {
+  for (const auto& costs : by_rank) {
+    for (const auto& sum : costs.operations) {
       auto found = programs.find(sum.stage);
       if (found == programs.end()) found = programs.emplace(sum.stage, plan.programs(runtime::StageId(sum.stage))).first;
       const auto& operation = found->second.program(sum.kind).at(static_cast<std::size_t>(sum.index));
@@ -50,14 +50,29 @@ std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::v
 }
 
 std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, RankNeeds needs, int ranks_per_process,
-                                                   const std::vector<std::uint64_t>& resident) {
+                                                   const GatheredRecords& gathered) {
   needs.ranks_per_process = ranks_per_process;
   std::vector<runtime::MemoryOfRank> memory;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     memory.push_back(runtime::memory_of(*RankBlueprint(plan, runtime::RankId(rank), needs).build(true)));
-    memory.back().resident = static_cast<std::int64_t>(resident.at(static_cast<std::size_t>(rank)));
+    const auto place = static_cast<std::size_t>(rank);
+    memory.back().resident = static_cast<std::int64_t>(gathered.resident_bytes.at(place));
+    const auto& device = gathered.device_memory.at(place);
+    memory.back().on_device = device.device;
+    memory.back().device_planned = static_cast<std::int64_t>(device.planned);
+    memory.back().device = static_cast<std::int64_t>(device.used);
   }
   return memory;
+}
+
+/// On a CPU there are none.
+void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured& measured) {
+  for (const auto& costs : by_rank)
+    for (const auto& action : costs.actions)
+      measured.device_actions.push_back(
+          {runtime::StageId(action.stage), runtime::letter(action.kind), action.count, action.device, action.host});
+  if (measured.device_actions.empty()) return;
+  for (const auto& costs : by_rank) measured.launch_gaps.push_back(costs.launch_gaps);
 }
 
 }  // namespace
@@ -71,8 +86,9 @@ runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& p
   measured.process_of_rank = std::move(gathered.processes);
   measured.clocks = std::move(gathered.clocks);
   measured.traces = std::move(gathered.traces);
-  measured.operations = named(plan, gathered.operations);
-  measured.memory = memory_of_ranks(plan, needs, topology.ranks_per_process(), gathered.resident_bytes);
+  measured.operations = named(plan, gathered.costs);
+  measured.memory = memory_of_ranks(plan, needs, topology.ranks_per_process(), gathered);
+  take_device_costs(gathered.costs, measured);
   return measured;
 }
 

@@ -98,7 +98,8 @@ struct StepReport {
   std::vector<double> losses;  // loss sum of each microbatch, from a rank that owns a head: of its replica's microbatches
   StepTimes times;
   std::uint64_t resident_bytes = 0;
-  auto tie() { return std::tie(rank, step, squares, losses, times, resident_bytes); }
+  std::uint64_t device_used = 0, device_total = 0;  // bytes of the rank's GPU; 0 on a CPU
+  auto tie() { return std::tie(rank, step, squares, losses, times, resident_bytes, device_used, device_total); }
 };
 
 struct Optimized {
@@ -182,6 +183,10 @@ struct SlotCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t bytes = 0;
+  // Of a channel that goes in parts:
+  std::size_t part_bytes = 0;  // 0: whole
+  int channel = -1;
+  std::int64_t sequence = 0;
   [[nodiscard]] bool present() const noexcept { return to != nullptr; }
 };
 

@@ -54,6 +54,22 @@ RecordGather::ProcessRecords this_process() {
   return {0, cluster::host_name(), kernel_id(), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
 }
 
+/// `ranks`: of the process, in the order in which they were built.
+DeviceUse device_use(const Rank& rank, const std::vector<Rank*>& ranks) {
+  DeviceUse use;
+  if (rank.device().kind != kernels::DeviceKind::cuda) return use;
+  use.device = rank.device().index;
+  std::optional<std::size_t> before;
+  for (const Rank* other : ranks) {
+    if (!(other->device() == rank.device())) continue;
+    use.planned += other->planned_bytes();
+    if (!before) before = other->device_used_before();
+  }
+  const std::size_t now = kernels::device_memory(rank.device()).used;
+  use.used = now - std::min(now, *before);
+  return use;
+}
+
 std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t first_step) {
   std::vector<std::uint64_t> words;
   for (const auto& record : ring.snapshot()) {
@@ -94,8 +110,8 @@ void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips
   clock.bound = clock.shared ? 0 : (clock.round_trip + 1) / 2;
 }
 
-RecordGather::RecordGather(Session& session, Pipeline& pipeline, Operations operations)
-    : session_(session), pipeline_(pipeline), operations_(std::move(operations)) {
+RecordGather::RecordGather(Session& session, Pipeline& pipeline, Costs costs)
+    : session_(session), pipeline_(pipeline), costs_(std::move(costs)) {
   const auto processes = static_cast<std::size_t>(session.topology().processes());
   trips_.resize(processes);
   processes_.resize(processes);
@@ -191,7 +207,8 @@ std::vector<RecordGather::RankRecords> RecordGather::own_ranks(std::int64_t firs
     own.rank = rank->id().value;
     own.compute = words_of(rank->trace(), first_step);
     if (records.empty()) own.checkpoint = words_of(pipeline_.checkpoint_trace(), first_step);
-    if (operations_) own.operations = operations_(*rank);
+    if (costs_) own.costs = costs_(*rank);
+    own.device = device_use(*rank, pipeline_.ranks());
     records.push_back(std::move(own));
   }
   return records;
@@ -234,15 +251,15 @@ GatheredRecords RecordGather::merge() {
     const std::int64_t offset = gathered.clocks[static_cast<std::size_t>(process)].offset;
     gathered.traces.push_back({runtime::RankId(rank.rank), records_of(rank.compute, offset), records_of(rank.checkpoint, offset)});
     gathered.processes.push_back(process);
-    gathered.operations.push_back(rank.operations);
+    gathered.costs.push_back(rank.costs);
+    gathered.device_memory.push_back(rank.device);
     gathered.resident_bytes.push_back(processes_[static_cast<std::size_t>(process)].resident);
   }
   return gathered;
 }
 
-std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step,
-                                              RecordGather::Operations operations) {
-  RecordGather gather(session, pipeline, std::move(operations));
+std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step, RecordGather::Costs costs) {
+  RecordGather gather(session, pipeline, std::move(costs));
   session.control().agree({{"records", "wanted"}});  // everybody listens before anybody speaks
   std::optional<GatheredRecords> gathered;
   if (session.leads()) gathered = gather.gather(first_step);

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "actors/action_costs.hpp"
 #include "actors/operation_clock.hpp"
 #include "actors/session.hpp"
 #include "runtime/profile/profile.hpp"
@@ -21,13 +22,30 @@ namespace millrace::actors {
 class Pipeline;
 class Rank;
 
+/// What the clocks of a profiled run have added up for a rank.
+struct RankCosts {
+  std::vector<OperationSum> operations;
+  std::vector<ActionCost> actions;  // on a GPU
+  std::int64_t launch_gaps = 0;     // ns of its GPU between operations
+  auto tie() { return std::tie(operations, actions, launch_gaps); }
+};
+
+/// The memory of a rank's GPU that its process has.
+struct DeviceUse {
+  std::int32_t device = -1;   // −1: none, the rest is 0
+  std::uint64_t planned = 0;  // bytes of the process's ranks on that GPU, with their queues
+  std::uint64_t used = 0;     // more in use than before the first of them was built, by whomever
+  auto tie() { return std::tie(device, planned, used); }
+};
+
 /// What the processes' ranks have recorded, in process 0. By rank, unless it says otherwise.
 struct GatheredRecords {
   std::vector<runtime::RankTrace> traces;     // by process 0's clock
   std::vector<runtime::ProcessClock> clocks;  // by process
   std::vector<int> processes;
-  std::vector<std::vector<OperationSum>> operations;
+  std::vector<RankCosts> costs;
   std::vector<std::uint64_t> resident_bytes;  // most that the rank's process has had
+  std::vector<DeviceUse> device_memory;
 };
 
 /// Pings to each other process, whose smallest round trip gives the offset of its clock.
@@ -45,9 +63,9 @@ void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips
 class RecordGather {
  public:
   /// Tells of a hosted rank; may be empty. In process 0 on the caller's thread, elsewhere on the control thread.
-  using Operations = std::function<std::vector<OperationSum>(const Rank&)>;
+  using Costs = std::function<RankCosts(const Rank&)>;
   /// In every process, before an agree() that comes before the first gather(). Answers process 0 from then on. The pipeline outlives it.
-  RecordGather(Session& session, Pipeline& pipeline, Operations operations = {});
+  RecordGather(Session& session, Pipeline& pipeline, Costs costs = {});
   ~RecordGather();
   RecordGather(const RecordGather&) = delete;
   RecordGather& operator=(const RecordGather&) = delete;
@@ -62,8 +80,9 @@ class RecordGather {
   struct RankRecords {
     std::int32_t gathering = 0, rank = 0;
     std::vector<std::uint64_t> compute, checkpoint;  // records as words
-    std::vector<OperationSum> operations;
-    auto tie() { return std::tie(gathering, rank, compute, checkpoint, operations); }
+    RankCosts costs;
+    DeviceUse device;
+    auto tie() { return std::tie(gathering, rank, compute, checkpoint, costs, device); }
   };
   /// The last message of a process.
   struct ProcessRecords {
@@ -86,7 +105,7 @@ class RecordGather {
 
   Session& session_;
   Pipeline& pipeline_;
-  const Operations operations_;
+  const Costs costs_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::int32_t gathering_ = 0;  // the number of the newest, from 1
@@ -100,6 +119,6 @@ class RecordGather {
 
 /// Collective, when the ranks have stopped and before the pipeline goes: the whole of it at once. Result in process 0.
 [[nodiscard]] std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step,
-                                                            RecordGather::Operations operations = {});
+                                                            RecordGather::Costs costs = {});
 
 }  // namespace millrace::actors

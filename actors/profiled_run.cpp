@@ -106,7 +106,15 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
 }
 
 /// What is the best of this and before: somebody else may be on the machine for a while.
-void measure_machine(const Session& session, const PipelinePlan& plan, int threads, runtime::Machine& machine) {
+void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankNeeds& needs,
+                     runtime::Machine& machine) {
+  if (!needs.devices.empty()) {
+    const auto peak = device_peak(needs, session, run, plan.compute);
+    machine.peak_flops = peak.rank;
+    machine.job_peak_flops = peak.job;
+    return;
+  }
+  const int threads = needs.threads;
   const double core = kernels::measured_peak_flops(plan.compute);
   const auto computing =
       std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * threads));
@@ -138,12 +146,15 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   place_on_devices(needs, session, run);
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
+  std::map<const Rank*, ActionCosts> action_costs;
   for (auto* rank : pipeline.ranks()) {
     initialize(*rank, run, nullptr);
     rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
+    if (rank->device().kind == kernels::DeviceKind::cuda)
+      rank->action_costs = &action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up).first->second;
   }
   runtime::Machine machine;
-  if (session.leads()) measure_machine(session, plan, needs.threads, machine);
+  if (session.leads()) measure_machine(session, run, plan, needs, machine);
 
   std::promise<Outcome> promise;
   Pipeline::Start start;
@@ -172,10 +183,14 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
     if (outcome.code != ExitCode::ok) session.fail(outcome.code, outcome.message);
   }
   pipeline.wait();
-  auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) { return clocks.at(&rank)->sums(); });
+  auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) {
+    RankCosts costs{clocks.at(&rank)->sums(), {}, clocks.at(&rank)->launch_gaps()};
+    if (rank.action_costs != nullptr) costs.actions = rank.action_costs->sums();
+    return costs;
+  });
   pipeline.close();
   if (!gathered) return std::nullopt;
-  measure_machine(session, plan, needs.threads, machine);
+  measure_machine(session, run, plan, needs, machine);
 
   auto measured = measured_of(run, plan, needs, session.topology(), std::move(*gathered));
   measured.machine = machine;

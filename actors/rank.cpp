@@ -13,15 +13,17 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
     : plan_(plan),
       setup_(setup),
       blueprint_(plan, setup.id, setup.needs),
+      device_used_before_(kernels::device_memory(setup.device()).used),
       compute_(blueprint_.build(false)),
       runner_(std::make_unique<ProgramRunner>()),
       channels_(plan.channels()) {
+  for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
-      64,
+      setup_.device().kind == kernels::DeviceKind::cuda ? 1024 : 64,  // parts of tokens are posted as they come
       [this] {
         team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
         if (setup_.device().kind == kernels::DeviceKind::cuda) {
-          queue_ = std::make_unique<kernels::Queue>(setup_.device(), setup_.needs.queue);
+          make_queue();
           completions_ = std::make_unique<Completions>(*queue_);
         }
         stream_ = std::make_unique<kernels::Stream>(*team_, setup_.implementation, queue_.get());
@@ -47,10 +49,27 @@ std::size_t Rank::planned_bytes() const noexcept {
   return compute_->memory_plan().total_bytes() + queue;
 }
 
-std::string Rank::noted_operation(runtime::StageId stage, runtime::Pass pass) const {
-  const auto& program = compute_->stage(stage).programs(pass).program(runtime::program_of(pass));
-  const std::uint32_t noted = queue_ == nullptr ? 0 : queue_->noted();
-  return noted < program.size() ? program[noted].name : "";
+/// Memory that it does not get is told with what the plan has taken.
+void Rank::make_queue() {
+  try {
+    queue_ = std::make_unique<kernels::Queue>(setup_.device(), setup_.needs.queue);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::memory) throw;
+    throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), compute_->memory_plan().needs()));
+  }
+}
+
+void Rank::note_work(const Execute& execute) {
+  if (queue_ == nullptr) return;
+  works_[static_cast<std::size_t>(execute.ticket) % works_.size()] = {execute.action, execute.pass};
+  queue_->note_work(static_cast<std::uint32_t>(execute.ticket));
+}
+
+Rank::NotedWork Rank::noted() const {
+  auto work = works_[queue_->noted_work() % works_.size()];
+  const auto& program = compute_->stage(work.action.stage).programs(work.pass).program(runtime::program_of(work.pass));
+  if (queue_->noted() < program.size()) work.operation = program[queue_->noted()].name;
+  return work;
 }
 
 void Rank::add_ends(cluster::ChannelEnds& ends) {
@@ -77,25 +96,52 @@ std::byte* Rank::program_place(int channel, std::byte* at, bool incoming) const 
 
 SlotCopy Rank::incoming(int channel, std::byte* at, std::size_t bytes) const {
   std::byte* place = program_place(channel, at, true);
-  return place == at ? SlotCopy{} : SlotCopy{place, at, bytes};
+  if (place == at) return {};
+  return {place, at, bytes, channels_[static_cast<std::size_t>(channel)].part_bytes, channel, 0};
 }
 
-SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes) const {
+SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes, std::int64_t sequence) const {
   std::byte* place = program_place(channel, at, false);
-  return place == at ? SlotCopy{} : SlotCopy{at, place, bytes};
+  if (place == at) return {};
+  return {at, place, bytes, channels_[static_cast<std::size_t>(channel)].part_bytes, channel, sequence};
 }
 
 void Rank::copy_in(const SlotCopy& copy) const {
   if (!copy.present()) return;
-  queue_->copy(kernels::Lane::copy_in, copy.to, copy.from, copy.bytes);
+  // Parts are on their way since they came.
+  if (copy.part_bytes == 0) queue_->copy(kernels::Lane::copy_in, copy.to, copy.from, copy.bytes);
   queue_->order(kernels::Lane::compute, kernels::Lane::copy_in);
 }
 
-void Rank::copy_out(const SlotCopy& copy) const {
+void Rank::part_came(const cluster::Arrival& part) {
+  worker_->post([this, part] {
+    try {
+      queue_->copy(kernels::Lane::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
+    } catch (const Error&) {
+      // A device that failed: the action that reads the part tells.
+    }
+  });
+}
+
+void Rank::copy_out(const SlotCopy& copy) {
   if (!copy.present()) return;
   queue_->order(kernels::Lane::copy_out, kernels::Lane::compute);
-  queue_->copy(kernels::Lane::copy_out, copy.to, copy.from, copy.bytes);
+  const std::size_t step = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
+  for (std::size_t from = 0; from < copy.bytes; from += step) {
+    const std::size_t end = std::min(from + step, copy.bytes);
+    queue_->copy(kernels::Lane::copy_out, copy.to + from, copy.from + from, end - from);
+    if (copy.part_bytes == 0) continue;
+    completions_->add_part(kernels::Lane::copy_out, "a copy to the host",
+                           [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
+                             if (done.error != nullptr) return;  // the action behind it tells
+                             auto& link = links->link(channel);
+                             if (from == 0) link.begin(sequence, bytes, done.end);
+                             link.ready(sequence, end);
+                           });
+  }
 }
+
+bool Rank::leaves_in_parts(int channel) const { return channels_[static_cast<std::size_t>(channel)].part_bytes > 0; }
 
 void Rank::set_progress(const cluster::Progress& progress) {
   const std::int64_t now = runtime::steady_now();
@@ -107,7 +153,7 @@ std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster:
   std::vector<cluster::ChannelEnds> channels;
   for (const auto& spec : plan.channels()) {
     cluster::ChannelEnds ends;
-    ends.spec = spec;
+    ends.spec = ranks.empty() ? spec : ranks.front()->carried_channel(spec.id);
     for (auto* rank : ranks) rank->add_ends(ends);
     channels.push_back(ends);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/action_costs.hpp"
 #include "actors/completions.hpp"
 #include "actors/compute_worker.hpp"
 #include "actors/messages.hpp"
@@ -44,6 +46,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   [[nodiscard]] runtime::RankId id() const noexcept { return setup_.id; }
+  [[nodiscard]] kernels::Device device() const { return setup_.device(); }
   [[nodiscard]] const PipelinePlan& plan() const noexcept { return plan_; }
   [[nodiscard]] runtime::RankCompute& compute() noexcept { return *compute_; }
   [[nodiscard]] const runtime::RankCompute& compute() const noexcept { return *compute_; }
@@ -62,8 +65,15 @@ class Rank {
     if (completions_) return completions_->add(lane, what, body);
     body(Completion{work_begin_, runtime::steady_now(), nullptr});
   }
-  /// The operation that the device began last, of the program of this stage and pass: what to name when it has failed.
-  [[nodiscard]] std::string noted_operation(runtime::StageId stage, runtime::Pass pass) const;
+  /// On the worker, on a GPU: what is queued next is this action.
+  void note_work(const Execute& execute);
+  /// What the device began last: what to name when it has failed.
+  struct NotedWork {
+    runtime::Action action;
+    runtime::Pass pass = runtime::Pass::forward;
+    std::string operation;  // empty: before the first
+  };
+  [[nodiscard]] NotedWork noted() const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
@@ -83,16 +93,24 @@ class Rank {
   /// `incoming` or `outgoing` copies.
   [[nodiscard]] std::byte* program_place(int channel, std::byte* at, bool incoming) const;
   [[nodiscard]] SlotCopy incoming(int channel, std::byte* at, std::size_t bytes) const;
-  [[nodiscard]] SlotCopy outgoing(int channel, std::byte* at, std::size_t bytes) const;
-  /// On the worker: queues a copy, and lets what computes wait for it, or the other way round.
+  [[nodiscard]] SlotCopy outgoing(int channel, std::byte* at, std::size_t bytes, std::int64_t sequence) const;
+  /// On the worker: queues a copy, and lets what computes wait for it, or the other way round. What leaves in parts is handed to the link
+  /// part by part.
   void copy_in(const SlotCopy& copy) const;
-  void copy_out(const SlotCopy& copy) const;
+  void copy_out(const SlotCopy& copy);
+  /// A part of a message has come, which is copied on at once. Any thread.
+  void part_came(const cluster::Arrival& part);
+  /// Whether the worker hands this rank's messages to the link itself.
+  [[nodiscard]] bool leaves_in_parts(int channel) const;
+  [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
   /// Set once before the first step. Not owned.
   cluster::Links* links = nullptr;
   /// Who is told of tokens and credits; set before the links exist. Not owned.
   cluster::LinkEvents* events = nullptr;
   /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
   runtime::OperationHook* hook = nullptr;
+  /// Where the rank's control adds up what its training actions cost on a GPU; may be null. Set before the first step. Not owned.
+  ActionCosts* action_costs = nullptr;
   /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
   void replace_runner(std::unique_ptr<ActionRunner> runner);
@@ -110,17 +128,22 @@ class Rank {
 
   /// Of the memory that the rank computes in; on a GPU with what its queue holds.
   [[nodiscard]] std::size_t planned_bytes() const noexcept;
+  /// Bytes that were in use of the rank's GPU before its arena was; 0 on a CPU.
+  [[nodiscard]] std::size_t device_used_before() const noexcept { return device_used_before_; }
 
  private:
   const PipelinePlan& plan_;
   RankSetup setup_;
   RankBlueprint blueprint_;
+  std::size_t device_used_before_ = 0;  // asked before the arena is made
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;
   std::unique_ptr<ActionRunner> runner_;
   ProgressSlot progress_;
+  void make_queue();
   std::int64_t work_begin_ = 0;
-  std::vector<cluster::ChannelSpec> channels_;  // by id
+  std::array<NotedWork, 16> works_;             // by ticket: more than may be under way
+  std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::Queue> queue_;  // of a rank on a GPU
   std::unique_ptr<Completions> completions_;

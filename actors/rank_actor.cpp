@@ -85,6 +85,8 @@ void RankInbox::on_arrival(const cluster::Arrival& arrival) {
   }
 }
 
+void RankInbox::on_part(const cluster::Arrival& part, std::size_t) { rank_.part_came(part); }
+
 void RankInbox::on_writable(int channel, std::int64_t sequence) { caf::anon_send(actor_, SlotWritable{channel, sequence}); }
 
 }  // namespace millrace::actors

@@ -47,12 +47,13 @@ class RankActor : public MessageActor, private RankPort {
 /// Hands what the links tell a rank to its actor. Outlives the links.
 class RankInbox final : public cluster::LinkEvents {
  public:
-  RankInbox(const Rank& rank, caf::actor actor) : rank_(rank), actor_(std::move(actor)) {}
+  RankInbox(Rank& rank, caf::actor actor) : rank_(rank), actor_(std::move(actor)) {}
   void on_arrival(const cluster::Arrival& arrival) override;
+  void on_part(const cluster::Arrival& part, std::size_t from) override;
   void on_writable(int channel, std::int64_t sequence) override;
 
  private:
-  const Rank& rank_;
+  Rank& rank_;
   caf::actor actor_;
 };
 

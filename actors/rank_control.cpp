@@ -26,6 +26,9 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
+/// The first steps and every so many: asking takes the driver's lock, and what is in use hardly changes once all has run.
+bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
+
 runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
   return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead};
 }
@@ -195,7 +198,8 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
 
 void RankControl::carry_out(const runtime::Decisions& decisions) {
   for (const auto& slot : decisions.sends)
-    rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
+    if (!rank_.leaves_in_parts(slot.edge.value))
+      rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
   for (const auto& slot : decisions.releases) rank_.links->link(slot.edge.value).release(slot.sequence);
   for (const auto& decision : decisions.issues) issue(decision);
   const bool finished = decisions.finished;
@@ -223,7 +227,8 @@ void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const
   const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
   if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient)
     execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), bytes);
-  if (issue.output.present()) execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), bytes);
+  if (issue.output.present())
+    execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), bytes, issue.output.sequence);
 }
 
 void RankControl::issue(const runtime::Issue& issue) {
@@ -282,6 +287,8 @@ void RankControl::action_done(const ActionDone& action) {
   record.kind = runtime::span_of(action.action.kind);
   rank_.trace().add(record);
   finished_at_ = action.end;
+  if (rank_.action_costs != nullptr && table_ == Table::training)
+    rank_.action_costs->add(step_, action.action, action.end - action.begin, action.host);
   if (table_ == Table::training) training_batches_.used(action.action.microbatch.index());
   if (table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
   request_batches();
@@ -410,8 +417,17 @@ void RankControl::report_step() {
   losses_of(rank_, *list_, report.losses);
   report.times = {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
   report.resident_bytes = resident_bytes();
+  look_at_device();
+  report.device_used = device_memory_.used;
+  report.device_total = device_memory_.total;
   show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
   port_.report(report_);
+}
+
+void RankControl::look_at_device() {
+  if (rank_.device().kind == kernels::DeviceKind::cuda && asks_device(steps_reported_))
+    device_memory_ = kernels::device_memory(rank_.device());
+  ++steps_reported_;
 }
 
 void RankControl::failed(const WorkFailed& failure) {

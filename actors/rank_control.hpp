@@ -105,6 +105,7 @@ class RankControl {
   void send_sums();
   void add_sums();
   void report_step();
+  void look_at_device();
   // -- batches
   void request_batches();
 
@@ -133,7 +134,9 @@ class RankControl {
   // of the step's report; kept, so that a steady step fills room that it has
   std::vector<runtime::TraceRecord> records_;
   ToCoordinator report_ = StepReport();
-  std::vector<std::string> folders_;  // of snapshots asked for, oldest first
+  std::int64_t steps_reported_ = 0;
+  kernels::DeviceMemory device_memory_;  // as it was when the device was last asked
+  std::vector<std::string> folders_;     // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;
 };

@@ -55,7 +55,7 @@ void RankTasks::send_sums() {
   for_each_exchanged_sum(rank_, rank_.program_place(exchange_.channel(), slot, false),
                          [this](const auto& sum, const auto& part) { kernels::convert(rank_.stream(), sum, part); });
   if (rank_.stream().on_cuda()) rank_.stream().queue().order(kernels::Lane::copy_out, kernels::Lane::compute);
-  rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes()));
+  rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes(), exchange_.sequence()));
 }
 
 /// The other side's: use 0 + use 1 of a tied table, the first half of the microbatches + the second. Both ranks get the same bits since

@@ -57,6 +57,7 @@ void RunReporter::step(const StepRecord& record) {
                  {"wait", record.wait},
                  {"data", record.data},
                  {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}};
+  if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
   metrics_->append(line);
 }
 

@@ -32,7 +32,9 @@ struct RunSettings : JobConfig {
   /// people are told; what it throws they are told too, and the run goes on. Empty: none can be asked for.
   std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
 
-  [[nodiscard]] PlanRequest plan_request() const { return {model, train, pipeline, rematerialize, kernels::device_kind(device), !data.packing}; }
+  [[nodiscard]] PlanRequest plan_request() const {
+    return {model, train, pipeline, rematerialize, kernels::device_kind(device), !data.packing};
+  }
 };
 
 }  // namespace millrace::actors

@@ -8,7 +8,7 @@
 namespace millrace::actors {
 
 StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor)
-    : MessageActor(config), rank_(rank), work_(new Work{rank, std::move(rank_actor), {}}) {
+    : MessageActor(config), rank_(rank), work_(new Work{rank, std::move(rank_actor), {}, {}}) {
   const std::array<const char*, 4> kinds{"forward", "input_gradient", "weight_gradient", "backward"};
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) work_->fault_points[kind] = fmt::format("stage{}.{}", stage, kinds[kind]);
 }
@@ -23,30 +23,52 @@ caf::behavior StageActor::make_behavior() {
   };
 }
 
-/// On the compute worker.
+/// On the compute worker, as all that follows.
 void StageActor::Work::run(const Execute& execute) {
   guarded(rank_actor, execute.action, true, [&] {
-    rank.begin_work();
-    runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
-    const std::int64_t begin = runtime::steady_now();
-    rank.runner().run(rank, execute);
-    const std::int64_t host = runtime::steady_now() - begin;
-    const auto lane = execute.departure.present() ? kernels::Lane::copy_out : kernels::Lane::compute;
-    rank.when_done(lane, "an action", [this, host, action = execute.action, pass = execute.pass](const Completion& completion) {
-      done(action, pass, host, completion);
-    });
+    try {
+      queue(execute);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::device) throw;
+      device_failed(error);
+    }
   });
 }
 
-void StageActor::Work::done(const runtime::Action& action, runtime::Pass pass, std::int64_t host, const Completion& completion) {
+void StageActor::Work::queue(const Execute& execute) {
+  rank.begin_work();
+  rank.note_work(execute);
+  runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
+  const std::int64_t begin = runtime::steady_now();
+  rank.runner().run(rank, execute);
+  const std::int64_t host = runtime::steady_now() - begin;
+  const auto lane = execute.departure.present() ? kernels::Lane::copy_out : kernels::Lane::compute;
+  rank.when_done(lane, "an action",
+                 [this, host, action = execute.action](const Completion& completion) { done(action, host, completion); });
+}
+
+/// What was under way already has failed, if there was anything: the worker looks at it before its next task, and it is told first.
+void StageActor::Work::device_failed(const Error& error) {
+  if (!failure.empty()) return;
+  failure = error.what();
+  rank.worker().post([this] { tell_device_failed(failure); });
+}
+
+void StageActor::Work::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
   if (completion.error == nullptr) {
     caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.stream().on_cuda() ? host : 0});
-    return;
+  } else if (completion.error->code() == ExitCode::device) {
+    tell_device_failed(completion.error->what());
+  } else {
+    caf::anon_send(rank_actor, WorkFailed{action, true, static_cast<std::int32_t>(completion.error->code()), completion.error->what()});
   }
-  // A device tells late that it failed: the operation that it began last is the one.
-  auto cause = std::string(completion.error->what());
-  if (completion.error->code() == ExitCode::device) cause = fmt::format("{}: {}", rank.noted_operation(action.stage, pass), cause);
-  caf::anon_send(rank_actor, WorkFailed{action, true, static_cast<std::int32_t>(completion.error->code()), cause});
+}
+
+void StageActor::Work::tell_device_failed(const std::string& cause) {
+  const auto work = rank.noted();
+  const bool named = work.operation.empty() || cause.starts_with(work.operation);
+  caf::anon_send(rank_actor, WorkFailed{work.action, true, static_cast<std::int32_t>(ExitCode::device),
+                                        named ? cause : fmt::format("{}: {}", work.operation, cause)});
 }
 
 }  // namespace millrace::actors

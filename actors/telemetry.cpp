@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "actors/device_placement.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/peak.hpp"
@@ -11,8 +12,9 @@
 namespace millrace::actors {
 namespace {
 
-double peak_flops(const Session& session, const PipelinePlan& plan, const RankNeeds& needs) {
+double peak_flops(const Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs) {
   if (!session.leads()) return 0;
+  if (!needs.devices.empty()) return device_peak(needs, session, settings, plan.compute).job;
   const auto computing =
       std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * needs.threads));
   return kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing);
@@ -59,7 +61,7 @@ std::unique_ptr<cluster::StatusServer> status_server(const Session& session, con
 Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
                      std::int64_t first_step, runtime::MetricsFile* metrics, std::unique_ptr<cluster::StatusServer> server)
     : settings_(settings),
-      peak_(peak_flops(session, plan, needs)),
+      peak_(peak_flops(session, settings, plan, needs)),
       reporter_(settings.terminal, peak_, metrics),
       gather_(session, pipeline),
       server_(std::move(server)) {

@@ -28,7 +28,7 @@ using Ending = std::pair<ExitCode, std::string>;
 class Telemetry {
  public:
   /// Before the agree() that the ranks start after. `metrics` may be null; it and all references outlive this. Measures what the cores do
-  /// at best.
+  /// at best; of GPUs that is known or not.
   Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
             std::int64_t first_step, runtime::MetricsFile* metrics, std::unique_ptr<cluster::StatusServer> server);
 
@@ -46,7 +46,7 @@ class Telemetry {
  private:
   void write_profile();
   const RunSettings& settings_;
-  const double peak_;  // FLOP/s of all cores that compute; 0 where nothing is shown
+  const double peak_;  // FLOP/s of all cores or GPUs that compute; 0 where it is unknown or nothing is shown
   RunReporter reporter_;
   RecordGather gather_;
   std::optional<TensorboardLog> tensorboard_;

@@ -15,8 +15,8 @@ struct AttentionOptions {
   std::int64_t window = 0;    // a query sees this many keys at most, its own the last of them; 0: any number
   std::int64_t chunk = 0;     // a query sees no key before the last multiple of this, counted in its row; 0: all of them
   bool causal = true;         // false: keys after the query as well, and then neither window nor chunk
-  // The caller knows that every row is one segment: then `segments` may go unread, and whether it is read shows in no bit of one device's
-  // results.
+  // The caller knows that every row is one segment: then `segments` may go unread. Whether our own kernels read it shows in no bit; a
+  // GPU's library may answer instead of them (kernels/cuda/fused_attention.hpp), whose bits are its own.
   bool one_segment = false;
 };
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ class Queue {
   struct Options {
     bool tf32 = false;                 // f32 products may round their operands to tf32
     std::string choices;               // file that keeps which algorithm was fastest for each product; empty: the library's first proposal
-    bool graphs = true;         // a stage's action that ran before is queued as one graph
+    bool graphs = true;                // a stage's action that ran before is queued as one graph
+    bool cudnn = true;                 // attention that cuDNN covers is cuDNN's
     std::size_t products = 64U << 20;  // bytes of the products' workspace
   };
   /// Throws Error(config) for a device that this build or machine lacks.
@@ -48,6 +50,9 @@ class Queue {
   /// Leaves word, on the compute lane, that operation `number` begins: what `noted` tells when the device has failed.
   void note(std::uint32_t number);
   [[nodiscard]] std::uint32_t noted() const noexcept;
+  /// The same of a piece of work, of which operations are parts.
+  void note_work(std::uint32_t number);
+  [[nodiscard]] std::uint32_t noted_work() const noexcept;
   /// Throws when a kernel found something wrong (Error(data): a token outside the vocabulary) or the device failed (Error(device), naming
   /// `what` was running). A failed device stays failed: nothing more can be queued on it by this process.
   void check(const char* what);
@@ -106,7 +111,7 @@ class Graph {
 struct DeviceDescription {
   Device device;
   std::string name;
-  std::size_t total_bytes = 0, free_bytes = 0;
+  std::size_t total_bytes = 0;
   int major = 0, minor = 0;  // compute capability
 };
 /// Empty where this build has no CUDA kernels or the machine no GPU.
@@ -115,7 +120,13 @@ struct DeviceDescription {
 [[nodiscard]] std::string why_no_cuda();
 /// Versions of what computes there, for the run's record; empty without a device.
 [[nodiscard]] std::string cuda_libraries();
-/// True when `from` can read and write the memory of `to` without the host.
-[[nodiscard]] bool reaches_peer(Device from, Device to);
+/// Lets copies between these devices go directly, where the machine's links can; elsewhere CUDA takes them through the host.
+void connect_peers(std::span<const Device> devices);
+/// Of a GPU, whoever has it: all processes that use it together. Zeros for the CPU. Takes the driver's lock, so not between kernels. Throws
+/// Error(device).
+struct DeviceMemory {
+  std::size_t used = 0, total = 0;  // bytes
+};
+[[nodiscard]] DeviceMemory device_memory(Device device);
 
 }  // namespace millrace::kernels

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/fused_attention.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operations.hpp"
 
@@ -40,6 +43,16 @@ const SegmentRange* find_ranges(const Stream& stream, const char* who, const Ten
   return ranges;
 }
 
+struct TransposeRows {
+  const float* from;
+  float* to;
+  std::int64_t rows, columns;
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t row = i % rows, column = i / rows % columns, batch = i / rows / columns;
+    to[i] = from[(batch * rows + row) * columns + column];
+  }
+};
+
 constexpr int kSinkThreads = 1024;
 
 // A head a block: a warp takes every 32nd token, and their sums are added in order.
@@ -61,11 +74,16 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
 
 }  // namespace
 
+void transpose_rows(const Stream& stream, const float* from, float* to, std::int64_t batches, std::int64_t rows, std::int64_t columns) {
+  for_each(stream, "kernels.attention", batches * rows * columns, TransposeRows{from, to, rows, columns});
+}
+
 void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   constexpr const char* who = "kernels.attention_forward";
   check_head_size(who, q.shape[2]);
   if (q.shape[0] == 0) return;
+  if (fused_attention_forward(stream, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
   const SegmentRange* ranges = find_ranges(stream, who, q, k, segments, options, scratch);
   tiled_attention_forward(stream, q, k, v, segments, options, o, log_sum_exp, ranges, sinks);
 }
@@ -76,6 +94,7 @@ void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Ten
   constexpr const char* who = "kernels.attention_input_gradient";
   check_head_size(who, q.shape[2]);
   if (q.shape[0] == 0) return;
+  if (fused_attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
   const SegmentRange* ranges = find_ranges(stream, who, q, k, segments, options, scratch);
   tiled_attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
                                  reinterpret_cast<float*>(scratch.data()));
@@ -92,10 +111,11 @@ void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tens
   });
 }
 
-std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType /*dtype*/, AttentionOptions options) {
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options) {
   check_head_size("kernels.attention_scratch_bytes", q[2]);
   const AttentionSizes sizes = attention_sizes(q, k, options);
-  return delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
+  const std::size_t own = delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
+  return std::max(own, fused_attention_scratch_bytes(q, k, dtype, options));
 }
 
 }  // namespace millrace::kernels::cuda

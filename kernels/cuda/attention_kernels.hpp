@@ -51,4 +51,7 @@ void tiled_attention_input_gradient(const Stream& stream, const Tensor& d_o, con
                                     const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const SegmentRange* ranges, float* delta);
 
+/// to[b, c, r] = from[b, r, c].
+void transpose_rows(const Stream& stream, const float* from, float* to, std::int64_t batches, std::int64_t rows, std::int64_t columns);
+
 }  // namespace millrace::kernels::cuda

@@ -22,23 +22,31 @@ std::string why_no_cuda() {
 std::vector<DeviceDescription> cuda_devices() {
   std::vector<DeviceDescription> devices;
   if (!why_no_cuda().empty()) return devices;
-  int count = 0, before = 0;
+  int count = 0;
   cuda::check_cuda(cudaGetDeviceCount(&count), "kernels.devices", "count");
-  cuda::check_cuda(cudaGetDevice(&before), "kernels.devices", "current device");
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties;
     DeviceDescription device;
     device.device = {DeviceKind::cuda, index};
     cuda::check_cuda(cudaGetDeviceProperties(&properties, index), "kernels.devices", "properties");
-    cuda::check_cuda(cudaSetDevice(index), "kernels.devices", "set device");
-    cuda::check_cuda(cudaMemGetInfo(&device.free_bytes, &device.total_bytes), "kernels.devices", "free memory");
+    device.total_bytes = properties.totalGlobalMem;
     device.name = properties.name;
     device.major = properties.major;
     device.minor = properties.minor;
     devices.push_back(device);
   }
-  cuda::check_cuda(cudaSetDevice(before), "kernels.devices", "set device");
   return devices;
+}
+
+DeviceMemory device_memory(Device device) {
+  if (device.kind != DeviceKind::cuda) return {};
+  int before = 0;
+  std::size_t free = 0, total = 0;
+  cuda::check_cuda(cudaGetDevice(&before), "kernels.devices", "current device");
+  cuda::check_cuda(cudaSetDevice(device.index), "kernels.devices", "set device");
+  cuda::check_cuda(cudaMemGetInfo(&free, &total), "kernels.devices", "free memory");
+  cuda::check_cuda(cudaSetDevice(before), "kernels.devices", "set device");
+  return {total - free, total};
 }
 
 std::string cuda_libraries() {
@@ -54,11 +62,21 @@ std::string cuda_libraries() {
   return text;
 }
 
-bool reaches_peer(Device from, Device to) {
-  if (from.kind != DeviceKind::cuda || to.kind != DeviceKind::cuda) return false;
-  if (from == to) return true;
-  int reaches = 0;
-  return cudaDeviceCanAccessPeer(&reaches, from.index, to.index) == cudaSuccess && reaches == 1;
+void connect_peers(std::span<const Device> devices) {
+  constexpr const char* who = "kernels.devices";
+  int before = 0;
+  if (!devices.empty()) cuda::check_cuda(cudaGetDevice(&before), who, "current device");
+  for (const Device from : devices) {
+    for (const Device to : devices) {
+      int reaches = 0;
+      if (from.index == to.index || cudaDeviceCanAccessPeer(&reaches, from.index, to.index) != cudaSuccess || reaches == 0) continue;
+      cuda::check_cuda(cudaSetDevice(from.index), who, "set device");
+      const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
+      static_cast<void>(cudaGetLastError());  // that it was connected before is no error
+      if (status != cudaErrorPeerAccessAlreadyEnabled) cuda::check_cuda(status, who, "peer access");
+    }
+  }
+  if (!devices.empty()) cuda::check_cuda(cudaSetDevice(before), who, "set device");
 }
 
 }  // namespace millrace::kernels

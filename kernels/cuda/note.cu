@@ -12,4 +12,8 @@ void Queue::note(std::uint32_t number) {
   cuda::launch(state_->lane(Lane::compute), "kernels.note", note_number, dim3(1), dim3(1), 0, &state_->fault->noted, number);
 }
 
+void Queue::note_work(std::uint32_t number) {
+  cuda::launch(state_->lane(Lane::compute), "kernels.note_work", note_number, dim3(1), dim3(1), 0, &state_->fault->noted_work, number);
+}
+
 }  // namespace millrace::kernels

@@ -51,6 +51,7 @@ Queue::Queue(Device device, Options options) : device_(device), graphs_(options.
   void* parts = nullptr;
   cuda::check_cuda(cudaMalloc(&parts, cuda::kSumParts * sizeof(double)), kQueue, "sums");
   state_->parts = static_cast<double*>(parts);
+  state_->cudnn = options.cudnn;
   state_->products = std::make_unique<cuda::Products>(device, options.products, options.tf32, options.choices);
 }
 
@@ -81,6 +82,8 @@ void Queue::drain() {
 }
 
 std::uint32_t Queue::noted() const noexcept { return *static_cast<const volatile std::uint32_t*>(&state_->fault->noted); }
+
+std::uint32_t Queue::noted_work() const noexcept { return *static_cast<const volatile std::uint32_t*>(&state_->fault->noted_work); }
 
 void Queue::check(const char* what) {
   const cudaError_t status = cudaPeekAtLastError();

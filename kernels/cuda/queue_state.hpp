@@ -23,6 +23,7 @@ struct FaultSlot {
   std::int64_t position = 0;  // where
   std::int64_t limit = 0;     // wanted less than this
   std::uint32_t noted = 0;    // Queue::note
+  std::uint32_t noted_work = 0;
 };
 
 /// Blocks of a sum over a tensor, at most: each leaves one double in Queue::State::parts, and one block adds them in order.
@@ -39,6 +40,7 @@ struct Queue::State {
   double* parts = nullptr;                  // device, kSumParts
   std::unique_ptr<cuda::Products> products;
   std::unique_ptr<cuda::FusedAttentions> attentions;
+  bool cudnn = true;       // Queue::Options
   bool capturing = false;  // between Graph::begin and Graph::end
   [[nodiscard]] cudaStream_t lane(Lane which) const noexcept { return lanes[static_cast<std::size_t>(which)]; }
   State();

@@ -6,9 +6,10 @@
 namespace millrace::kernels {
 
 std::vector<DeviceDescription> cuda_devices() { return {}; }
+DeviceMemory device_memory(Device) { return {}; }
 std::string why_no_cuda() { return "this build has no CUDA kernels"; }
 std::string cuda_libraries() { return ""; }
-bool reaches_peer(Device, Device) { return false; }
+void connect_peers(std::span<const Device>) {}
 
 Range::Range(const char*) noexcept {}
 Range::~Range() = default;

@@ -23,6 +23,8 @@ void Queue::order(Lane, Lane) { unreachable(); }
 void Queue::drain() { unreachable(); }
 void Queue::note(std::uint32_t) { unreachable(); }
 std::uint32_t Queue::noted() const noexcept { return 0; }
+void Queue::note_work(std::uint32_t) { unreachable(); }
+std::uint32_t Queue::noted_work() const noexcept { return 0; }
 void Queue::check(const char*) { unreachable(); }
 
 Mark::Mark(const Queue&, bool) { unreachable(); }

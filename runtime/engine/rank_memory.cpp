@@ -111,22 +111,23 @@ std::string RankMemoryPlan::print() const {
   return text;
 }
 
-namespace {
-
-/// "stage 0: 1.20 GiB, stage 1: …; weights, gradients and optimizer of all: …": what a rank would have to be given less of.
-std::string needs_of(const RankMemoryPlan& plan) {
-  constexpr double gibibyte = std::size_t{1} << 30;
-  std::map<int, double> stages;
-  double rank = 0;
-  for (const MemorySection& section : plan.sections()) {
-    if (section.space == kernels::MemorySpace::pinned_host) continue;
-    const auto bytes = static_cast<double>(section.bytes()) / gibibyte;
-    (section.stage == no_stage ? rank : stages[section.stage.value]) += bytes;
+std::string RankMemoryPlan::needs() const {
+  std::map<int, std::size_t> stages;
+  std::size_t rank = 0;
+  for (const MemorySection& section : sections_) {
+    if (section.space != kernels::MemorySpace::pinned_host)
+      (section.stage == no_stage ? rank : stages[section.stage.value]) += section.bytes();
   }
-  std::string text;
-  for (const auto& [stage, bytes] : stages) text += fmt::format("{}stage {}: {:.2f} GiB", text.empty() ? "" : ", ", stage, bytes);
-  return fmt::format("{}{}weights, gradients, optimizer, workspace and rings: {:.2f} GiB", text, text.empty() ? "" : "; ", rank);
+  const auto text = [](std::size_t bytes) {
+    const auto value = static_cast<double>(bytes);
+    return bytes >= std::size_t{1} << 30 ? fmt::format("{:.2f} GiB", value * 0x1p-30) : fmt::format("{:.1f} MiB", value * 0x1p-20);
+  };
+  std::string all;
+  for (const auto& [stage, bytes] : stages) all += fmt::format("stage {}: {}, ", stage, text(bytes));
+  return fmt::format("{}weights, gradients, optimizer, workspace and rings: {}", all, text(rank));
 }
+
+namespace {
 
 kernels::Buffer make_arena(const RankMemoryPlan& plan, kernels::Device device) {
   const bool on_device = device.kind == kernels::DeviceKind::cuda;
@@ -134,7 +135,7 @@ kernels::Buffer make_arena(const RankMemoryPlan& plan, kernels::Device device) {
     return kernels::Buffer(plan.total_bytes(), device, on_device ? kernels::MemorySpace::device : kernels::MemorySpace::host);
   } catch (const Error& error) {
     if (error.code() != ExitCode::memory) throw;
-    throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), needs_of(plan)));
+    throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), plan.needs()));
   }
 }
 

@@ -113,6 +113,8 @@ class RankMemoryPlan {
   [[nodiscard]] std::size_t pinned_bytes() const noexcept { return pinned_; }
   /// Bytes of a kind over all stages.
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const noexcept;
+  /// "stage 0: 1.20 GiB, stage 1: …, weights, gradients, …: 9.40 GiB": what an error says that does not fit.
+  [[nodiscard]] std::string needs() const;
   /// A table: kind, stage, slots, bytes of a slot, bytes; the total below.
   [[nodiscard]] std::string print() const;
 

@@ -138,7 +138,9 @@ MemoryOfRank memory_of(const RankCompute& compute) {
   memory.planned = static_cast<std::int64_t>(plan.total_bytes());
   for (std::size_t index = 0; index < kMemoryKinds; ++index) {
     const auto kind = static_cast<MemoryKind>(index);
-    const auto bytes = static_cast<std::int64_t>(plan.bytes(kind));
+    std::int64_t bytes = 0;  // of the arena that computes: what of a rank on a GPU lies in the host's memory is not at its peak
+    for (const MemorySection& section : plan.sections())
+      if (section.kind == kind && section.space != kernels::MemorySpace::pinned_host) bytes += static_cast<std::int64_t>(section.bytes());
     if (bytes == 0) continue;
     memory.sections.emplace_back(to_string(kind), bytes);
     if (!comes_and_goes(kind)) memory.fixed.emplace_back(to_string(kind), bytes);

@@ -25,14 +25,17 @@ struct StageMemory {
 
 /// The arena of a rank: what it is cut into, and how much of it a step uses at a time.
 struct MemoryOfRank {
-  std::int64_t planned = 0;   // the arena
-  std::int64_t resident = 0;  // most that its whole process has had, with all ranks in it
+  std::int64_t planned = 0;         // the arena
+  std::int64_t resident = 0;        // most that its whole process has had, with all ranks in it
+  int on_device = -1;               // the GPU that it is on; −1: none, and the next two are 0
+  std::int64_t device_planned = 0;  // of that GPU: the ranks of its process there, with their queues
+  std::int64_t device = 0;          // … and how much more is in use there than before they were built, by whomever
   std::vector<NamedBytes> sections;
   std::vector<NamedBytes> fixed;    // of the sections, what is in use all the time
   std::vector<StageMemory> stages;  // of the rank
 };
 
-/// From the plans of a rank's programs and arena. `resident` is left 0.
+/// From the plans of a rank's programs and arena. What only a running process knows is left 0.
 [[nodiscard]] MemoryOfRank memory_of(const RankCompute& compute);
 
 /// What is alive over time, in steps, and what it is at the first moment of the peak, the largest first.

@@ -26,11 +26,11 @@ struct ProfiledRun {
   double flops_per_step = 0;  // model FLOPs; 0: unknown
 };
 
-/// What a rank's cores do at best, measured here. 0: not measured.
+/// What a rank's cores do at best, measured here, or its GPU by the data sheet. 0: not known.
 struct Machine {
-  double peak_flops = 0;        // FLOP/s of one rank's cores
+  double peak_flops = 0;        // FLOP/s of one rank's cores, or its GPU
   double memory_bandwidth = 0;  // byte/s of one rank's cores, read and written
-  double job_peak_flops = 0;    // FLOP/s of all cores that compute
+  double job_peak_flops = 0;    // FLOP/s of all cores that compute, or all GPUs
 };
 
 /// A process's clock against that of process 0, by pings over the control link. Two processes of one kernel have one clock: then the offset
@@ -57,6 +57,14 @@ struct OperationTime {
   double flops = 0, bytes = 0;  // of all `count`
 };
 
+/// What one kind of action of a stage took on a GPU in all profiled steps together.
+struct DeviceActions {
+  StageId stage;
+  char pass = 'F';  // F, I, W, B
+  std::int64_t count = 0;
+  std::int64_t device = 0, host = 0;  // nanoseconds: of the GPU; of the worker, to queue them
+};
+
 /// Everything that was measured. `traces` by rank, `steps` oldest first.
 struct Measured {
   ProfiledRun run;
@@ -67,9 +75,11 @@ struct Measured {
   std::vector<ProcessClock> clocks;  // by process
   std::vector<RankTrace> traces;
   std::vector<StepId> steps;
-  std::vector<double> losses;             // of the steps; empty: none
-  std::vector<OperationTime> operations;  // empty: not measured
-  std::vector<MemoryOfRank> memory;       // by rank; empty: not measured
+  std::vector<double> losses;                 // of the steps; empty: none
+  std::vector<OperationTime> operations;      // empty: not measured
+  std::vector<MemoryOfRank> memory;           // by rank; empty: not measured
+  std::vector<DeviceActions> device_actions;  // of ranks on GPUs; empty: not measured
+  std::vector<std::int64_t> launch_gaps;      // by rank, nanoseconds of its GPU between operations; empty: no GPUs, or not measured
   /// What the actions were said to last before the run, milliseconds: of a rehearsal, or of pipeline.costs.
   std::optional<Costs> planned;
 };

@@ -51,6 +51,7 @@ class Writer {
     json["prediction"] = prediction();
     json["operations"] = operations();
     json["memory"] = memory();
+    if (!measured_.device_actions.empty()) json["device"] = device();
     json["loss"] = losses();
     return json;
   }
@@ -243,8 +244,25 @@ class Writer {
                       {"peak_time", at(use.peak_time)},
                       {"timeline", timeline},
                       {"at_peak", named(use.at_peak)}});
+      if (planned.on_device < 0) continue;
+      json.back()["device"] = planned.on_device;
+      json.back()["device_planned_bytes"] = planned.device_planned;
+      json.back()["device_bytes"] = planned.device;
     }
     return json;
+  }
+
+  /// Of GPUs, over all profiled steps.
+  Json device() const {
+    Json actions = Json::array(), gaps = Json::array();
+    for (const auto& action : measured_.device_actions)
+      actions.push_back({{"stage", action.stage.value},
+                         {"pass", std::string(1, action.pass)},
+                         {"count", action.count},
+                         {"device_ms", milliseconds(action.device)},
+                         {"host_ms", milliseconds(action.host)}});
+    for (const std::int64_t gap : measured_.launch_gaps) gaps.push_back(milliseconds(gap));
+    return {{"actions", actions}, {"launch_gaps_ms", gaps}};
   }
 
   static Json named(const std::vector<NamedBytes>& parts) {

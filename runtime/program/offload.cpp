@@ -37,6 +37,9 @@ class Offload {
     });
     if (!later || producer == std::ssize(forward_)) return;
     const int layer = forward_[static_cast<std::size_t>(producer)].layer;
+    // A layer's input was yielded by the layer before, whose backward comes later. What W alone reads is there when I ends.
+    const auto reader = first(input_gradient_, reads_it);
+    const int reading = layer_at(reader, layer);
     const std::string name = set_.value(id).name;
     const ValueId host = add_value(id, name + ".offloaded", true);
     const ValueId back = add_value(id, name + ".fetched", false);
@@ -49,18 +52,25 @@ class Offload {
     insert(forward_, released, offload_end_rule(), {id}, {host}, name + ".offload_end", layer);
     insert(forward_, producer + 1, offload_begin_rule(), {id, host}, {}, name + ".offload", layer);
 
-    const auto needed = first(input_gradient_, [layer](const Operation& operation) { return operation.layer == layer; });
-    const auto begun =
-        std::min(needed, first(input_gradient_, [layer](const Operation& operation) { return operation.layer == layer + 1; }));
-    insert(input_gradient_, needed, fetch_end_rule(), {host}, {back}, name + ".fetch_end", layer);
-    insert(input_gradient_, has_layer(layer + 1) ? begun : 0, fetch_begin_rule(), {host, back}, {}, name + ".fetch", layer + 1);
+    // Before all of the reading layer, copies for the next one included: compute waits for what began so far.
+    const auto needed =
+        std::min(reader, first(input_gradient_, [reading](const Operation& operation) { return operation.layer == reading; }));
+    const auto begun = begin_before(needed, reading);
+    insert(input_gradient_, needed, fetch_end_rule(), {host}, {back}, name + ".fetch_end", reading);
+    insert(input_gradient_, begun, fetch_begin_rule(), {host, back}, {}, name + ".fetch", layer_at(begun, reading));
   }
 
  private:
   Operations& program(ProgramKind kind) { return set_.programs[static_cast<std::size_t>(kind)]; }
-  [[nodiscard]] bool has_layer(int layer) const {
-    return std::any_of(input_gradient_.begin(), input_gradient_.end(),
-                       [layer](const Operation& operation) { return operation.layer == layer; });
+  /// Where in I the copy for an operation of `layer` at `needed` begins: with the layer that is computed before it, or with the program.
+  [[nodiscard]] std::ptrdiff_t begin_before(std::ptrdiff_t needed, int layer) const {
+    const auto above = first(input_gradient_, [layer](const Operation& operation) { return operation.layer == layer + 1; });
+    if (above < std::ssize(input_gradient_)) return std::min(needed, above);
+    return layer < 0 ? needed : 0;
+  }
+  /// What is inserted there belongs to the same layer.
+  [[nodiscard]] int layer_at(std::ptrdiff_t position, int otherwise) const {
+    return position < std::ssize(input_gradient_) ? input_gradient_[static_cast<std::size_t>(position)].layer : otherwise;
   }
 
   ValueId add_value(ValueId like, std::string name, bool offloaded) {

@@ -34,7 +34,8 @@ std::string labels_of(const Value& value) { return fmt::format("{}", fmt::join(v
 
 std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_string(placement.region), placement.offset); }
 
-/// The operation's row, with its first result, and one for each further result.
+/// The operation's row, with its first result, and one for each further result. What only copies to a value that a later operation yields
+/// has none of its own.
 void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPlan& plan, std::size_t position,
               const Operation& operation) {
   const auto one = cost(programs, operation);
@@ -47,6 +48,10 @@ void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPl
     head.push_back(labels_of(value));
     rows.push_back(std::move(head));
     head = Row(6);
+  }
+  if (operation.outputs.empty()) {
+    head.resize(9);
+    rows.push_back(std::move(head));
   }
 }
 
@@ -81,7 +86,7 @@ std::string print(const ProgramSet& programs, ProgramKind kind, const MemoryPlan
                       short_number(sum.bytes) + " ", plan.workspace_bytes[static_cast<std::size_t>(kind)],
                       plan.scratch_bytes[static_cast<std::size_t>(kind)]);
   for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff, Region::token_in, Region::token_out,
-                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace})
+                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload})
     text += fmt::format("{:<12} {:>12} B a slot\n", to_string(region), plan.region_bytes[static_cast<std::size_t>(region)]);
   return text;
 }

@@ -102,6 +102,23 @@ TEST(Coordinator, RunsStepsInPhasesAndEnds) {
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 
+TEST(Coordinator, TellsOfTheFullestDevice) {
+  RecordingPort port;
+  Coordinator coordinator(two_ranks(2), port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {}, 0, 50, 100});
+  coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 8.0}, {}, 0, 60, 200});
+  answer_optimize(coordinator, 0);
+  ASSERT_EQ(port.records.size(), 1U);
+  EXPECT_EQ(port.records[0].device_used, 50U);
+  EXPECT_EQ(port.records[0].device_total, 100U);
+  answer_step(coordinator, 1);
+  answer_optimize(coordinator, 1);
+  ASSERT_EQ(port.records.size(), 2U);
+  EXPECT_EQ(port.records[1].device_total, 0U) << "of ranks on a CPU";
+}
+
 TEST(Coordinator, SendsAsManyMessagesForManyMicrobatches) {
   std::vector<std::size_t> sent;
   for (const int microbatches : {1, 64}) {

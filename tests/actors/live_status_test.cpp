@@ -147,6 +147,20 @@ TEST(StatusJson, SaysWhatEachRankDoes) {
   EXPECT_EQ(json["losses"][0][0], 11);
 }
 
+TEST(StatusJson, TellsOfAGpusMemoryWhereThereIsOne) {
+  auto view = made_up(1);
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["last_step"]["device_bytes"].is_null());
+  EXPECT_EQ(metrics_text(view).find("device_memory"), std::string::npos);
+  view.totals.last->device_used = 300;
+  view.totals.last->device_total = 400;
+  const auto last = nlohmann::json::parse(status_json(view))["last_step"];
+  EXPECT_EQ(last["device_bytes"], 300);
+  EXPECT_EQ(last["device_total_bytes"], 400);
+  const auto metrics = metrics_text(view);
+  EXPECT_NE(metrics.find("\nmillrace_device_memory_used_bytes 300\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_device_memory_total_bytes 400\n"), std::string::npos) << metrics;
+}
+
 TEST(StatusJson, HasNullsBeforeTheFirstStepAndForWhatIsNotFinite) {
   auto view = made_up(2);
   view.totals.last->loss = std::nan("");

@@ -15,7 +15,7 @@ T decoded(std::span<const std::byte> bytes) {
 }
 
 TEST(Wire, KeepsEveryField) {
-  StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {0.5, -1.0}, {1, 2, 3, 4, 5}, 99};
+  StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {0.5, -1.0}, {1, 2, 3, 4, 5}, 99, 7, 8};
   const auto bytes = encode(ToCoordinator{report});
   const auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
@@ -26,6 +26,8 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.losses, report.losses);
   EXPECT_EQ(back.times.data, 5);
   EXPECT_EQ(back.resident_bytes, 99U);
+  EXPECT_EQ(back.device_used, 7U);
+  EXPECT_EQ(back.device_total, 8U);
 
   Collected collected{1, true, {"grad.x", {2, 1}, {1.0F, 2.0F}}};
   const auto more = encode(ToCoordinator{collected});

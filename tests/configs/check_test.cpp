@@ -63,6 +63,9 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"sample.tokens=5", "data.text=", "data.tokens=a.bin"},
        {"command line: sample.tokens = 5, but a sample is written in bytes, wanted data.text"}},
       {"policy and label", {"rematerialize.policy=full,mlpwo"}, {"rematerialize.policy", "full is a policy"}},
+      {"policies and a label put out", {"rematerialize.policy=full,offload:mlpwo,minimal"}, {"rematerialize.policy", "full is a policy"}},
+      {"an unknown label put out", {"rematerialize.policy=offload:mlpwoo"}, {"rematerialize.policy", "did you mean offload:mlpwo?"}},
+      {"a policy put out", {"rematerialize.policy=offload:full"}, {"rematerialize.policy = offload:full, wanted some of"}},
       {"no policy", {"rematerialize.policy="}, {"rematerialize.policy = [], wanted a policy"}},
       {"unknown preset", {"model.preset=tny"}, {"command line: model.preset = tny, wanted one of", "llama3-8b", "did you mean tiny?"}},
       {"preset file missing", {"model.preset=mine.toml"}, {"model.preset = mine.toml: no such file"}},
@@ -80,6 +83,16 @@ TEST(Check, AllowsTheEdges) {
   EXPECT_EQ(load_text(small_run, {"train.steps=5", "train.warmup_steps=5"}).config.train.warmup_steps, 5);
   EXPECT_EQ(load_text(small_run, {"cluster.timeout_ms=0"}).config.cluster.timeout_ms, 0);
   EXPECT_EQ(load_text(small_run, {"train.decay=wsd", "train.steps=10", "train.decay_steps=10"}).config.train.decay, "wsd");
+}
+
+TEST(Check, AllowsLabelsPutOutBesideAPolicyOrLabels) {
+  using Policy = std::vector<std::string>;
+  for (const Policy& policy : {Policy{"offload:context"}, Policy{"full", "offload:context"},
+                               Policy{"offload:context", "none", "offload:mlpwo"}, Policy{"mlpwi_0", "offload:context", "mlpwo"}}) {
+    std::string text;
+    for (const auto& word : policy) text += (text.empty() ? "" : ",") + word;
+    EXPECT_EQ(load_text(small_run, {"rematerialize.policy=" + text}).config.rematerialize.policy, policy) << text;
+  }
 }
 
 TEST(Check, WarnsOfValuesWithoutEffect) {

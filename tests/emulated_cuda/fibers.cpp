@@ -1,4 +1,4 @@
-#include "fibers.hpp"
+#include "tests/emulated_cuda/fibers.hpp"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "device_functions.h"
+#include "tests/emulated_cuda/include/device_functions.h"
 
 #ifndef __x86_64__
 #include <ucontext.h>

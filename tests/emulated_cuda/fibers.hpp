@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "vector_types.h"
+#include "tests/emulated_cuda/include/vector_types.h"
 
 namespace emulated_cuda {
 

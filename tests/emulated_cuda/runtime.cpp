@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "fibers.hpp"
+#include "tests/emulated_cuda/fibers.hpp"
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 
 #include "tests/kernels/fixture.hpp"
 
@@ -18,6 +19,7 @@ struct Case {
   float soft_cap = 0;
   bool causal = true;
   bool sinks = false;
+  bool one_segment = false;
 };
 
 std::string describe(const Case& c) {
@@ -38,7 +40,7 @@ struct Inputs {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
   }
   [[nodiscard]] AttentionOptions options() const {
-    return {shape.sequence, shape.scale, shape.soft_cap, shape.window, shape.chunk, shape.causal};
+    return {shape.sequence, shape.scale, shape.soft_cap, shape.window, shape.chunk, shape.causal, shape.one_segment};
   }
   Case shape;
   Data q, k, v, d_o, segments, sinks;
@@ -56,7 +58,8 @@ struct Outputs {
 };
 
 Buffer scratch_of(const Stream& stream, const Inputs& in) {
-  return testing::scratch_of(stream, attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), stream.processor()));
+  return testing::scratch_of(stream,
+                             attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), stream.processor()));
 }
 
 void forward(const Stream& stream, const Inputs& in, Outputs& out) {
@@ -117,6 +120,18 @@ const Case kCases[] = {
     {2, 130, 4, 2, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, true},
     {1, 140, 2, 1, 24, DType::bf16, 60, 0.3F, 20, 0, 5, true, true},
     {2, 5, 3, 1, 7, DType::f32, 2, 0.3F, 1, 0, 0, true, true},
+    // wide heads, and widths that fill no vector
+    {1, 100, 2, 1, 256, DType::f32, 40},
+    {2, 70, 2, 1, 160, DType::f32, 0, 0.3F, 40, 0, 5, true, true},
+    {1, 100, 2, 1, 256, DType::bf16, 40},
+    {2, 150, 4, 2, 136, DType::bf16, 0, 0.3F, 40, 0, 5, true, true},
+    {1, 200, 3, 1, 77, DType::bf16, 70, 0.3F, 0, 50},
+    {1, 200, 2, 1, 96, DType::bf16, 0, 0.3F, 0, 0, 0, false},
+    {1, 200, 2, 1, 201, DType::bf16, 90, 0.3F, 0, 0, 0, false},
+    // rows of several tiles, some of them of two segments
+    {1, 300, 2, 1, 64, DType::bf16, 0},
+    {1, 256, 2, 1, 128, DType::bf16, 128, 0.1F},
+    {1, 270, 2, 1, 64, DType::bf16, 100, 0.1F, 130, 128, 3, true, true},
 };
 
 TEST(Attention, MatchesReference) {
@@ -254,6 +269,73 @@ TEST(Attention, PairsAreThoseThatMeet) {
         EXPECT_EQ(attention_pairs({sequence, 1, 0, window, chunk}), pairs) << sequence << " " << window << " " << chunk;
       }
   EXPECT_EQ(attention_pairs({10, 1, 0, 0, 0, false}), 100);
+}
+
+// On a GPU; the head size is none that a library would answer for.
+TEST(Attention, OneSegmentIsNotRead) {
+  if (!on_device()) GTEST_SKIP() << "of a GPU alone";
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case c{2, 150, 2, 1, 20, dtype, 0, 0.3F, 100};
+    const Outputs wanted = run(Inputs(c));
+    c.one_segment = true;
+    Inputs in(c);
+    for (std::int64_t t = 0; t < 300; ++t) in.segments.set(t, t * 7 % 5);
+    const Outputs found = run(in);
+    for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
+      EXPECT_TRUE(same_bits(found.*member, wanted.*member));
+  }
+}
+
+double largest(const Data& data) {
+  double most = 0;
+  for (std::int64_t i = 0; i < data.elements(); ++i) most = std::max(most, std::abs(data.get(i)));
+  return most;
+}
+
+// What a GPU's library may answer for instead of our kernels. It rounds probabilities and their gradients to bf16 before it multiplies, so
+// that sums which cancel are off by a part of their largest, not of themselves.
+TEST(Attention, RowsOfOneSegmentMatchReference) {
+  ThreadTeam team(2);
+  const Stream stream = fast(team);
+  const Stream plain(team, Implementation::reference);
+  const auto match = [](const Data& found, const Data& wanted) {
+    return near(found, wanted, tolerance(DType::bf16), tolerance(DType::bf16) * largest(wanted));
+  };
+  for (const auto& [sequence, width, kv_heads, causal] : {std::tuple{64, 64, 2, true},
+                                                          {64, 128, 4, false},
+                                                          {128, 128, 2, true},
+                                                          {128, 64, 2, false},
+                                                          {200, 64, 4, true},
+                                                          {200, 128, 2, false}}) {
+    const Case c{1, sequence, 4, kv_heads, width, DType::bf16, 0, 0.2F, 0, 0, 0, causal, false, true};
+    SCOPED_TRACE(describe(c));
+    const Inputs in(c);
+    Outputs wanted(in);
+    forward(plain, in, wanted);
+    backward(plain, in, wanted, wanted);
+    Outputs found(in);
+    forward(stream, in, found);
+    backward(stream, in, wanted, found);
+    EXPECT_TRUE(match(found.o, wanted.o));
+    EXPECT_TRUE(near(found.sums, wanted.sums, 1e-4, 1e-4));
+    EXPECT_TRUE(match(found.dq, wanted.dq));
+    EXPECT_TRUE(match(found.dk, wanted.dk));
+    EXPECT_TRUE(match(found.dv, wanted.dv));
+  }
+}
+
+// Many tiles and heads at once: sums that were added in whatever order they came would show here.
+TEST(Attention, RowsOfOneSegmentRepeat) {
+  if (!on_device()) GTEST_SKIP() << "of a GPU alone";
+  // What is emulated on a CPU takes its time.
+  const std::int64_t scale = cuda_devices().front().name.find("mulated") == std::string::npos ? 8 : 1;
+  const Inputs in({2, 70 * scale, 2 * scale, scale, 64, DType::bf16, 0, 0.1F, 0, 0, 0, true, false, true});
+  const Outputs wanted = run(in);
+  for (std::int64_t i = 0; i < scale; ++i) {
+    const Outputs found = run(in);
+    for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
+      EXPECT_TRUE(same_bits(found.*member, wanted.*member));
+  }
 }
 
 TEST(Attention, SameBitsForAnyThreadCount) {

@@ -24,9 +24,11 @@ std::string contents(const std::string& path) {
 
 }  // namespace
 
-JobResult run_job(int processes, const std::vector<std::string>& words, int seconds) {
+JobResult run_job(int processes, const std::vector<std::string>& words, int seconds, const std::vector<std::string>& environment) {
   const TemporaryFolder folder;
-  std::string line = "cd " + in_quotes(MILLRACE_SOURCE_DIR) + " && timeout --kill-after=5 " + std::to_string(seconds) + " ";
+  std::string line = "cd " + in_quotes(MILLRACE_SOURCE_DIR) + " && env ";
+  for (const auto& variable : environment) line += in_quotes(variable) + " ";
+  line += "timeout --kill-after=5 " + std::to_string(seconds) + " ";
   if (processes > 1)
     line += in_quotes(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(processes) + " ";
   line += in_quotes(MILLRACE_BINARY_DIR "/millrace");

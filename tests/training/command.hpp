@@ -12,6 +12,8 @@ struct JobResult {
 };
 
 /// Runs the built `millrace` with these words: alone, or with more than one process under mpirun. Ended by force after `seconds`.
-[[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120);
+/// `environment` holds NAME=value.
+[[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120,
+                                const std::vector<std::string>& environment = {});
 
 }  // namespace millrace::tests

@@ -9,7 +9,8 @@ namespace millrace::tests {
 namespace {
 
 /// What the clock and the machine have a hand in.
-constexpr const char* measured[] = {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait", "data", "resident_bytes"};
+constexpr const char* measured[] = {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait",
+                                    "data",    "resident_bytes",    "device_bytes"};
 
 std::vector<std::string> numbers(const std::string& metrics) {
   std::vector<std::string> lines;

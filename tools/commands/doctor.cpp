@@ -171,10 +171,12 @@ void devices(Report& report) {
   if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; device = \"cpu\" is what runs");
   report.ok("cuda", kernels::cuda_libraries());
   constexpr double gibibyte = std::size_t{1} << 30;
-  for (const auto& device : devices)
+  for (const auto& device : devices) {
+    const auto [used, total] = kernels::device_memory(device.device);
     report.ok(kernels::to_string(device.device),
               fmt::format("{}, compute capability {}.{}, {:.1f} of {:.1f} GiB free", device.name, device.major, device.minor,
-                          static_cast<double>(device.free_bytes) / gibibyte, static_cast<double>(device.total_bytes) / gibibyte));
+                          static_cast<double>(total - used) / gibibyte, static_cast<double>(total) / gibibyte));
+  }
   report.ok("MPI and GPUs",
             cluster::mpi_reaches_devices() ? "MPI sends from a GPU's memory" : "tokens go through pinned memory of the host");
 }

@@ -55,7 +55,8 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   const auto& config = result.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
                  "the model's sizes are not given: name a model with model.preset or model.from");
-  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
+  result.plan = actors::make_plan(
+      {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
   result.threads_given = config.train.threads > 0;
   const auto automatic = std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / config.pipeline.ranks);
   actors::plan_for_devices(result.options, config);

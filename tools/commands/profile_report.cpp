@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
@@ -109,6 +111,53 @@ std::string print_lateness(const runtime::Profile& profile) {
   return text;
 }
 
+std::string print_machine(const runtime::Measured& measured) {
+  const auto& machine = measured.machine;
+  if (machine.peak_flops <= 0) return "";
+  if (machine.memory_bandwidth <= 0) return fmt::format("; a GPU does {:.1f} TFLOP/s by its data sheet", machine.peak_flops * 1e-12);
+  return fmt::format("; a rank's cores do {:.1f} GFLOP/s and {:.1f} GB/s", machine.peak_flops * 1e-9, machine.memory_bandwidth * 1e-9);
+}
+
+std::string percent_of(double rate, double best) { return best > 0 ? fmt::format("{:.1f}%", 100 * rate / best) : "-"; }
+
+/// Milliseconds are means of an action.
+std::string print_device_actions(const runtime::Profile& profile) {
+  const auto& measured = profile.measured;
+  if (measured.device_actions.empty()) return "";
+  std::string text = fmt::format("\nactions on the GPU, and the host's time to queue them\n{:>6} {:>5} {:>8} {:>10} {:>10}\n", "stage",
+                                 "pass", "actions", "device ms", "host ms");
+  std::vector<std::int64_t> device(measured.launch_gaps.size(), 0);
+  for (const auto& action : measured.device_actions) {
+    device[measured.schedule.placement.rank_of(action.stage).index()] += action.device;
+    const auto count = static_cast<double>(action.count);
+    text += fmt::format("{:>6} {:>5} {:>8} {:>10.3f} {:>10.3f}\n", action.stage, action.pass, action.count,
+                        milliseconds(action.device) / count, milliseconds(action.host) / count);
+  }
+  std::vector<std::string> shares;
+  for (std::size_t rank = 0; rank < device.size(); ++rank)
+    shares.push_back(
+        fmt::format("rank {} {}", rank, percent_of(static_cast<double>(measured.launch_gaps[rank]), static_cast<double>(device[rank]))));
+  return text + fmt::format("launch gaps, of the device's time: {}\n", fmt::join(shares, ", "));
+}
+
+/// A line a process and GPU.
+std::string print_device_memory(const runtime::Profile& profile) {
+  const auto& measured = profile.measured;
+  std::map<std::pair<int, int>, std::vector<std::size_t>> ranks;  // by process and GPU
+  for (std::size_t rank = 0; rank < measured.memory.size(); ++rank)
+    if (measured.memory[rank].on_device >= 0) ranks[{measured.process_of_rank.at(rank), measured.memory[rank].on_device}].push_back(rank);
+  std::string text;
+  for (const auto& [where, of] : ranks) {
+    const auto& memory = measured.memory[of.front()];
+    const auto bytes = [](std::int64_t count) { return actors::bytes_text(static_cast<std::uint64_t>(count)); };
+    text += fmt::format(
+        "{} cuda:{} of process {}, rank{} {}: planned {}, measured {}, planned / measured {}\n", text.empty() ? "\ndevice memory\n" : "",
+        where.second, where.first, of.size() == 1 ? "" : "s", fmt::join(of, ","), bytes(memory.device_planned), bytes(memory.device),
+        memory.device > 0 ? fmt::format("{:.2f}", static_cast<double>(memory.device_planned) / static_cast<double>(memory.device)) : "-");
+  }
+  return text;
+}
+
 std::string print_operations(const runtime::Profile& profile) {
   const auto& machine = profile.measured.machine;
   auto operations = profile.measured.operations;
@@ -116,18 +165,17 @@ std::string print_operations(const runtime::Profile& profile) {
   std::stable_sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.nanoseconds > b.nanoseconds; });
   std::int64_t all = 0;
   for (const auto& operation : operations) all += operation.nanoseconds;
-  std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute a step; a rank's cores do {:.1f} GFLOP/s and {:.1f} GB/s\n",
-                                 operations.size(), milliseconds(all) / static_cast<double>(profile.steps.size()),
-                                 machine.peak_flops * 1e-9, machine.memory_bandwidth * 1e-9);
+  std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute a step{}\n", operations.size(),
+                                 milliseconds(all) / static_cast<double>(profile.steps.size()), print_machine(profile.measured));
   text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
   for (std::size_t i = 0; i < std::min(most_operations, operations.size()); ++i) {
     const auto& operation = operations[i];
     const double seconds = static_cast<double>(operation.nanoseconds) * 1e-9;
-    text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>8.1f}% {:>9.1f}%  {} ({})\n",
+    text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>9} {:>10}  {} ({})\n",
                         100 * static_cast<double>(operation.nanoseconds) / static_cast<double>(all),
                         milliseconds(operation.nanoseconds) / static_cast<double>(operation.count), operation.stage, operation.pass,
-                        100 * operation.flops / seconds / machine.peak_flops, 100 * operation.bytes / seconds / machine.memory_bandwidth,
-                        operation.name, operation.kind);
+                        percent_of(operation.flops / seconds, machine.peak_flops),
+                        percent_of(operation.bytes / seconds, machine.memory_bandwidth), operation.name, operation.kind);
   }
   return text;
 }
@@ -135,10 +183,11 @@ std::string print_operations(const runtime::Profile& profile) {
 std::string print_rates(const runtime::Profile& profile) {
   const auto& run = profile.measured.run;
   const double seconds = profile.prediction.measured_duration * 1e-3;
-  if (run.flops_per_step <= 0 || profile.measured.machine.job_peak_flops <= 0) return "";
-  std::string text = fmt::format("\n{:.1f}% model FLOPs utilisation, {} tokens/s",
-                                 100 * run.flops_per_step / seconds / profile.measured.machine.job_peak_flops,
-                                 actors::count_text(static_cast<double>(run.tokens_per_step) / seconds));
+  if (run.flops_per_step <= 0) return "";
+  const double peak = profile.measured.machine.job_peak_flops;
+  std::string text = fmt::format(
+      "\n{}{} tokens/s", peak > 0 ? fmt::format("{:.1f}% model FLOPs utilisation, ", 100 * run.flops_per_step / seconds / peak) : "",
+      actors::count_text(static_cast<double>(run.tokens_per_step) / seconds));
   for (std::size_t rank = 0; rank < profile.memory.size(); ++rank) {
     const auto bytes = [](std::int64_t count) { return actors::bytes_text(static_cast<std::uint64_t>(count)); };
     text += fmt::format("{}rank {} {} of {}", rank == 0 ? " | memory alive at the peak: " : ", ", rank, bytes(profile.memory[rank].peak),
@@ -157,7 +206,7 @@ std::string joined(const std::string& file, const std::vector<std::string>& prob
 
 std::string print(const runtime::Profile& profile) {
   return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
-         print_rates(profile);
+         print_device_actions(profile) + print_device_memory(profile) + print_rates(profile);
 }
 
 std::string write_profile(const runtime::Profile& profile, const std::string& folder) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/queue.hpp"
 #include "kernels/packing.hpp"
 #include "tests/support/expect_error.hpp"
 
@@ -101,6 +102,78 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   EXPECT_EQ(plan.find(MemoryKind::token_in, StageId{0}), nullptr);
   EXPECT_NE(plan.print().find(std::to_string(plan.total_bytes())), std::string::npos);
   EXPECT_NE(plan.print().find("stash_input"), std::string::npos);
+}
+
+RankDemand device_demand() {
+  auto on_device = demand();
+  on_device.on_device = true;
+  on_device.stages[0].offload = 700;
+  on_device.stages[1].logits = 4000;
+  on_device.rings = {{0, 2000, false}, {1, 3000, true}};
+  return on_device;
+}
+
+TEST(RankMemory, OfAGpuHasTwoArenas) {
+  using enum MemoryKind;
+  const RankMemoryPlan plan(layout(kernels::DType::bf16), device_demand());
+  std::size_t device = 0, pinned = 0;
+  const std::set<MemoryKind> of_the_host{staging, batch_copy, scalar_copy, square, result, offload, logits_copy, ring_copy};
+  std::set<MemoryKind> found;
+  for (const auto& section : plan.sections()) {
+    const bool there = of_the_host.contains(section.kind);
+    EXPECT_EQ(section.space, there ? kernels::MemorySpace::pinned_host : kernels::MemorySpace::device) << to_string(section.kind);
+    auto& end = there ? pinned : device;
+    EXPECT_EQ(section.offset, end) << to_string(section.kind);
+    end += section.bytes();
+    if (there) found.insert(section.kind);
+  }
+  EXPECT_EQ(found, of_the_host);
+  EXPECT_EQ(plan.total_bytes(), device);
+  EXPECT_EQ(plan.pinned_bytes(), pinned);
+  EXPECT_EQ(plan.bytes(offload), 4 * 768U) << "a slot a microbatch in flight";
+  EXPECT_EQ(plan.bytes(batch_copy), plan.bytes(batch));
+  ASSERT_NE(plan.find_ring(0), nullptr);
+  EXPECT_EQ(plan.find_ring(0, ring_copy), nullptr);
+  ASSERT_NE(plan.find_ring(1, ring_copy), nullptr);
+  EXPECT_EQ(plan.find_ring(1, ring_copy)->bytes(), plan.find_ring(1)->bytes());
+  const auto text = plan.print();
+  for (const std::string words : {"host, pinned", "ring_copy", "logits_copy", "batch_copy"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  EXPECT_NE(text.find(std::to_string(plan.pinned_bytes())), std::string::npos);
+}
+
+TEST(RankMemory, OfACpuHasOneArena) {
+  auto on_cpu = device_demand();
+  on_cpu.on_device = false;
+  const RankMemoryPlan plan(layout(kernels::DType::bf16), on_cpu);
+  EXPECT_EQ(plan.pinned_bytes(), 0U);
+  for (const auto& section : plan.sections()) EXPECT_EQ(section.space, kernels::MemorySpace::host) << to_string(section.kind);
+  for (const auto kind : {MemoryKind::batch_copy, MemoryKind::scalar_copy, MemoryKind::logits_copy, MemoryKind::ring_copy})
+    EXPECT_EQ(plan.bytes(kind), 0U) << to_string(kind);
+  EXPECT_EQ(plan.bytes(MemoryKind::offload), 4 * 768U);
+  EXPECT_EQ(plan.print().find("pinned"), std::string::npos);
+  const RankMemory memory(plan);
+  EXPECT_EQ(memory.link_ring(1).data(), memory.ring(1).data());
+}
+
+TEST(RankMemory, OfAGpuLiesWhereItSays) {
+  if (const std::string why = kernels::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  const kernels::Device device{kernels::DeviceKind::cuda, 0};
+  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), device_demand()), device);
+  EXPECT_EQ(memory.device(), device);
+  EXPECT_EQ(memory.link_ring(0).data(), memory.ring(0).data());
+  EXPECT_NE(memory.link_ring(1).data(), memory.ring(1).data());
+  EXPECT_EQ(memory.link_ring(1).size(), memory.ring(1).size());
+  const auto bytes = memory.bytes();
+  const auto in_device = [&](const std::byte* at) { return at >= bytes.data() && at < bytes.data() + bytes.size(); };
+  EXPECT_TRUE(in_device(memory.slot(MemoryKind::stash_input, StageId{0}, 3)));
+  EXPECT_TRUE(in_device(memory.ring(1).data()));
+  for (std::byte* at : {memory.slot(MemoryKind::batch_copy, no_stage, 2), memory.slot(MemoryKind::offload, StageId{0}, 3),
+                        memory.slot(MemoryKind::staging, no_stage, 2), memory.link_ring(1).data()}) {
+    EXPECT_FALSE(in_device(at));
+    EXPECT_EQ(*at, std::byte{0});
+    *at = std::byte{1};  // the host writes there
+  }
 }
 
 TEST(RankMemory, EvaluationNeedsNoMoments) {

@@ -42,6 +42,27 @@ TEST(ProfileJson, SaysWhatWasMeasured) {
   EXPECT_TRUE(profile_problems(json.dump()).empty());
 }
 
+TEST(ProfileJson, TellsOfGpusWhereThereAreSome) {
+  EXPECT_FALSE(written().contains("device"));
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule), 3);
+  measured.memory.resize(2);
+  for (const int stage : {0, 1}) measured.memory[static_cast<std::size_t>(stage)].stages.emplace_back().stage = StageId(stage);
+  measured.memory[1].on_device = 3;
+  measured.memory[1].device_planned = 800;
+  measured.memory[1].device = 1000;
+  measured.device_actions.push_back({StageId(1), 'B', 12, 5'000'000, 700'000});
+  measured.launch_gaps = {0, 250'000};
+  const Json json = Json::parse(profile_json(analyze(std::move(measured))));
+  EXPECT_FALSE(json.at("memory")[0].contains("device")) << "on a CPU";
+  EXPECT_EQ(json.at("memory")[1].at("device"), 3);
+  EXPECT_EQ(json.at("memory")[1].at("device_planned_bytes"), 800);
+  EXPECT_EQ(json.at("memory")[1].at("device_bytes"), 1000);
+  EXPECT_EQ(json.at("device").at("actions"), Json::parse(R"([{"stage":1,"pass":"B","count":12,"device_ms":5.0,"host_ms":0.7}])"));
+  EXPECT_EQ(json.at("device").at("launch_gaps_ms"), Json({0.0, 0.25}));
+  EXPECT_TRUE(profile_problems(json.dump()).empty());
+}
+
 TEST(ProfileJson, TheTimelineHoldsEveryActionTwice) {
   const Json timeline = written().at("timeline");
   for (const char* which : {"measured", "planned"}) {

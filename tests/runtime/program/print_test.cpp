@@ -17,11 +17,21 @@ TEST(Print, EveryOperationHasItsLine) {
       EXPECT_NE(text.find(" " + operation.name + " "), std::string::npos) << operation.name;
     std::size_t outputs = 0;
     for (const auto& operation : rig.set.program(kind)) outputs += operation.outputs.size();
-    EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), outputs + 12);  // a head of two, totals of ten
+    EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), outputs + 13);  // a head of two, totals of eleven
   }
   const auto text = print(rig.set, ProgramKind::forward, rig.plan);
   for (const char* words : {"f32 [8, 12]", "query_proj", "stash_input+", "epsilon=1e-05", "head_dim=4", "workspace"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
+TEST(Print, WhatOnlyCopiesHasALineToo) {
+  const Rig rig(SmallNet{}, {BackwardMode::fused, "none,offload:context"});
+  const auto forward = print(rig.set, ProgramKind::forward, rig.plan), backward = print(rig.set, ProgramKind::backward, rig.plan);
+  for (const char* words : {"layers.1.attention.offload ", "layers.1.attention.offload_end ", "offload+"})
+    EXPECT_NE(forward.find(words), std::string::npos) << words << "\n" << forward;
+  for (const char* words : {"layers.0.attention.fetch ", "layers.0.attention.fetch_end "})
+    EXPECT_NE(backward.find(words), std::string::npos) << words << "\n" << backward;
+  EXPECT_NE(forward.find("offload" + std::string(14, ' ')), std::string::npos) << "no line of the region\n" << forward;
 }
 
 TEST(Cost, FlopsOfTheProgramsAddUp) {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "runtime/schedule/action.hpp"
+#include "runtime/schedule/placement.hpp"
+
+namespace millrace::actors {
+
+/// What the actions of one kind on a stage took in all, nanoseconds: on the GPU, and the worker to queue them.
+struct ActionCost {
+  std::int32_t stage = 0;
+  runtime::ActionKind kind = runtime::ActionKind::forward;
+  std::int64_t count = 0, device = 0, host = 0;
+  auto tie() { return std::tie(stage, kind, count, device, host); }
+};
+
+/// Adds up what a rank's training actions cost it on a GPU. Allocates nothing after the constructor. The rank's control adds; read when
+/// nothing runs.
+class ActionCosts {
+ public:
+  /// Of the steps from `first_step` on, counted from 0.
+  ActionCosts(const runtime::Placement& placement, runtime::RankId rank, std::int64_t first_step);
+  void add(std::int64_t step, const runtime::Action& action, std::int64_t device, std::int64_t host);
+  /// Those that ran, by chunk and kind.
+  [[nodiscard]] std::vector<ActionCost> sums() const;
+
+ private:
+  runtime::Placement placement_;
+  std::int64_t first_step_;
+  std::vector<std::array<ActionCost, runtime::kActionKinds.size()>> chunks_;
+};
+
+}  // namespace millrace::actors

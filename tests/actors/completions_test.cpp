@@ -1,0 +1,153 @@
+#include "actors/completions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/thread_team.hpp"
+#include "kernels/embedding.hpp"
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using kernels::Lane;
+
+constexpr std::size_t kBytes = std::size_t{1} << 20;
+
+class CompletionsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = kernels::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+    queue_.emplace(kDevice);
+    device_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::device);
+    host_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::pinned_host);
+  }
+  void work(Lane lane, int copies) {
+    for (int i = 0; i < copies; ++i) queue_->copy(lane, host_.data(), device_.data(), kBytes);
+  }
+  static void poll_to_the_end(Completions& completions) {
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (completions.poll()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), patience);
+      std::this_thread::yield();
+    }
+  }
+
+  static constexpr kernels::Device kDevice{kernels::DeviceKind::cuda, 0};
+  std::optional<kernels::Queue> queue_;
+  kernels::Buffer device_, host_;
+};
+
+TEST_F(CompletionsTest, ComeInTheOrderInWhichTheyWereAdded) {
+  Completions completions(*queue_, 8);
+  EXPECT_FALSE(completions.poll());
+  std::vector<int> order;
+  auto* list = &order;
+  for (int round = 0; round < 3; ++round) {  // around the ring
+    order.clear();
+    for (int i = 0; i < 6; ++i) {  // the first lanes have the most to do
+      const Lane lane = i % 3 == 0 ? Lane::compute : i % 3 == 1 ? Lane::copy_in : Lane::copy_out;
+      completions.begin();
+      work(lane, 6 - i);
+      completions.add(lane, "the test", [list, i](const Completion&) { list->push_back(i); });
+    }
+    poll_to_the_end(completions);
+    EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  }
+}
+
+TEST_F(CompletionsTest, TellTimesThatFollowEachOther) {
+  Completions completions(*queue_);
+  std::vector<Completion> told;
+  auto* list = &told;
+  for (int i = 0; i < 4; ++i) {
+    completions.begin();
+    work(Lane::compute, 4);
+    completions.add(Lane::compute, "the test", [list](const Completion& completion) { list->push_back(completion); });
+  }
+  poll_to_the_end(completions);
+  ASSERT_EQ(told.size(), 4U);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].error, nullptr);
+    EXPECT_LE(told[i].begin, told[i].end);
+    if (i > 0) {
+      EXPECT_LE(told[i - 1].end, told[i].begin);
+    }
+  }
+}
+
+TEST_F(CompletionsTest, OfTheBackgroundHaveAnOrderOfTheirOwn) {
+  Completions completions(*queue_, 4);
+  std::string order;
+  auto* text = &order;
+  for (const char name : {'1', '2', '3', '4'}) {
+    work(Lane::background, 4);
+    completions.add(Lane::background, "long", [text, name](const Completion&) { *text += name; });
+    completions.begin();
+    work(Lane::compute, 1);
+    completions.add(Lane::compute, "short", [text, name](const Completion&) { *text += static_cast<char>(name - '1' + 'a'); });
+  }
+  poll_to_the_end(completions);
+  std::string front, background;
+  for (const char name : order) (name >= 'a' ? front : background) += name;
+  EXPECT_EQ(front, "abcd");
+  EXPECT_EQ(background, "1234");
+}
+
+TEST_F(CompletionsTest, ABodyMayQueueMore) {
+  Completions completions(*queue_, 1);
+  int calls = 0;
+  struct Again {
+    CompletionsTest* test;
+    Completions* completions;
+    int* calls;
+    void operator()(const Completion&) const {
+      if (++*calls == 3) return;
+      completions->begin();
+      completions->add(Lane::compute, "again", *this);
+    }
+  };
+  completions.begin();
+  completions.add(Lane::compute, "again", Again{this, &completions, &calls});
+  tests::expect_error(
+      [&] {
+        completions.add(Lane::compute, "too much", Again{this, &completions, &calls});
+      },
+      ExitCode::internal, {"1 pieces"});
+  poll_to_the_end(completions);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(CompletionsTest, AnErrorIsToldToTheWorkThatMadeIt) {
+  Completions completions(*queue_);
+  kernels::ThreadTeam team(1);
+  const kernels::Stream stream(team, kernels::Implementation::fast, &*queue_);
+  auto* tokens = reinterpret_cast<std::int32_t*>(host_.data());
+  for (int i = 0; i < 9; ++i) tokens[i] = i == 6 ? 11 : i;
+  const auto x = kernels::make_tensor(host_.data(), kernels::DType::i32, {9});
+  const auto table = kernels::make_tensor(device_.data(), kernels::DType::f32, {11, 8});
+  const auto y = kernels::make_tensor(device_.data() + 4096, kernels::DType::f32, {9, 8});
+  std::vector<std::string> told;
+  auto* list = &told;
+  const auto tell = [list](const Completion& completion) { list->push_back(completion.error == nullptr ? "" : completion.error->what()); };
+  completions.add(Lane::compute, "before", tell);
+  poll_to_the_end(completions);
+  kernels::embedding_forward(stream, x, table, y);
+  completions.add(Lane::compute, "the lookup", tell);
+  poll_to_the_end(completions);
+  completions.add(Lane::compute, "after", tell);
+  poll_to_the_end(completions);
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[0], "");
+  EXPECT_NE(told[1].find("token 11 at position 6"), std::string::npos) << told[1];
+  EXPECT_EQ(told[2], "");
+}
+
+}  // namespace
+}  // namespace millrace::actors
