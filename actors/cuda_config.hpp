@@ -9,7 +9,6 @@ namespace millrace::actors {
 struct CudaConfig {
   std::int64_t device = -1;  // cuda.device: the GPU of all ranks of a host; -1: its ranks take its GPUs in turn
   bool graphs = true;        // cuda.graphs: an action that ran before is queued as one graph
-  bool cudnn = true;         // cuda.cudnn: attention that cuDNN covers is cuDNN's
   bool tf32 = false;         // cuda.tf32: f32 products may round their operands to tf32
   std::string algorithms =
       "auto";  // cuda.algorithms: file of the measured choices; "auto": of the user's cache folder; empty: no measuring

@@ -26,7 +26,6 @@ kernels::Queue::Options queue_options(const CudaConfig& config) {
   kernels::Queue::Options options;
   options.tf32 = config.tf32;
   options.graphs = config.graphs;
-  options.cudnn = config.cudnn;
   options.choices = config.algorithms;
   if (config.algorithms != "auto") return options;
   const std::string folder = cache_folder();

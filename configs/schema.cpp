@@ -326,8 +326,6 @@ void cuda_keys(std::vector<Key>& keys) {
       between(bind("cuda.device", layout, "The GPU of all ranks of a host. -1: a host's ranks take its GPUs in turn.", MEMBER(cuda.device)),
               -1, 1023));
   keys.push_back(bind("cuda.graphs", layout, "Queue an action that ran before as one CUDA graph.", MEMBER(cuda.graphs)));
-  keys.push_back(bind("cuda.cudnn", identity, "Attention that cuDNN covers is cuDNN's: bf16, rows of one segment (data.packing = false).",
-                      MEMBER(cuda.cudnn)));
   keys.push_back(bind("cuda.tf32", identity, "Let fp32 products round their operands to tf32.", MEMBER(cuda.tf32)));
   keys.push_back(
       bind("cuda.algorithms", layout,
