@@ -31,62 +31,17 @@ struct ReluCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F}; }
 };
 
-template <class Curve, class T>
-struct ActivationForward {
-  static constexpr int pack = kPack<T>;
-  const T* x;
-  T* y;
-  std::int64_t elements;
-  bool aligned;
-  template <bool Whole>
-  __device__ void at(std::int64_t i) const {
-    constexpr int n = pack;
-    float value[n];
-    load_pack<Whole, n>(x + i, elements - i, value);
-#pragma unroll
-    for (int k = 0; k < n; ++k) value[k] = Curve::at(value[k]).value;
-    store_pack<Whole, n>(y + i, elements - i, value);
-  }
+template <class Curve>
+struct Value {
+  __device__ float operator()(float x) const { return Curve::at(x).value; }
 };
-
-template <class Curve, class T>
-struct ActivationGradient {
-  static constexpr int pack = kPack<T>;
-  const T* dy;
-  const T* x;
-  T* dx;
-  std::int64_t elements;
-  bool aligned;
-  template <bool Whole>
-  __device__ void at(std::int64_t i) const {
-    constexpr int n = pack;
-    float value[n], gradient[n];
-    load_pack<Whole, n>(x + i, elements - i, value);
-    load_pack<Whole, n>(dy + i, elements - i, gradient);
-#pragma unroll
-    for (int k = 0; k < n; ++k) gradient[k] *= Curve::at(value[k]).slope;
-    store_pack<Whole, n>(dx + i, elements - i, gradient);
-  }
+template <class Curve>
+struct ValueTimes {
+  __device__ float operator()(float x, float factor) const { return Curve::at(x).value * factor; }
 };
-
-template <class Curve, class T>
-struct GluForward {
-  static constexpr int pack = kPack<T>;
-  const T* gate;
-  const T* up;
-  T* y;
-  std::int64_t elements;
-  bool aligned;
-  template <bool Whole>
-  __device__ void at(std::int64_t i) const {
-    constexpr int n = pack;
-    float value[n], factor[n];
-    load_pack<Whole, n>(gate + i, elements - i, value);
-    load_pack<Whole, n>(up + i, elements - i, factor);
-#pragma unroll
-    for (int k = 0; k < n; ++k) value[k] = Curve::at(value[k]).value * factor[k];
-    store_pack<Whole, n>(y + i, elements - i, value);
-  }
+template <class Curve>
+struct SlopeTimes {
+  __device__ float operator()(float x, float factor) const { return factor * Curve::at(x).slope; }
 };
 
 template <class Curve, class T>
@@ -133,27 +88,19 @@ void with_curve(Activation activation, DType dtype, Body&& body) {
 }  // namespace
 
 void activation_forward(const Stream& stream, Activation activation, const Tensor& x, const Tensor& y) {
-  constexpr const char* who = "kernels.activation_forward";
-  const bool aligned = packs_aligned({x.data, y.data});
-  with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
-    for_packs(stream, who, ActivationForward<Curve, T>{x.as<T>(), y.as<T>(), x.elements(), aligned});
-  });
+  with_curve(activation, x.dtype,
+             [&]<class Curve, class T>(Curve, T) { map<T, T>(stream, "kernels.activation_forward", x, y, Value<Curve>{}); });
 }
 
 void activation_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx) {
-  constexpr const char* who = "kernels.activation_input_gradient";
-  const bool aligned = packs_aligned({dy.data, x.data, dx.data});
   with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
-    for_packs(stream, who, ActivationGradient<Curve, T>{dy.as<T>(), x.as<T>(), dx.as<T>(), x.elements(), aligned});
+    map<T, T, T>(stream, "kernels.activation_input_gradient", x, dy, dx, SlopeTimes<Curve>{});
   });
 }
 
 void glu_forward(const Stream& stream, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
-  constexpr const char* who = "kernels.glu_forward";
-  const bool aligned = packs_aligned({gate.data, up.data, y.data});
-  with_curve(activation, gate.dtype, [&]<class Curve, class T>(Curve, T) {
-    for_packs(stream, who, GluForward<Curve, T>{gate.as<T>(), up.as<T>(), y.as<T>(), gate.elements(), aligned});
-  });
+  with_curve(activation, gate.dtype,
+             [&]<class Curve, class T>(Curve, T) { map<T, T, T>(stream, "kernels.glu_forward", gate, up, y, ValueTimes<Curve>{}); });
 }
 
 void glu_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,

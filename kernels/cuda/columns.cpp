@@ -23,7 +23,7 @@ void for_parts(const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) 
 
 void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor> parts) {
   for_parts(x, parts, [&](const std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
-    check_cuda(cudaMemcpy2DAsync(part.data, bytes, whole, pitch, bytes, static_cast<std::size_t>(x.shape[0]), cudaMemcpyDeviceToDevice,
+    check_cuda(cudaMemcpy2DAsync(part.data, bytes, whole, pitch, bytes, static_cast<std::size_t>(x.shape[0]), cudaMemcpyDefault,
                                  stream.queue().state().lane(Lane::compute)),
                "kernels.split_columns", "copy");
   });
@@ -31,7 +31,7 @@ void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor
 
 void join_columns(const Stream& stream, std::span<const Tensor> parts, const Tensor& y) {
   for_parts(y, parts, [&](std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
-    check_cuda(cudaMemcpy2DAsync(whole, pitch, part.data, bytes, bytes, static_cast<std::size_t>(y.shape[0]), cudaMemcpyDeviceToDevice,
+    check_cuda(cudaMemcpy2DAsync(whole, pitch, part.data, bytes, bytes, static_cast<std::size_t>(y.shape[0]), cudaMemcpyDefault,
                                  stream.queue().state().lane(Lane::compute)),
                "kernels.join_columns", "copy");
   });

@@ -77,4 +77,55 @@ void for_packs(const Stream& stream, const char* who, const Body& body) {
   for_each(stream, who, (body.elements + Body::pack - 1) / Body::pack, EachPack<Body>{body});
 }
 
+/// y[i] = function(x[i]), in fp32 with one rounding. Function: a struct with a __device__ call operator.
+template <class Function, class X, class Y>
+struct MapOne {
+  static constexpr int pack = kPack<X> > kPack<Y> ? kPack<X> : kPack<Y>;
+  Function function;
+  const X* x;
+  Y* y;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float value[n];
+    load_pack<Whole, n>(x + i, elements - i, value);
+#pragma unroll
+    for (int k = 0; k < n; ++k) value[k] = function(value[k]);
+    store_pack<Whole, n>(y + i, elements - i, value);
+  }
+};
+template <class X, class Y, class Function>
+void map(const Stream& stream, const char* who, const Tensor& x, const Tensor& y, const Function& function) {
+  for_packs(stream, who, MapOne<Function, X, Y>{function, x.as<X>(), y.as<Y>(), y.elements(), packs_aligned({x.data, y.data})});
+}
+
+/// y[i] = function(a[i], b[i]); y may be a or b.
+template <class Function, class A, class B, class Y>
+struct MapTwo {
+  static constexpr int pack = kPack<A> > kPack<B> ? kPack<A> : kPack<B>;
+  Function function;
+  const A* a;
+  const B* b;
+  Y* y;
+  std::int64_t elements;
+  bool aligned;
+  template <bool Whole>
+  __device__ void at(std::int64_t i) const {
+    constexpr int n = pack;
+    float first[n], second[n];
+    load_pack<Whole, n>(a + i, elements - i, first);
+    load_pack<Whole, n>(b + i, elements - i, second);
+#pragma unroll
+    for (int k = 0; k < n; ++k) first[k] = function(first[k], second[k]);
+    store_pack<Whole, n>(y + i, elements - i, first);
+  }
+};
+template <class A, class B, class Y, class Function>
+void map(const Stream& stream, const char* who, const Tensor& a, const Tensor& b, const Tensor& y, const Function& function) {
+  for_packs(stream, who,
+            MapTwo<Function, A, B, Y>{function, a.as<A>(), b.as<B>(), y.as<Y>(), y.elements(), packs_aligned({a.data, b.data, y.data})});
+}
+
 }  // namespace millrace::kernels::cuda
