@@ -9,6 +9,16 @@
 namespace millrace::actors {
 
 /// How a token comes from where its producer's programs write it to where its consumer's read it.
+///
+///   way    | the producer's programs write | the link has                           | the consumer's programs read
+///   -------|-------------------------------|----------------------------------------|-----------------------------
+///   shared | the consumer's ring           | that ring                              | that ring
+///   direct | the producer's ring           | that ring, and the consumer's          | the consumer's ring
+///   peer   | the producer's ring           | the consumer's ring                    | the consumer's ring
+///   staged | the producer's ring           | a ring in pinned memory on either side | the consumer's ring
+///
+/// Where the first two differ, Rank::copy_out copies on the producer's lane copy_out (shared: they are one); where the last two differ,
+/// Rank::part_came (parts) or Rank::copy_in (whole) does on the consumer's lane copy_in.
 enum class ChannelWay : std::uint8_t {
   shared,  // the same memory: the consumer's ring, which both reach
   direct,  // through the link alone, from ring to ring: between processes on CPUs, or where MPI reads and writes a GPU's memory

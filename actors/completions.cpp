@@ -48,7 +48,7 @@ bool Completions::poll(Line& line) {
     std::optional<Error> error;
     try {
       if (!complete(entry)) return true;
-      queue_.check(entry.what);
+      if (entry.whole) queue_.check(entry.what);  // what a kernel found wrong is its work's, not a part's
       completion.begin = completion.end = runtime::steady_now();
       // The host sees an end some microseconds late: what followed it on the device would seem to have begun before.
       if (entry.begin != nullptr) {

@@ -32,26 +32,27 @@ class Completions {
   /// and outlives the entry.
   template <class Body>
   void add(kernels::Lane lane, const char* what, const Body& body) {
-    put(lane, what, begin_, body);
+    put(lane, what, true, body);
   }
   /// The same in the middle of a piece of work; tells no times.
   template <class Body>
   void add_part(kernels::Lane lane, const char* what, const Body& body) {
-    put(lane, what, nullptr, body);
+    put(lane, what, false, body);
   }
   /// Calls the bodies of what is done. True while something is not.
   bool poll();
 
  private:
   template <class Body>
-  void put(kernels::Lane lane, const char* what, const kernels::Mark* begin, const Body& body) {
+  void put(kernels::Lane lane, const char* what, bool whole, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Entry::room, "capture pointers and small structs");
     Line& of = line(lane);
     Entry& entry = next(of);
     entry.what = what;
     new (entry.storage.data()) Body(body);
     entry.call = [](std::byte* storage, const Completion& completion) { (*std::launder(reinterpret_cast<Body*>(storage)))(completion); };
-    entry.begin = begin;
+    entry.whole = whole;
+    entry.begin = whole ? begin_ : nullptr;
     entry.end.record(queue_, lane);
     ++of.size;
   }
@@ -59,6 +60,7 @@ class Completions {
   struct Entry {
     static constexpr std::size_t room = 160;
     explicit Entry(const kernels::Queue& queue) : end(queue, true) {}
+    bool whole = true;                     // else a part of a piece of work
     const kernels::Mark* begin = nullptr;  // of the work; null: its times are not wanted
     kernels::Mark end;
     const char* what = "";

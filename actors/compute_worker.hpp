@@ -13,9 +13,9 @@
 
 namespace millrace::actors {
 
-/// The one thread on which a rank computes. Tasks run in the order in which they were posted; nothing else of the rank touches its memory
-/// meanwhile. post() may be called from any thread, never blocks and never allocates: a task is a trivially copyable closure in a ring that
-/// is allocated once.
+/// The one thread on which a rank computes. Tasks run in the order in which they were posted; nothing else touches the rank's memory
+/// meanwhile, but slots that it was lent: the loader's batches, the links' rings. post() may be called from any thread, never blocks and
+/// never allocates: a task is a trivially copyable closure in a ring that is allocated once.
 class ComputeWorker {
  public:
   /// `start` runs on the new thread first (pinning, the thread team), `stop` last. `computing` is told there when it has something to run

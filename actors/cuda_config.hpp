@@ -11,7 +11,7 @@ struct CudaConfig {
   bool graphs = true;        // cuda.graphs: an action that ran before is queued as one graph
   bool tf32 = false;         // cuda.tf32: f32 products may round their operands to tf32
   std::string algorithms =
-      "auto";  // cuda.algorithms: file of the measured choices; "auto": of the user's cache folder; empty: no measuring
+      "auto";  // cuda.algorithms: file of the measured choices; "auto": products.txt of run.directory; empty: none is measured
 };
 
 }  // namespace millrace::actors

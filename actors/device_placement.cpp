@@ -1,7 +1,6 @@
 #include "actors/device_placement.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
@@ -13,24 +12,15 @@ namespace {
 
 constexpr const char* kPlacement = "actors.device_placement";
 
-/// A user's folder for what can be found again, after the XDG base directory specification.
-std::string cache_folder() {
-  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0')
-    return runtime::join_path(folder, "millrace");
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    return runtime::join_path(runtime::join_path(home, ".cache"), "millrace");
-  return "";
-}
-
-kernels::Queue::Options queue_options(const CudaConfig& config) {
+kernels::Queue::Options queue_options(const JobConfig& config) {
   kernels::Queue::Options options;
-  options.tf32 = config.tf32;
-  options.graphs = config.graphs;
-  options.choices = config.algorithms;
-  if (config.algorithms != "auto") return options;
-  const std::string folder = cache_folder();
-  options.choices = folder.empty() ? "" : runtime::join_path(folder, "products.txt");
-  if (!folder.empty()) runtime::make_directories(folder);
+  options.tf32 = config.cuda.tf32;
+  options.graphs = config.cuda.graphs;
+  options.choices = config.cuda.algorithms;
+  if (config.cuda.algorithms != "auto") return options;
+  // Beside the run's checkpoints: whoever goes on with them goes on with these.
+  if (!config.directory.empty()) runtime::make_directories(config.directory);
+  options.choices = config.directory.empty() ? "" : runtime::join_path(config.directory, "products.txt");
   return options;
 }
 
@@ -52,8 +42,11 @@ void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig&
   }
   needs.ranks_per_process = ranks;
   kernels::connect_peers(needs.devices);
-  needs.queue = queue_options(config.cuda);
+  needs.queue = queue_options(config);
   needs.mpi_reaches_devices = cluster::mpi_reaches_devices();
+  // MPI looks at the calling thread's device.
+  if (needs.mpi_reaches_devices && session.transport() != nullptr)
+    session.transport()->run([device = needs.devices.front()] { kernels::use_device(device); });
 }
 
 void plan_for_devices(RankNeeds& needs, const JobConfig& config) {

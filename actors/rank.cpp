@@ -67,9 +67,23 @@ void Rank::note_work(const Execute& execute) {
 
 Rank::NotedWork Rank::noted() const {
   auto work = works_[queue_->noted_work() % works_.size()];
+  if (work.action.stage == runtime::no_stage) return work;
   const auto& program = compute_->stage(work.action.stage).programs(work.pass).program(runtime::program_of(work.pass));
   if (queue_->noted() < program.size()) work.operation = program[queue_->noted()].name;
   return work;
+}
+
+WorkFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by) const {
+  WorkFailed failure{heard_by == nullptr ? runtime::Action{} : *heard_by, heard_by != nullptr, static_cast<std::int32_t>(error.code()),
+                     error.what()};
+  if (error.code() != ExitCode::device) return failure;
+  const auto work = noted();
+  if (work.action.stage == runtime::no_stage) return failure;
+  failure.action = work.action;
+  failure.in_action = true;
+  if (!work.operation.empty() && !failure.cause.starts_with(work.operation))
+    failure.cause = fmt::format("{}: {}", work.operation, failure.cause);
+  return failure;
 }
 
 void Rank::add_ends(cluster::ChannelEnds& ends) {
@@ -117,8 +131,8 @@ void Rank::part_came(const cluster::Arrival& part) {
   worker_->post([this, part] {
     try {
       queue_->copy(kernels::Lane::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
-    } catch (const Error&) {
-      // A device that failed: the action that reads the part tells.
+    } catch (const Error& error) {
+      failed(failure_of(error));
     }
   });
 }
@@ -134,9 +148,13 @@ void Rank::copy_out(const SlotCopy& copy) {
     completions_->add_part(kernels::Lane::copy_out, "a copy to the host",
                            [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
                              if (done.error != nullptr) return;  // the action behind it tells
-                             auto& link = links->link(channel);
-                             if (from == 0) link.begin(sequence, bytes, done.end);
-                             link.ready(sequence, end);
+                             try {
+                               auto& link = links->link(channel);
+                               if (from == 0) link.begin(sequence, bytes, done.end);
+                               link.ready(sequence, end);
+                             } catch (const Error& error) {
+                               failed(failure_of(error));
+                             }
                            });
   }
 }

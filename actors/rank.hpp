@@ -69,11 +69,14 @@ class Rank {
   void note_work(const Execute& execute);
   /// What the device began last: what to name when it has failed.
   struct NotedWork {
-    runtime::Action action;
+    runtime::Action action{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};  // no_stage: before the first
     runtime::Pass pass = runtime::Pass::forward;
-    std::string operation;  // empty: before the first
+    std::string operation;
   };
   [[nodiscard]] NotedWork noted() const;
+  /// What to tell of an error of work that `heard_by` was part of, or no action. A device tells late that it failed: what it began last is
+  /// to blame, whoever hears of it.
+  [[nodiscard]] WorkFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
@@ -105,6 +108,8 @@ class Rank {
   [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
   /// Set once before the first step. Not owned.
   cluster::Links* links = nullptr;
+  /// Told by the worker of what failed outside of actions and tasks; set before the links exist.
+  std::function<void(const WorkFailed&)> failed;
   /// Who is told of tokens and credits; set before the links exist. Not owned.
   cluster::LinkEvents* events = nullptr;
   /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.

@@ -30,7 +30,7 @@ void StageActor::Work::run(const Execute& execute) {
       queue(execute);
     } catch (const Error& error) {
       if (error.code() != ExitCode::device) throw;
-      device_failed(error);
+      device_failed(execute, error);
     }
   });
 }
@@ -43,32 +43,25 @@ void StageActor::Work::queue(const Execute& execute) {
   rank.runner().run(rank, execute);
   const std::int64_t host = runtime::steady_now() - begin;
   const auto lane = execute.departure.present() ? kernels::Lane::copy_out : kernels::Lane::compute;
-  rank.when_done(lane, "an action",
-                 [this, host, action = execute.action](const Completion& completion) { done(action, host, completion); });
+  rank.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
+    guarded(rank_actor, action, true, [&] { done(action, host, completion); });
+  });
 }
 
 /// What was under way already has failed, if there was anything: the worker looks at it before its next task, and it is told first.
-void StageActor::Work::device_failed(const Error& error) {
-  if (!failure.empty()) return;
-  failure = error.what();
-  rank.worker().post([this] { tell_device_failed(failure); });
+void StageActor::Work::device_failed(const Execute& execute, const Error& error) {
+  if (failure) return;
+  failure = error;
+  rank.worker().post([this, action = execute.action] {
+    guarded(rank_actor, action, true, [&] { caf::anon_send(rank_actor, rank.failure_of(*failure, &action)); });
+  });
 }
 
 void StageActor::Work::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
-  if (completion.error == nullptr) {
+  if (completion.error == nullptr)
     caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.stream().on_cuda() ? host : 0});
-  } else if (completion.error->code() == ExitCode::device) {
-    tell_device_failed(completion.error->what());
-  } else {
-    caf::anon_send(rank_actor, WorkFailed{action, true, static_cast<std::int32_t>(completion.error->code()), completion.error->what()});
-  }
-}
-
-void StageActor::Work::tell_device_failed(const std::string& cause) {
-  const auto work = rank.noted();
-  const bool named = work.operation.empty() || cause.starts_with(work.operation);
-  caf::anon_send(rank_actor, WorkFailed{work.action, true, static_cast<std::int32_t>(ExitCode::device),
-                                        named ? cause : fmt::format("{}: {}", work.operation, cause)});
+  else
+    caf::anon_send(rank_actor, rank.failure_of(*completion.error, &action));
 }
 
 }  // namespace millrace::actors

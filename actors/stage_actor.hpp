@@ -6,6 +6,7 @@
 #include <caf/send.hpp>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "actors/message_actor.hpp"
@@ -29,13 +30,11 @@ class StageActor : public MessageActor {
     Rank& rank;
     caf::actor rank_actor;
     std::array<std::string, 4> fault_points;  // "stage1.forward" …: where a test may slow, stop or kill this stage
-    std::string failure;                      // what the device answered when it had failed
+    std::optional<Error> failure;             // what the device answered when it had failed
     void run(const Execute& execute);
     void queue(const Execute& execute);
-    void device_failed(const Error& error);
+    void device_failed(const Execute& execute, const Error& error);
     void done(const runtime::Action& action, std::int64_t host, const Completion& completion);
-    /// A device tells late that it failed: what it began last is to blame, whichever action hears of it.
-    void tell_device_failed(const std::string& cause);
   };
   Rank& rank_;
   std::shared_ptr<Work> work_;

@@ -327,11 +327,11 @@ void cuda_keys(std::vector<Key>& keys) {
               -1, 1023));
   keys.push_back(bind("cuda.graphs", layout, "Queue an action that ran before as one CUDA graph.", MEMBER(cuda.graphs)));
   keys.push_back(bind("cuda.tf32", identity, "Let fp32 products round their operands to tf32.", MEMBER(cuda.tf32)));
-  keys.push_back(
-      bind("cuda.algorithms", layout,
-           "File that keeps which algorithm was measured fastest for each product. auto: in the user's cache folder. Empty: none is "
-           "measured.",
-           MEMBER(cuda.algorithms)));
+  keys.push_back(bind("cuda.algorithms", layout,
+                      "File that keeps which algorithm was measured fastest for each product. auto: products.txt of run.directory. Empty, "
+                      "also that: none is "
+                      "measured.",
+                      MEMBER(cuda.algorithms)));
 }
 
 void other_keys(std::vector<Key>& keys) {

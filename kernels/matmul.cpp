@@ -23,7 +23,13 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   MILLRACE_CHECK(options.addend == (addend != nullptr) && !(options.addend && options.accumulate), ExitCode::internal, who,
                  "an addend is {}, given {}, and the result is {}", options.addend ? "announced" : "not announced",
                  addend != nullptr ? "one" : "none", options.accumulate ? "accumulated" : "written");
-  if (addend != nullptr) check_operand(who, "addend", *addend, {m, n}, {c.dtype});
+  MILLRACE_CHECK(
+      !options.bias || (options.addend && (products_add_bias(stream.device()) || stream.implementation() == Implementation::reference)),
+      ExitCode::internal, who, "a bias on {}, wanted one that bias_forward adds", to_string(stream.device()));
+  if (addend != nullptr && options.bias)
+    check_operand(who, "bias", *addend, {n}, {DType::f32});
+  else if (addend != nullptr)
+    check_operand(who, "addend", *addend, {m, n}, {c.dtype});
   if (stream.on_cuda()) return cuda::matmul(stream, a, b, c, options, scratch, addend);
   if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
   cpu::matmul(stream, a, b, c, options, scratch, addend);

@@ -2,27 +2,33 @@
 # What to run before a commit: format, include arrows, build, tests.
 #   tools/check.sh                 format, includes, build, tests labelled quick
 #   tools/check.sh --full          … and the slow tests
+#   tools/check.sh --cuda          … with the CUDA kernels, emulated on the CPU (tests/emulated_cuda)
 #   tools/check.sh --sanitizers    … under ASan with UBSan, then under TSan (docs/errors.md says what the suppressions are for)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-full=() sanitizers=no
+full=() sanitizers=no cuda=no
 for argument in "$@"; do
   case "$argument" in
     --full) full=(--full) ;;
+    --cuda) cuda=yes ;;
     --sanitizers) sanitizers=yes ;;
-    *) echo "check.sh: unknown argument $argument (--full, --sanitizers)" >&2; exit 2 ;;
+    *) echo "check.sh: unknown argument $argument (--full, --cuda, --sanitizers)" >&2; exit 2 ;;
   esac
 done
 
 if command -v clang-format >/dev/null; then
-  git ls-files '*.cpp' '*.hpp' | xargs clang-format --dry-run --Werror
+  git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.h' | xargs clang-format --dry-run --Werror
 else
   echo "check.sh: clang-format is not installed, format not checked"
 fi
 ./tools/test.sh "${full[@]}"
 
+root=$PWD cores=$(nproc) jobs=$((cores < 4 ? cores : 4))
+if [ "$cuda" = yes ]; then
+  cmake --preset emulated >/dev/null && cmake --build --preset emulated
+  ctest --test-dir build/emulated --output-on-failure -j "$jobs" -L quick
+fi
 if [ "$sanitizers" = yes ]; then
-  root=$PWD cores=$(nproc) jobs=$((cores < 4 ? cores : 4))
   cmake --preset asan >/dev/null && cmake --build --preset asan
   # The slow unwinder, for leaks below MPI: its plugins are unloaded when leaks are looked for, and only a caller further up has a library's name.
   ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:suppressions=$root/tools/sanitizers/asan.txt LSAN_OPTIONS=suppressions=$root/tools/sanitizers/lsan.txt:print_suppressions=0 \

@@ -17,7 +17,8 @@ enum class Lane : std::uint8_t { compute, copy_in, copy_out, background };
 inline constexpr std::size_t kLanes = 4;
 
 /// What a GPU is asked to do, in order: a rank's own compute and copy streams, its library handles, and where its kernels leave word of
-/// what they found wrong. Nothing here waits for the device but `drain`; nothing allocates after the constructor but what `products` says.
+/// what they found wrong. Nothing here waits for the device but `drain`. Products and attention
+/// make their plans when they first see a shape, graphs are made once; nothing else allocates after the constructor.
 /// Thread: its rank's worker, except `fault`, which any thread may ask.
 class Queue {
  public:
@@ -120,6 +121,8 @@ struct DeviceDescription {
 [[nodiscard]] std::string why_no_cuda();
 /// Versions of what computes there, for the run's record; empty without a device.
 [[nodiscard]] std::string cuda_libraries();
+/// The calling thread's device from here on.
+void use_device(Device device);
 /// Lets copies between these devices go directly, where the machine's links can; elsewhere CUDA takes them through the host.
 void connect_peers(std::span<const Device> devices);
 /// Of a GPU, whoever has it: all processes that use it together. Zeros for the CPU. Takes the driver's lock, so not between kernels. Throws

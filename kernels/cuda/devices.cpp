@@ -62,6 +62,10 @@ std::string cuda_libraries() {
   return text;
 }
 
+void use_device(Device device) {
+  if (device.kind == DeviceKind::cuda) cuda::check_cuda(cudaSetDevice(device.index), "kernels.devices", "set device");
+}
+
 void connect_peers(std::span<const Device> devices) {
   constexpr const char* who = "kernels.devices";
   int before = 0;

@@ -137,11 +137,12 @@ __device__ float block_maximum(float x) {
 /// What kernels find wrong; the first report stays.
 __device__ __forceinline__ void report(FaultSlot* slot, FaultSlot::Kind kind, std::int32_t value, std::int64_t position,
                                        std::int64_t limit) {
-  if (atomicCAS_system(&slot->kind, 0U, static_cast<unsigned>(kind)) != 0U) return;
+  if (atomicCAS_system(&slot->claimed, 0U, 1U) != 0U) return;
   slot->value = value;
   slot->position = position;
   slot->limit = limit;
   __threadfence_system();
+  *static_cast<volatile std::uint32_t*>(&slot->kind) = kind;
 }
 
 }  // namespace millrace::kernels::cuda

@@ -10,19 +10,22 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   constexpr const char* who = "kernels.matmul";
   MILLRACE_CHECK(!options.packed_b, ExitCode::internal, who, "a packed operand on {}, wanted one as its shape says",
                  to_string(stream.device()));
-  stream.queue().state().products->multiply(stream, who,
-                                            {.m = c.shape[0],
-                                             .n = c.shape[1],
-                                             .k = a.shape[options.transpose_a ? 0 : 1],
-                                             .transpose_a = options.transpose_a,
-                                             .transpose_b = options.transpose_b,
-                                             .accumulate = options.accumulate,
-                                             .operands = a.dtype,
-                                             .result = c.dtype,
-                                             .a = a.data,
-                                             .b = b.data,
-                                             .c = c.data,
-                                             .addend = addend != nullptr ? addend->data : nullptr});
+  const void* added = addend != nullptr ? addend->data : nullptr;
+  const bool biased = stream.queue().state().products->multiply(stream, who,
+                                                                {.m = c.shape[0],
+                                                                 .n = c.shape[1],
+                                                                 .k = a.shape[options.transpose_a ? 0 : 1],
+                                                                 .transpose_a = options.transpose_a,
+                                                                 .transpose_b = options.transpose_b,
+                                                                 .accumulate = options.accumulate,
+                                                                 .operands = a.dtype,
+                                                                 .result = c.dtype,
+                                                                 .a = a.data,
+                                                                 .b = b.data,
+                                                                 .c = c.data,
+                                                                 .addend = options.bias ? nullptr : added,
+                                                                 .bias = options.bias ? static_cast<const float*>(added) : nullptr});
+  if (options.bias && !biased) cuda::bias_forward(stream, c, *addend, c);
 }
 
 std::size_t matmul_scratch_bytes(const Shape& /*a*/, const Shape& /*b*/, DType /*operands*/, DType /*result*/, MatmulOptions /*options*/) {

@@ -45,8 +45,9 @@ Layout layout_of(const char* who, DType dtype, std::int64_t rows, std::int64_t c
   return Layout(layout);
 }
 
+/// Up to what the library asks for: a higher one differs from layout to layout, and an algorithm must not.
 std::int64_t alignment_of(const void* address) {
-  return std::int64_t{1} << std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 8);
+  return std::int64_t{1} << std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 4);
 }
 
 /// What c is added to: itself, the addend, or nothing.
@@ -105,7 +106,8 @@ struct Products::Plan {
   Description description;
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm = {};
-  bool plain = false;  // the library has no algorithm
+  bool plain = false;     // the library has no algorithm
+  bool epilogue = false;  // the bias is added on the way out
 };
 
 struct Products::Candidates {
@@ -160,25 +162,35 @@ Products::Key Products::key_of(const Product& product) const {
           alignment_of(product.a),
           alignment_of(product.b),
           alignment_of(product.c),
-          alignment_of(added_to(product))};
+          alignment_of(added_to(product)),
+          product.bias != nullptr ? 1 : 0};
 }
 
 std::string Products::text_of(const Key& key) const {
   return fmt::format("{} workspace {} {}", place_, workspace_bytes_, fmt::join(key, " "));
 }
 
-void Products::multiply(const Stream& stream, const char* who, const Product& product) {
-  if (product.m <= 0 || product.n <= 0) return;
+bool Products::multiply(const Stream& stream, const char* who, const Product& product) {
+  if (product.m <= 0 || product.n <= 0) return true;
   if (product.k <= 0) {
     if (!product.accumulate) plain_product(stream, who, product);
-    return;
+    return false;
   }
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) found = plans_.emplace(key, make_plan(stream, who, product, key)).first;
   const Plan& plan = *found->second;
-  if (plan.plain) return plain_product(stream, who, product);
+  if (plan.plain) {
+    plain_product(stream, who, product);
+    return false;
+  }
+  if (plan.epilogue) set_bias(who, plan, product.bias);
   check_cublas(run(stream, product, plan), who, "matrix product");
+  return plan.epilogue;
+}
+
+void Products::set_bias(const char* who, const Plan& plan, const float* bias) const {
+  check_cublas(cublasLtMatmulDescSetAttribute(plan.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), who, "bias");
 }
 
 std::unique_ptr<Products::Plan> Products::make_plan(const Stream& stream, const char* who, const Product& product, const Key& key) {
@@ -198,7 +210,20 @@ std::unique_ptr<Products::Plan> Products::make_plan(const Stream& stream, const 
   plan->a = operand(product.m, product.k, product.transpose_a, product.stride_of_a());
   plan->b = operand(product.k, product.n, product.transpose_b, product.stride_of_b());
   plan->c = layout_of(who, product.result, product.m, product.n, product.stride_of_c());
-  const Candidates candidates = propose(who, *plan, key);
+  Candidates candidates;
+  if (product.bias != nullptr) {
+    // Along the rows of cᵀ, as the library has it. It may know no algorithm for an f32 bias of a bf16 result.
+    const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS, none = CUBLASLT_EPILOGUE_DEFAULT;
+    const auto type = static_cast<std::int32_t>(CUDA_R_32F);
+    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias), who, "epilogue");
+    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), who, "bias type");
+    set_bias(who, *plan, product.bias);
+    candidates = propose(who, *plan, key);
+    plan->epilogue = candidates.count > 0;
+    if (!plan->epilogue)
+      check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &none, sizeof none), who, "epilogue");
+  }
+  if (!plan->epilogue) candidates = propose(who, *plan, key);
   if (candidates.count == 0)
     plan->plain = true;
   else
@@ -224,7 +249,7 @@ Products::Candidates Products::propose(const char* who, const Plan& plan, const 
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.description.get(), plan.b.get(), plan.a.get(), plan.c.get(),
                                                                plan.c.get(), created, kMostCandidates, results.data(), &count);
   Candidates candidates;
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return candidates;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && key[16] != 0)) return candidates;
   check_cublas(status, who, "choice of an algorithm");
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count))) {
     if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_bytes_) continue;
@@ -246,7 +271,8 @@ void Products::choose(const Stream& stream, const char* who, const Product& prod
   std::optional<std::string> choice = choices_->find(name);
   if (!choice && !stream.queue().state().capturing) {
     choice = measure(stream, who, product, candidates, plan);
-    if (choice) choice = choices_->keep(name, *choice);
+    // What could not be measured is kept too: memory may be there the next time, and runs are to repeat.
+    choice = choices_->keep(name, choice.value_or(text_of_algorithm(candidates.algorithms[0])));
   }
   plan.algorithm = candidates.algorithms[0];
   if (!choice) return;
@@ -269,7 +295,10 @@ std::optional<std::string> Products::measure(const Stream& stream, const char* w
     plan.algorithm = algorithm;
     bool works = true;
     for (int i = 0; i < kWarmUps && works; ++i) works = run(stream, trial, plan) == CUBLAS_STATUS_SUCCESS;
-    if (!works) continue;
+    if (!works) {
+      static_cast<void>(cudaGetLastError());  // not the next launch's
+      continue;
+    }
     check_cuda(cudaEventRecord(begin.get(), lane), who, "event");
     for (int i = 0; i < kTimedRuns; ++i) check_cublas(run(stream, trial, plan), who, "matrix product");
     check_cuda(cudaEventRecord(end.get(), lane), who, "event");

@@ -27,6 +27,7 @@ struct Product {
   const void* b = nullptr;
   void* c = nullptr;
   const void* addend = nullptr;                           // lies as c does; not with `accumulate`
+  const float* bias = nullptr;                            // [n], added to every row; with neither of both
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;  // from row to row, in elements; 0: nothing between rows
 
   [[nodiscard]] std::int64_t stride_of_a() const noexcept { return a_stride != 0 ? a_stride : transpose_a ? m : k; }
@@ -47,11 +48,12 @@ class Products {
 
   /// Queues the product on the stream's compute lane. The first time, and with a file of choices, it measures the algorithms, which waits
   /// for the device and allocates; not while a graph is captured. m or n of zero does nothing.
-  void multiply(const Stream& stream, const char* who, const Product& product);
+  /// Returns whether the bias, if there is one, was added.
+  bool multiply(const Stream& stream, const char* who, const Product& product);
 
  private:
   /// All that an algorithm is chosen by.
-  using Key = std::array<std::int64_t, 16>;
+  using Key = std::array<std::int64_t, 17>;
   struct HashKey {
     std::size_t operator()(const Key& key) const noexcept;
   };
@@ -60,6 +62,7 @@ class Products {
 
   [[nodiscard]] Key key_of(const Product& product) const;
   [[nodiscard]] std::string text_of(const Key& key) const;
+  void set_bias(const char* who, const Plan& plan, const float* bias) const;
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Stream& stream, const char* who, const Product& product, const Key& key);
   [[nodiscard]] Candidates propose(const char* who, const Plan& plan, const Key& key) const;
   void choose(const Stream& stream, const char* who, const Product& product, const Key& key, const Candidates& candidates, Plan& plan);

@@ -94,6 +94,7 @@ void Queue::check(const char* what) {
   if (kind == cuda::FaultSlot::none) return;
   const cuda::FaultSlot fault = *state_->fault;
   state_->fault->kind = cuda::FaultSlot::none;
+  state_->fault->claimed = 0;
   if (kind == cuda::FaultSlot::token)
     fail(ExitCode::data, "kernels.embedding", "token {} at position {}, wanted 0 to {}", fault.value, fault.position, fault.limit - 1);
   fail(ExitCode::data, "kernels.linear_cross_entropy", "target {} at position {}, wanted less than the vocabulary's {}", fault.value,

@@ -14,10 +14,11 @@ namespace millrace::kernels::cuda {
 class Products;         // kernels/cuda/products.hpp
 class FusedAttentions;  // kernels/cuda/fused_attention.hpp
 
-/// What a kernel found wrong, in pinned memory that both sides see. A kernel writes it by `report` (kernels/cuda/fault.cuh), the first one
+/// What a kernel found wrong, in pinned memory that both sides see. A kernel writes it by `report` (kernels/cuda/launch.cuh), the first one
 /// wins; the host reads it when the work is done.
 struct FaultSlot {
   enum Kind : std::uint32_t { none = 0, token = 1, target = 2 };
+  std::uint32_t claimed = 0;  // by the first that has something to tell; kind is written when the rest is
   std::uint32_t kind = none;
   std::int32_t value = 0;     // what was found
   std::int64_t position = 0;  // where

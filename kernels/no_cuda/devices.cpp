@@ -9,6 +9,7 @@ std::vector<DeviceDescription> cuda_devices() { return {}; }
 DeviceMemory device_memory(Device) { return {}; }
 std::string why_no_cuda() { return "this build has no CUDA kernels"; }
 std::string cuda_libraries() { return ""; }
+void use_device(Device) {}
 void connect_peers(std::span<const Device>) {}
 
 Range::Range(const char*) noexcept {}

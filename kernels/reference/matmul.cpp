@@ -26,7 +26,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions opt
             options.packed_b ? load_packed(b, k, i, column) : load(b, options.transpose_b ? column * k + i : i * n + column);
         sum += left * right;
       }
-      if (addend != nullptr) sum += load(*addend, row * n + column);
+      if (addend != nullptr) sum += load(*addend, options.bias ? column : row * n + column);
       store(c, row * n + column, static_cast<float>(sum));
     }
 }

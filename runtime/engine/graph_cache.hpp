@@ -10,7 +10,7 @@
 namespace millrace::runtime {
 
 /// What a stage queued on a GPU for one program and one set of slots, to be queued again with one call. The slots of a schedule come back
-/// after a few microbatches, so a steady step queues graphs alone.
+/// after a few microbatches, so after some steps graphs alone are queued.
 class GraphCache {
  public:
   /// More sets of slots than this are run as they are: a graph keeps some memory of the device.

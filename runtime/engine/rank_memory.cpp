@@ -14,7 +14,7 @@ std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
       "master",   "copy",        "first_moment", "second_moment", "accumulator", "staging",     "workspace",   "batch",        "scalar",
       "constant", "stash_input", "stash_weight", "handoff",       "token_in",    "token_out",   "gradient_in", "gradient_out", "result",
-      "logits",   "ring",        "square",       "offload",       "batch_copy",  "scalar_copy", "logits_copy", "ring_copy"};
+      "logits",   "ring",        "square",       "offload",       "batch_copy",  "result_copy", "scalar_copy", "logits_copy",  "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -51,8 +51,8 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
     add(token_out, stage.stage, stage.token_out, stage.slots.token_out);
     add(gradient_in, stage.stage, stage.gradient_in, stage.slots.gradient_in);
     add(gradient_out, stage.stage, stage.gradient_out, stage.slots.gradient_out);
-    on_device_ ? add_pinned(result, stage.stage, 2 * sizeof(double), stage.slots.results)
-               : add(result, stage.stage, 2 * sizeof(double), stage.slots.results);
+    add(result, stage.stage, 2 * sizeof(double), on_device_ ? std::min(stage.slots.results, 1) : stage.slots.results);
+    add_pinned(result_copy, stage.stage, 2 * sizeof(double), stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     add_pinned(logits_copy, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     on_device_ ? add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input)
@@ -124,15 +124,19 @@ std::string RankMemoryPlan::needs() const {
   };
   std::string all;
   for (const auto& [stage, bytes] : stages) all += fmt::format("stage {}: {}, ", stage, text(bytes));
-  return fmt::format("{}weights, gradients, optimizer, workspace and rings: {}", all, text(rank));
+  all += fmt::format("weights, gradients, optimizer, workspace and rings: {}", text(rank));
+  return pinned_ == 0 ? all : fmt::format("{}; of the host, pinned: {}", all, text(pinned_));
 }
 
 namespace {
 
-kernels::Buffer make_arena(const RankMemoryPlan& plan, kernels::Device device) {
-  const bool on_device = device.kind == kernels::DeviceKind::cuda;
+kernels::MemorySpace computing_space(kernels::Device device) {
+  return device.kind == kernels::DeviceKind::cuda ? kernels::MemorySpace::device : kernels::MemorySpace::host;
+}
+
+kernels::Buffer make_arena(const RankMemoryPlan& plan, std::size_t bytes, kernels::Device device, kernels::MemorySpace space) {
   try {
-    return kernels::Buffer(plan.total_bytes(), device, on_device ? kernels::MemorySpace::device : kernels::MemorySpace::host);
+    return kernels::Buffer(bytes, device, space);
   } catch (const Error& error) {
     if (error.code() != ExitCode::memory) throw;
     throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), plan.needs()));
@@ -142,8 +146,8 @@ kernels::Buffer make_arena(const RankMemoryPlan& plan, kernels::Device device) {
 }  // namespace
 
 RankMemory::RankMemory(RankMemoryPlan plan, kernels::Device device)
-    : plan_(std::move(plan)), device_(device), buffer_(make_arena(plan_, device)) {
-  if (plan_.pinned_bytes() > 0) pinned_ = kernels::Buffer(plan_.pinned_bytes(), device, kernels::MemorySpace::pinned_host);
+    : plan_(std::move(plan)), device_(device), buffer_(make_arena(plan_, plan_.total_bytes(), device, computing_space(device))) {
+  if (plan_.pinned_bytes() > 0) pinned_ = make_arena(plan_, plan_.pinned_bytes(), device, kernels::MemorySpace::pinned_host);
 }
 
 std::byte* RankMemory::slot_or_null(MemoryKind kind, StageId stage, int index) const noexcept {

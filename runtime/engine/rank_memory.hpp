@@ -40,11 +40,12 @@ enum class MemoryKind : std::uint8_t {
   offload,  // of a stage: what rematerialisation puts out, a slot a microbatch in flight; of a rank on a GPU pinned memory of the host
   // Of a rank on a GPU, pinned memory of the host from or to which it copies:
   batch_copy,
+  result_copy,
   scalar_copy,
   logits_copy,
   ring_copy,  // of a channel whose link cannot reach the device's memory
 };
-inline constexpr std::size_t kMemoryKinds = 26;
+inline constexpr std::size_t kMemoryKinds = 27;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's

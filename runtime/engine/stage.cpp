@@ -152,7 +152,7 @@ Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
   if (pass == Pass::logits) {
     own(Region::token_out, MemoryKind::logits, stage_, 0);
   } else if (is_last()) {
-    own(Region::token_out, MemoryKind::result, stage_, slots.result);
+    own(Region::token_out, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
   }
   return bindings;
 }
@@ -162,9 +162,15 @@ void StageRunner::run(Pass pass, const kernels::Stream& stream, const ExecutionS
   auto& chosen = const_cast<Execution&>(execution(pass));
   const Bindings memory = bindings(pass, slots);
   const auto kind = program_of(pass);
+  const Bindings touched = chosen.executor.touched(kind, memory);
   if (stream.on_cuda() && stream.queue().graphs() && hook == nullptr && counts.empty())
-    return chosen.graphs.run(stream.queue(), kind, memory, [&] { chosen.executor.run(kind, stream, memory); });
-  chosen.executor.run(kind, stream, memory, hook, counts);
+    chosen.graphs.run(stream.queue(), kind, touched, [&] { chosen.executor.run(kind, stream, memory); });
+  else
+    chosen.executor.run(kind, stream, memory, hook, counts);
+  // The result of one microbatch has the place of the next one's, so that its graph is the same.
+  const bool leaves_result = is_last() && pass != Pass::logits && touched[Region::token_out] != nullptr;
+  std::byte* copy = leaves_result ? memory_->slot_or_null(MemoryKind::result_copy, stage_, slots.result) : nullptr;
+  if (copy != nullptr) stream.queue().copy(kernels::Lane::compute, copy, touched[Region::token_out], 2 * sizeof(double));
 }
 
 kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
@@ -174,7 +180,8 @@ kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlo
 std::array<double, 2> StageRunner::result(int index) const {
   MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, wanted the last stage", stage_);
   std::array<double, 2> sums{};
-  std::memcpy(sums.data(), memory_->slot(MemoryKind::result, stage_, index), sizeof(sums));
+  const std::byte* copy = memory_->slot_or_null(MemoryKind::result_copy, stage_, index);
+  std::memcpy(sums.data(), copy != nullptr ? copy : memory_->slot(MemoryKind::result, stage_, index), sizeof(sums));
   return sums;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "runtime/program/fuse_bias.hpp"
 #include "runtime/program/fuse_sums.hpp"
 #include "runtime/program/merge_backward.hpp"
 #include "runtime/program/offload.hpp"
@@ -258,6 +259,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   fuse_sums(set, ProgramKind::input_gradient);
   insert_recomputation(set, policy);
   copy_what_stays(set);
+  fuse_bias(set, device);
   pack_weights(set, device);
   leave_to_input_gradient(set);
   insert_offload(set, policy);

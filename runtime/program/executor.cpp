@@ -44,6 +44,7 @@ Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : program
           const auto& type = programs.value(id).type;
           operands_.push_back({plan.placements[index(id)], {nullptr, type.dtype, type.shape, kernels::MemorySpace::host}});
           step.bounded = step.bounded || type.shape.bounded();
+          touched_[index(kind)][static_cast<std::size_t>(plan.placements[index(id)].region)] = true;
         }
       widest = std::max(widest, operation.inputs.size() + operation.outputs.size());
       steps_[index(kind)].push_back(step);
@@ -108,6 +109,13 @@ void Executor::run_shown(const kernels::Stream& stream, const OperationHook::Cal
   kernels::HostCopies outputs(stream, call.outputs);
   hook.after({call.programs, call.kind, call.index, call.operation, inputs.tensors(), outputs.tensors()});
   if (go_back) outputs.put_back(stream);
+}
+
+Bindings Executor::touched(ProgramKind kind, const Bindings& bindings) const {
+  Bindings of;
+  for (std::size_t region = 0; region < kRegions; ++region)
+    if (touched_[index(kind)][region]) of.base[region] = bindings.base[region];
+  return of;
 }
 
 kernels::Tensor Executor::tensor(ValueId value, const Bindings& bindings) const {

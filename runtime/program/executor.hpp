@@ -49,6 +49,8 @@ class Executor {
   /// `counts`: the runtime counts of bounded axes, by index; each within [0, capacity].
   void run(ProgramKind kind, const kernels::Stream& stream, const Bindings& bindings, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
+  /// The bindings without regions that the program does not touch: what tells one execution's memory from another's.
+  [[nodiscard]] Bindings touched(ProgramKind kind, const Bindings& bindings) const;
   /// Where a value lies under these bindings (for hooks, captures and tests).
   [[nodiscard]] kernels::Tensor tensor(ValueId value, const Bindings& bindings) const;
 
@@ -67,6 +69,7 @@ class Executor {
   const ProgramSet& programs_;
   const MemoryPlan& plan_;
   std::array<std::vector<Step>, kProgramKinds> steps_;
+  std::array<std::array<bool, kRegions>, kProgramKinds> touched_{};
   std::vector<Operand> operands_;
   std::vector<kernels::Tensor> scratchpad_;  // tensors of the operation at hand
 };

@@ -71,6 +71,8 @@ class OperationRule {
   /// The same operation with one operand more, of its only result's type, which is added to the result before it is rounded. nullptr: there
   /// is none.
   [[nodiscard]] virtual const OperationRule* plus() const { return nullptr; }
+  /// The same operation with a bias f32 [N] as one operand more, which is added to every row of its only result. nullptr: there is none.
+  [[nodiscard]] virtual const OperationRule* biased() const { return nullptr; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };

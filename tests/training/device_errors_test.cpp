@@ -43,6 +43,8 @@ TEST_F(DeviceErrors, ATokenOutsideTheVocabularyIsTheDatas) {
   folder_.write("tokens/train.bin", tokens);
   Words words{"data.text=", "data.held_out=0", "data.tokens=" + folder_ / "tokens", "model.vocab_size=200", "train.steps=8"};
   expect_end(start(1, "run", words), ExitCode::data, {"vocabulary"});
+  words.emplace_back("pipeline.ranks=2");
+  expect_end(start(2, "two", words), ExitCode::data, {"vocabulary"});
 }
 
 TEST_F(EmulatedErrors, SayWhyThereIsNoGpu) {

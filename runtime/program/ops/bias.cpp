@@ -59,9 +59,13 @@ class Bias final : public OperationRule {
 
 }  // namespace
 
-ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name) {
+const OperationRule& bias_rule() {
   static const Bias rule;
-  return builder.append(rule, {x, bias}, {}, name)[0];
+  return rule;
+}
+
+ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name) {
+  return builder.append(bias_rule(), {x, bias}, {}, name)[0];
 }
 
 }  // namespace millrace::runtime

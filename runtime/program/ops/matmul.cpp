@@ -8,17 +8,19 @@
 namespace millrace::runtime {
 namespace {
 
-/// What a rule's variants differ in: its weight may be packed, and it may add one operand more.
+/// What a rule's variants differ in: its weight may be packed, and it may add one operand more, or a bias.
 struct Variant {
   bool packed = false;
   bool plus = false;
+  bool bias = false;
 };
 
 /// The one object of a rule in a variant.
 template <class Rule>
 const Rule& variant(Variant which) {
-  static const std::array<Rule, 4> rules = {Rule({false, false}), Rule({false, true}), Rule({true, false}), Rule({true, true})};
-  return rules[(which.packed ? 2U : 0U) + (which.plus ? 1U : 0U)];
+  static const std::array<Rule, 5> rules = {Rule({false, false}), Rule({false, true}), Rule({true, false}), Rule({true, true}),
+                                            Rule({false, false, true})};
+  return rules[which.bias ? 4U : (which.packed ? 2U : 0U) + (which.plus ? 1U : 0U)];
 }
 
 /// The products of a linear layer differ in which operand is transposed, in the result's dtype and in whether they add.
@@ -51,7 +53,10 @@ class Matmul : public OperationRule {
                             inputs[0].dtype == inputs[1].dtype && inputs[0].shape.dimension(a) == inputs[1].shape.dimension(b);
     rules::require(multiplies, name(), inputs, wanted);
     const ValueType result{inputs[0].dtype, {inputs[0].shape.dimension(1 - a), inputs[1].shape.dimension(1 - b)}};
-    rules::require(!options_.addend || inputs[2] == result, name(), inputs, "an addend of the result's type");
+    if (options_.bias)
+      rules::require(rules::is_vector(inputs[2], result.shape.dimension(1)), name(), inputs, "a bias f32 [N]");
+    else
+      rules::require(!options_.addend || inputs[2] == result, name(), inputs, "an addend of the result's type");
     return {result};
   }
 
@@ -62,16 +67,22 @@ class Matmul : public OperationRule {
 template <class Rule>
 class WeightProduct : public Matmul {
  public:
-  WeightProduct(bool transpose_b, Variant which) : Matmul({.transpose_b = transpose_b, .packed_b = which.packed, .addend = which.plus}) {}
+  WeightProduct(bool transpose_b, Variant which)
+      : Matmul({.transpose_b = transpose_b, .packed_b = which.packed, .addend = which.plus || which.bias, .bias = which.bias}) {}
 
   Packed packed() const override {
-    if (options_.packed_b) return {};
+    if (options_.packed_b || options_.bias) return {};
     return {&variant<Rule>({true, options_.addend}), 1, options_.transpose_b ? WeightForm::packed_turned : WeightForm::packed};
   }
   const OperationRule* plus() const override { return options_.addend ? nullptr : &variant<Rule>({options_.packed_b, true}); }
+  const OperationRule* biased() const override {
+    return options_.addend || options_.packed_b ? nullptr : &variant<Rule>({false, false, true});
+  }
 
  protected:
-  std::string_view either(std::string_view plain, std::string_view plus) const { return options_.addend ? plus : plain; }
+  std::string_view either(std::string_view plain, std::string_view plus, std::string_view bias = "") const {
+    return options_.bias ? bias : options_.addend ? plus : plain;
+  }
 };
 
 /// dw += aᵀ · b, summed over tokens: f32.
@@ -140,7 +151,7 @@ class Forward : public WeightProduct<Rule> {
 class Linear final : public Forward<Linear, LinearInputGradient> {
  public:
   explicit Linear(Variant which) : Forward(true, which) {}
-  std::string_view name() const override { return either("linear", "linear_plus"); }
+  std::string_view name() const override { return either("linear", "linear_plus", "linear_bias"); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     return product(inputs, 1, 1, "x [T, K] and weight [N, K] of one dtype");
@@ -155,7 +166,7 @@ class Linear final : public Forward<Linear, LinearInputGradient> {
 class LinearInputMajor final : public Forward<LinearInputMajor, InputMajorInputGradient> {
  public:
   explicit LinearInputMajor(Variant which) : Forward(false, which) {}
-  std::string_view name() const override { return either("linear_input_major", "linear_input_major_plus"); }
+  std::string_view name() const override { return either("linear_input_major", "linear_input_major_plus", "linear_input_major_bias"); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     return product(inputs, 1, 0, "x [T, K] and weight [K, N] of one dtype");

@@ -14,6 +14,8 @@ namespace millrace::runtime {
 [[nodiscard]] const OperationRule& copy_rule();
 [[nodiscard]] const OperationRule& add_rule();
 [[nodiscard]] const OperationRule& accumulate_rule();
+/// y = x + b.
+[[nodiscard]] const OperationRule& bias_rule();
 /// Copies to and from the host's memory that run beside what computes (runtime/program/offload.hpp).
 [[nodiscard]] const OperationRule& offload_begin_rule();
 [[nodiscard]] const OperationRule& offload_end_rule();

@@ -117,7 +117,7 @@ TEST(RankMemory, OfAGpuHasTwoArenas) {
   using enum MemoryKind;
   const RankMemoryPlan plan(layout(kernels::DType::bf16), device_demand());
   std::size_t device = 0, pinned = 0;
-  const std::set<MemoryKind> of_the_host{staging, batch_copy, scalar_copy, square, result, offload, logits_copy, ring_copy};
+  const std::set<MemoryKind> of_the_host{staging, batch_copy, scalar_copy, square, result_copy, offload, logits_copy, ring_copy};
   std::set<MemoryKind> found;
   for (const auto& section : plan.sections()) {
     const bool there = of_the_host.contains(section.kind);
