@@ -48,15 +48,6 @@ void launch(const Stream& stream, const char* who, void (*kernel)(Parameters...)
 // -- numbers ------------------------------------------------------------------------------------------------------------------------------
 // Kernels see bf16 as __nv_bfloat16, whose memory is that of BFloat16.
 
-template <class T>
-struct DeviceType {
-  using type = T;
-};
-template <>
-struct DeviceType<BFloat16> {
-  using type = __nv_bfloat16;
-};
-
 __device__ __forceinline__ float load(const float* x) { return *x; }
 __device__ __forceinline__ float load(const __nv_bfloat16* x) { return __bfloat162float(*x); }
 __device__ __forceinline__ void store(float* y, float value) { *y = value; }

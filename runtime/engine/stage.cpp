@@ -162,15 +162,16 @@ void StageRunner::run(Pass pass, const kernels::Stream& stream, const ExecutionS
   auto& chosen = const_cast<Execution&>(execution(pass));
   const Bindings memory = bindings(pass, slots);
   const auto kind = program_of(pass);
+  if (!stream.on_cuda()) return chosen.executor.run(kind, stream, memory, hook, counts);
   const Bindings touched = chosen.executor.touched(kind, memory);
-  if (stream.on_cuda() && stream.queue().graphs() && hook == nullptr && counts.empty())
+  if (stream.queue().graphs() && hook == nullptr && counts.empty())
     chosen.graphs.run(stream.queue(), kind, touched, [&] { chosen.executor.run(kind, stream, memory); });
   else
     chosen.executor.run(kind, stream, memory, hook, counts);
   // The result of one microbatch has the place of the next one's, so that its graph is the same.
-  const bool leaves_result = is_last() && pass != Pass::logits && touched[Region::token_out] != nullptr;
-  std::byte* copy = leaves_result ? memory_->slot_or_null(MemoryKind::result_copy, stage_, slots.result) : nullptr;
-  if (copy != nullptr) stream.queue().copy(kernels::Lane::compute, copy, touched[Region::token_out], 2 * sizeof(double));
+  if (!is_last() || pass == Pass::logits || touched[Region::token_out] == nullptr) return;
+  stream.queue().copy(kernels::Lane::compute, memory_->slot(MemoryKind::result_copy, stage_, slots.result), touched[Region::token_out],
+                      2 * sizeof(double));
 }
 
 kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
