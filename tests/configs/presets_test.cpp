@@ -1,6 +1,7 @@
 #include "configs/presets.hpp"
 
 #include "tests/configs/support.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::configs {
 namespace {
@@ -27,7 +28,7 @@ TEST(Presets, AreTheSizesTheyAreNamedAfter) {
 }
 
 TEST(Presets, AndRunsAllLoad) {
-  const std::filesystem::path configs = std::filesystem::path(MILLRACE_SOURCE_DIR) / "configs";
+  const std::filesystem::path configs = std::filesystem::path(tests::source_path("configs"));
   EXPECT_GE(preset_names(configs / "models").size(), 5u);
   for (const std::string& name : preset_names(configs / "models")) {
     EXPECT_GT(load_text("data.tokens = 'x.bin'\n", {"model.preset=" + name}).config.model.layers, 0) << name;

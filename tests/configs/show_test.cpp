@@ -5,6 +5,7 @@
 
 #include "configs/identity.hpp"
 #include "tests/configs/support.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::configs {
 namespace {
@@ -53,7 +54,7 @@ TEST(Show, HelpNamesEveryKey) {
 
 TEST(Show, ThePageOfKeysIsUpToDate) {
   // Made anew by: millrace config keys --markdown > docs/keys.md
-  std::ifstream page(std::string(MILLRACE_SOURCE_DIR) + "/docs/keys.md");
+  std::ifstream page(tests::source_path("docs/keys.md"));
   ASSERT_TRUE(page.good());
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(page), {}), key_reference());
 }

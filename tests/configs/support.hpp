@@ -9,11 +9,12 @@
 #include "configs/load.hpp"
 #include "configs/schema.hpp"
 #include "tests/support/expect_error.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::configs {
 
-inline const std::string presets_folder = std::string(MILLRACE_SOURCE_DIR) + "/configs/models";
+inline const std::string presets_folder = tests::source_path("configs/models");
 
 /// The least that is a run.
 inline constexpr std::string_view small_run = "model.preset = \"tiny\"\ndata.text = \"corpus\"\n";

@@ -10,6 +10,7 @@
 #include "layers/model_folder.hpp"
 #include "layers/optimizers/decay.hpp"
 #include "runtime/program/differentiate.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::layers::testing {
 namespace {
@@ -120,7 +121,7 @@ std::vector<std::int32_t> random_ids(std::size_t count, std::int64_t vocabulary,
   return ids;
 }
 
-std::string golden_folder(const std::string& name) { return std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/" + name; }
+std::string golden_folder(const std::string& name) { return tests::source_path("tests/golden/" + name); }
 
 std::vector<std::int32_t> read_ids(const runtime::SafetensorsFile& file, const std::string& name) {
   const auto& tensor = file.at(name);

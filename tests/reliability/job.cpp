@@ -1,5 +1,7 @@
 #include "tests/reliability/job.hpp"
 
+#include "tests/support/paths.hpp"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -51,7 +53,7 @@ std::vector<std::string> mpirun(int processes) {
 
 Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment)
     : mark_(folder_.path().string()) {
-  launcher.emplace_back(MILLRACE_BINARY_DIR "/millrace");
+  launcher.emplace_back(build_path("millrace"));
   launcher.insert(launcher.end(), words.begin(), words.end());
   std::vector<char*> arguments;
   for (auto& word : launcher) arguments.push_back(word.data());
@@ -66,7 +68,7 @@ Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& word
   for (auto& setting : settings) putenv(setting.data());
   const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC), out = redirect(folder_ / "out"), err = redirect(folder_ / "err");
   dup2(none, STDIN_FILENO), dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
-  if (chdir(MILLRACE_SOURCE_DIR) == 0) execvp(arguments[0], arguments.data());
+  if (chdir(source_path().c_str()) == 0) execvp(arguments[0], arguments.data());
   _exit(127);
 }
 

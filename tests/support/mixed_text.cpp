@@ -9,6 +9,7 @@
 
 #include "kernels/base/mix.hpp"
 #include "runtime/tokenize/utf8.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::tests {
 namespace {
@@ -48,7 +49,7 @@ std::string unescape(const std::string& text) {
 }
 
 std::vector<Section> read_sections() {
-  std::ifstream file(MILLRACE_SOURCE_DIR "/tests/golden/tokenizers/words.txt");
+  std::ifstream file(source_path("tests/golden/tokenizers/words.txt"));
   if (!file) throw std::runtime_error("tests/golden/tokenizers/words.txt is missing");
   std::vector<Section> sections;
   for (std::string line; std::getline(file, line);) {

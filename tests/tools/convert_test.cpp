@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/tensor_folder.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/stories.hpp"
 #include "tests/tools/run_command.hpp"
 
@@ -12,7 +13,7 @@
 namespace millrace::tests {
 namespace {
 
-std::string golden(const std::string& name) { return std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/" + name; }
+std::string golden(const std::string& name) { return source_path("tests/golden/" + name); }
 
 /// 4096 tokens below 128, as llm.c keeps them.
 void write_tokens(const TemporaryFolder& folder) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "tests/support/paths.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 #include "tools/data/progress_bar.hpp"
@@ -9,7 +10,7 @@
 namespace millrace::tests {
 namespace {
 
-const std::string golden = MILLRACE_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string golden = source_path("tests/golden/tokenizers/");
 
 TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
   const TemporaryFolder folder;

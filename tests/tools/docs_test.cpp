@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.hpp"
 #include "tests/tools/text.hpp"
 
 namespace millrace::tests {
@@ -22,18 +23,18 @@ int each(const std::string& text, const std::string& pattern, const std::functio
 /// The pages that a person reads, by their path from the root.
 std::vector<std::string> pages() {
   std::vector<std::string> pages{"README.md", "tests/README.md"};
-  for (const auto& entry : std::filesystem::directory_iterator(MILLRACE_SOURCE_DIR "/docs"))
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("docs")))
     if (entry.path().extension() == ".md") pages.push_back("docs/" + entry.path().filename().string());
   return pages;
 }
 
-bool exists(const std::string& path) { return std::filesystem::exists(MILLRACE_SOURCE_DIR "/" + path); }
+bool exists(const std::string& path) { return std::filesystem::exists(source_path(path)); }
 
 /// All that is compiled into the program, one file after another.
 std::string sources() {
   std::string text;
   for (const char* room : {"kernels", "runtime", "layers", "cluster", "actors", "configs", "tools"})
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(MILLRACE_SOURCE_DIR "/") + room))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path(room)))
       if (entry.path().extension() == ".cpp" || entry.path().extension() == ".hpp") text += read_file(entry.path().string());
   return text;
 }

@@ -3,6 +3,7 @@
 #include "actors/rank.hpp"
 #include "configs/load.hpp"
 #include "kernels/base/check.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 
@@ -58,7 +59,7 @@ TEST(Inspect, RecomputingLowersThePeak) {
 TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
     configs::LoadRequest request;
-    request.files = {std::string(MILLRACE_SOURCE_DIR) + "/" + tiny};
+    request.files = {source_path(tiny)};
     request.overrides = {"pipeline.ranks=2", std::string("pipeline.schedule=") + schedule, "train.threads=1",
                          "model.tie_word_embeddings=true", "sample.tokens=3"};
     const auto config = configs::load(request).config;

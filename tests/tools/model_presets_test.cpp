@@ -9,6 +9,7 @@
 #include "configs/load.hpp"
 #include "configs/presets.hpp"
 #include "layers/model.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -68,7 +69,7 @@ const std::set<std::string> kOurOwn = {"bench-32m", "llama-125m", "quickstart-1m
 
 layers::ModelConfig preset(const std::string& name) {
   configs::LoadRequest request;
-  request.presets = std::string(MILLRACE_SOURCE_DIR) + "/configs/models";
+  request.presets = tests::source_path("configs/models");
   request.overrides = {"model.preset=" + name, "data.tokens=x.bin"};
   return configs::load(request).config.model;
 }
@@ -79,7 +80,7 @@ TEST(ModelPresets, HaveThePublishedParameters) {
 
 /// Programs, layout, schedule and memory of every preset, whose weights would fit nowhere here: no plan may ask for them.
 TEST(ModelPresets, BuildTheirPlans) {
-  for (const std::string& name : configs::preset_names(std::string(MILLRACE_SOURCE_DIR) + "/configs/models")) {
+  for (const std::string& name : configs::preset_names(tests::source_path("configs/models"))) {
     actors::PlanRequest request;
     request.model = preset(name);
     request.train.batch = 1;
@@ -94,7 +95,7 @@ TEST(ModelPresets, BuildTheirPlans) {
 }
 
 TEST(ModelPresets, AreAllHere) {
-  for (const std::string& name : configs::preset_names(std::string(MILLRACE_SOURCE_DIR) + "/configs/models"))
+  for (const std::string& name : configs::preset_names(tests::source_path("configs/models")))
     EXPECT_TRUE(kParameters.contains(name) || kOurOwn.contains(name)) << name;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/base/check.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tools/text.hpp"
 
@@ -26,7 +27,7 @@ inline CommandResult run_millrace(const Words& words, const std::string& before 
     for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
     return quoted + "'";
   };
-  std::string line = "cd " + quote(MILLRACE_SOURCE_DIR) + " && " + before + " " + quote(MILLRACE_BINARY_DIR "/millrace");
+  std::string line = "cd " + quote(source_path()) + " && " + before + " " + quote(build_path("millrace"));
   for (const auto& word : words) line += " " + quote(word);
   line += " > " + quote(folder / "out") + " 2> " + quote(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());

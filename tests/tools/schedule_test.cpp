@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/xml.hpp"
 #include "tests/tools/run_command.hpp"
@@ -186,7 +187,7 @@ TEST(SchedulePage, PicturesAreWhatTheCommandDraws) {
     EXPECT_NE(page.find("](pictures/" + name + ".svg)"), std::string::npos) << name;
     ++drawn;
   }
-  const auto files = std::filesystem::directory_iterator(MILLRACE_SOURCE_DIR "/docs/pictures");
+  const auto files = std::filesystem::directory_iterator(source_path("docs/pictures"));
   EXPECT_EQ(static_cast<std::size_t>(std::distance(begin(files), end(files))), drawn);
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/base/check.hpp"
 #include "tests/reliability/job.hpp"
 #include "tests/support/http_client.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/stories.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
@@ -31,7 +32,7 @@ class Status : public ::testing::Test {
   /// The smallest model on four ranks, long enough to be looked at.
   [[nodiscard]] Words words(const std::string& directory, const Words& more = {}) const {
     const Words all{"train",
-                    MILLRACE_SOURCE_DIR "/configs/runs/tiny.toml",
+                    source_path("configs/runs/tiny.toml"),
                     "run.directory=" + folder_ / directory,
                     "data.text=" + folder_ / "text",
                     "train.steps=120",

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.hpp"
+
 namespace millrace::tests {
 
 using Words = std::vector<std::string>;
@@ -24,7 +26,7 @@ inline std::string read_file(const std::string& path) {
 }
 
 /// The same, by the path from the root of the tree.
-inline std::string read_source(const std::string& path) { return read_file(MILLRACE_SOURCE_DIR "/" + path); }
+inline std::string read_source(const std::string& path) { return read_file(source_path(path)); }
 
 /// Wants every one of `parts` in the text.
 inline void expect_parts(const std::string& text, const Words& parts) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::tests {
@@ -26,12 +27,12 @@ std::string contents(const std::string& path) {
 
 JobResult run_job(int processes, const std::vector<std::string>& words, int seconds, const std::vector<std::string>& environment) {
   const TemporaryFolder folder;
-  std::string line = "cd " + in_quotes(MILLRACE_SOURCE_DIR) + " && env ";
+  std::string line = "cd " + in_quotes(source_path()) + " && env ";
   for (const auto& variable : environment) line += in_quotes(variable) + " ";
   line += "timeout --kill-after=5 " + std::to_string(seconds) + " ";
   if (processes > 1)
     line += in_quotes(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(processes) + " ";
-  line += in_quotes(MILLRACE_BINARY_DIR "/millrace");
+  line += in_quotes(build_path("millrace"));
   for (const auto& word : words) line += " " + in_quotes(word);
   line += " > " + in_quotes(folder / "out") + " 2> " + in_quotes(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());

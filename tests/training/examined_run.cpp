@@ -2,6 +2,7 @@
 
 #include "actors/training.hpp"
 #include "configs/load.hpp"
+#include "tests/support/paths.hpp"
 #include "tools/run_settings.hpp"
 
 namespace millrace::tests {
@@ -9,7 +10,7 @@ namespace millrace::tests {
 void run_examined(const std::string& data, const std::vector<std::string>& overrides,
                   const std::function<void(actors::Pipeline&)>& examine) {
   configs::LoadRequest request;
-  request.presets = MILLRACE_SOURCE_DIR "/configs/models";
+  request.presets = source_path("configs/models");
   request.overrides = {"model.preset=tiny", "data.text=" + data, "data.held_out=0",      "train.steps=3",   "train.batch=2",
                        "train.sequence=32", "train.threads=1",   "train.microbatches=4", "pipeline.ranks=4"};
   request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/expect_error.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::layers {
@@ -175,7 +176,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
 }
 
 TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
-  std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/maxtext_llama2/config.json");
+  std::ifstream stream(tests::source_path("tests/golden/maxtext_llama2/config.json"));
   const json config = json::parse(stream);
   const auto refused = [&](const char* key, const json& value, const char* says) {
     json changed = config;
@@ -234,7 +235,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
     }
   };
   for (const char* name : {"hf_gemma3", "hf_gpt2", "maxtext_gpt3"}) {
-    std::ifstream stream(std::string(MILLRACE_SOURCE_DIR) + "/tests/golden/" + name + "/config.json");
+    std::ifstream stream(tests::source_path("tests/golden/" + std::string(name)) + "/config.json");
     const json config = json::parse(stream);
     for (const auto& [key, old] : config.items()) {
       json changed = config;

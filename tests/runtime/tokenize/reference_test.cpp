@@ -11,11 +11,12 @@
 #include "runtime/tokenize/tokenizer.hpp"
 #include "runtime/tokenize/unicode.hpp"
 #include "tests/support/mixed_text.hpp"
+#include "tests/support/paths.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-const std::string folder = MILLRACE_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string folder = tests::source_path("tests/golden/tokenizers/");
 
 struct Expected {
   std::size_t count = 0;

@@ -11,6 +11,7 @@
 #include "runtime/tokenize/tokenizer_json.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/mixed_text.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::runtime {
@@ -20,7 +21,7 @@ using tests::expect_error;
 using tests::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
-const std::string golden = MILLRACE_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string golden = tests::source_path("tests/golden/tokenizers/");
 
 Ids ids_of(const Tokenizer& tokenizer, std::string_view text) {
   Ids ids;
