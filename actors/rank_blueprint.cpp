@@ -5,6 +5,7 @@
 
 #include "actors/channel_way.hpp"
 #include "cluster/link.hpp"
+#include "layers/optimizers/decay.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
 
 runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage, bool copy) {
-  return {spec.name, spec.shape, stage, spec.use, spec.order, spec.shape.rank() >= 2, copy};
+  return {spec.name, spec.shape, stage, spec.use, spec.order, layers::decays(spec.shape), copy};
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {

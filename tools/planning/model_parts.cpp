@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "layers/optimizers/decay.hpp"
 #include "runtime/program/differentiate.hpp"
 
 namespace millrace::tools {
@@ -36,7 +37,7 @@ std::vector<runtime::RankStage> ModelParts::stages() const {
     stage.stage = runtime::StageId(static_cast<int>(part));
     stage.training = programs[part];
     for (const auto& spec : layers::parameters(model, layout[part]))
-      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, spec.shape.rank() >= 2, false});
+      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, layers::decays(spec.shape), false});
     stages.push_back(std::move(stage));
   }
   return stages;
