@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "actors/head_actor.hpp"
+#include "actors/step_times.hpp"
 #include "kernels/transfer.hpp"
-#include "runtime/engine/step_shares.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -407,15 +407,13 @@ void RankControl::report_step() {
   record.kind = runtime::SpanKind::step;
   rank_.trace().add(record);
   rank_.trace().snapshot_into(records_, trace_mark_);
-  const auto shares = runtime::summarize(records_, runtime::StepId(step_));
-
   auto& report = std::get<StepReport>(report_);
   report.rank = rank_.id().value;
   report.step = step_;
   report.squares.clear();
   for (const auto& sum : tasks_.squares()) report.squares.push_back({sum.order, sum.value});
   losses_of(rank_, *list_, report.losses);
-  report.times = {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
+  report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
   report.resident_bytes = resident_bytes();
   look_at_device();
   report.device_used = device_memory_.used;
