@@ -1,5 +1,6 @@
 millrace_add_test(runtime_io_test
   SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/checkpoint_cache_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_crash_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_damage_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_file_test.cpp
