@@ -23,9 +23,7 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   MILLRACE_CHECK(options.addend == (addend != nullptr) && !(options.addend && options.accumulate), ExitCode::internal, who,
                  "an addend is {}, given {}, and the result is {}", options.addend ? "announced" : "not announced",
                  addend != nullptr ? "one" : "none", options.accumulate ? "accumulated" : "written");
-  MILLRACE_CHECK(
-      !options.bias || (options.addend && (products_add_bias(stream.device()) || stream.implementation() == Implementation::reference)),
-      ExitCode::internal, who, "a bias on {}, wanted one that bias_forward adds", to_string(stream.device()));
+  MILLRACE_CHECK(!options.bias || options.addend, ExitCode::internal, who, "a bias without an addend, expected it to be the addend");
   if (addend != nullptr && options.bias)
     check_operand(who, "bias", *addend, {n}, {DType::f32});
   else if (addend != nullptr)

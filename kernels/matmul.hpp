@@ -14,15 +14,18 @@ struct MatmulOptions {
   bool accumulate = false;  // c must then be f32
   bool packed_b = false;    // b has its shape, and its data lies as pack() of kernels/packing.hpp wrote op(b)
   bool addend = false;      // c = op(a) · op(b) + addend, rounded once; not with `accumulate`
-  bool bias = false;        // the same where the addend is f32 [N], added to every row; where products_add_bias says so
+  bool bias = false;        // the same where the addend is f32 [N], added to every row
 };
 
-/// True where a product adds a bias on its way out, for nothing (an epilogue of cuBLASLt). Elsewhere bias_forward adds it.
-[[nodiscard]] constexpr bool products_add_bias(Device device) noexcept { return device.kind == DeviceKind::cuda; }
+/// True where a product that writes `result` should add its bias itself: on a GPU, where that costs nothing (an epilogue of cuBLASLt), and
+/// for bf16, where a bias that bias_forward adds would round the result a second time.
+[[nodiscard]] constexpr bool products_add_bias(Device device, DType result) noexcept {
+  return device.kind == DeviceKind::cuda || result == DType::bf16;
+}
 
 /// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the
 /// stream's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing. `addend` is of c's type, and not c;
-/// a bias is f32. Where the library has no algorithm that adds a bias, it is added to the rounded product.
+/// a bias is f32. Where cuBLASLt has no algorithm that adds a bias, it is added to the rounded product.
 void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend = nullptr);
 

@@ -33,6 +33,13 @@ MILLRACE_INLINE void convert(const From* x, To* y, std::int64_t begin, std::int6
   if (i < end) store(y + i, load(x + i, end - i), end - i);
 }
 
+template <class Other>
+MILLRACE_INLINE void narrow_sum_of(const float* a, const Other* b, BFloat16* y, std::int64_t begin, std::int64_t end) {
+  std::int64_t i = begin;
+  for (; i + 16 <= end; i += 16) store(y + i, load(a + i) + load(b + i));
+  if (i < end) store(y + i, load(a + i, end - i) + load(b + i, end - i), end - i);
+}
+
 }  // namespace
 
 namespace MILLRACE_ISA {
@@ -48,9 +55,10 @@ void accumulate_bf16(const BFloat16* x, float* accumulator, std::int64_t begin, 
 void widen(const BFloat16* x, float* y, std::int64_t begin, std::int64_t end) { convert(x, y, begin, end); }
 void narrow(const float* x, BFloat16* y, std::int64_t begin, std::int64_t end) { convert(x, y, begin, end); }
 void narrow_sum(const float* a, const BFloat16* b, BFloat16* y, std::int64_t begin, std::int64_t end) {
-  std::int64_t i = begin;
-  for (; i + 16 <= end; i += 16) store(y + i, load(a + i) + load(b + i));
-  if (i < end) store(y + i, load(a + i, end - i) + load(b + i, end - i), end - i);
+  narrow_sum_of(a, b, y, begin, end);
+}
+void narrow_wide_sum(const float* a, const float* b, BFloat16* y, std::int64_t begin, std::int64_t end) {
+  narrow_sum_of(a, b, y, begin, end);
 }
 
 }  // namespace MILLRACE_ISA

@@ -18,5 +18,6 @@ MILLRACE_CPU_KERNEL(widen, void(const BFloat16* x, float* y, std::int64_t begin,
 MILLRACE_CPU_KERNEL(narrow, void(const float* x, BFloat16* y, std::int64_t begin, std::int64_t end));
 /// y = a + b, rounded once.
 MILLRACE_CPU_KERNEL(narrow_sum, void(const float* a, const BFloat16* b, BFloat16* y, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(narrow_wide_sum, void(const float* a, const float* b, BFloat16* y, std::int64_t begin, std::int64_t end));
 
 }  // namespace millrace::kernels::cpu

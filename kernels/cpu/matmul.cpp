@@ -74,7 +74,8 @@ struct Problem {
             .transpose_b = options.transpose_b && !options.packed_b,
             .accumulate = options.accumulate && !copies_columns(columns),
             .packed_b = options.packed_b,
-            .addend = options.addend && !narrows() && !copies_columns(columns)};
+            .addend = options.addend && !options.bias && !narrows() && !copies_columns(columns),
+            .bias = options.bias && !narrows() && !copies_columns(columns)};
   }
 };
 
@@ -141,6 +142,12 @@ void copy_operands(const Stream& stream, const Problem& problem, const Tensor& a
 /// Rows and columns of c from `wide`, in whose first row the first of `rows` lies.
 void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range rows, Range columns) {
   const std::int64_t first = rows.begin * problem.n;
+  if (problem.options.bias) {
+    for (std::int64_t row = 0; row < rows.size(); ++row)
+      pick_narrow_wide_sum()(wide + row * problem.n, addend->as<float>(), c.as<BFloat16>() + first + row * problem.n, columns.begin,
+                             columns.end);
+    return;
+  }
   const auto narrow = [&](std::int64_t begin, std::int64_t end) {
     if (addend == nullptr)
       pick_narrow()(wide, c.as<BFloat16>() + first, begin, end);
@@ -159,13 +166,27 @@ void copy_columns(const Problem& problem, const float* wide, const Tensor* adden
     if (problem.result == DType::bf16) {
       if (addend == nullptr)
         pick_narrow()(wide, c.as<BFloat16>() + place, 0, count);
+      else if (problem.options.bias)
+        pick_narrow_wide_sum()(wide, addend->as<float>() + columns.begin, c.as<BFloat16>() + place, 0, count);
       else
         pick_narrow_sum()(wide, addend->as<BFloat16>() + place, c.as<BFloat16>() + place, 0, count);
       continue;
     }
     float* const out = c.as<float>() + place;
-    const float* const other = problem.options.accumulate ? out : addend != nullptr ? addend->as<float>() + place : nullptr;
+    const float* const other = problem.options.accumulate ? out
+                               : addend == nullptr        ? nullptr
+                                                          : addend->as<float>() + (problem.options.bias ? columns.begin : place);
     for (std::int64_t i = 0; i < count; ++i) out[i] = other == nullptr ? wide[i] : wide[i] + other[i];
+  }
+}
+
+/// The bias in every row of c: a product that sums nothing.
+void copy_bias(const Problem& problem, const Tensor& bias, const Tensor& c) {
+  for (std::int64_t row = 0; row < problem.m; ++row) {
+    if (problem.result == DType::bf16)
+      pick_narrow()(bias.as<float>(), c.as<BFloat16>() + row * problem.n, 0, problem.n);
+    else
+      std::copy_n(bias.as<float>(), problem.n, c.as<float>() + row * problem.n);
   }
 }
 
@@ -195,7 +216,7 @@ void multiply_blocks(const Problem& problem, Range rows, const Block& block, con
     pick_widen()(a.as<BFloat16>() + part.begin * problem.k, block.a, 0, part.size() * problem.k);
     if (!problem.narrows())
       return own.multiply(problem.part(part, columns), block.a, b, c.as<float>() + from,
-                          addend != nullptr ? addend->as<float>() + from : nullptr);
+                          addend != nullptr ? addend->as<float>() + (problem.options.bias ? 0 : from) : nullptr);
     own.multiply(problem.part(part, columns), block.a, b, block.c, nullptr);
     narrow_result(problem, block.c, addend, c, part, columns);
   });
@@ -226,7 +247,9 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   const Problem problem = describe(a.shape, b.shape, a.dtype, c.dtype, options);
   if (problem.m == 0 || problem.n == 0) return;
   if (problem.k == 0) {
-    if (addend != nullptr)
+    if (options.bias)
+      copy_bias(problem, *addend, c);
+    else if (addend != nullptr)
       std::copy_n(addend->data, c.bytes(), c.data);
     else if (!options.accumulate)
       std::fill_n(c.data, c.bytes(), std::byte{0});
@@ -268,7 +291,9 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
     }
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
     own.multiply(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
-                 part.addend ? addend->data + from_c * result_size : nullptr);
+                 part.bias     ? addend->data + columns.begin * static_cast<std::int64_t>(sizeof(float))
+                 : part.addend ? addend->data + from_c * result_size
+                               : nullptr);
     if (problem.narrows())
       narrow_result(problem, reinterpret_cast<const float*>(product) + rows.begin * problem.n, addend, c, rows, columns);
   });

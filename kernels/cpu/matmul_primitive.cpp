@@ -20,7 +20,8 @@ struct Hash {
     for (const std::int64_t field : {part.m, part.n, part.k, part.a_stride, part.b_stride, part.c_stride})
       hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(field);
     const int flags = (part.transpose_b ? 2 : 0) | (part.accumulate ? 4 : 0) | (part.own_scratch ? 8 : 0) | (part.packed_b ? 4096 : 0) |
-                      (part.addend ? 8192 : 0) | static_cast<int>(part.operands) << 4 | static_cast<int>(part.result) << 8;
+                      (part.addend ? 8192 : 0) | (part.bias ? 16384 : 0) | static_cast<int>(part.operands) << 4 |
+                      static_cast<int>(part.result) << 8;
     return hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(flags);
   }
 };
@@ -60,13 +61,15 @@ Compiled compile(const MatmulPart& part) {
   if (part.accumulate) after.append_sum(1.0F);
   if (part.addend) after.append_binary(dnnl::algorithm::binary_add, c);
   attributes.set_post_ops(after);
-  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine());
+  const memory::desc bias({1, part.n}, memory::data_type::f32, memory::format_tag::ab);
+  const dnnl::matmul::primitive_desc description(part.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c), attributes,
+                                                 engine());
   const auto scratch = description.scratchpad_desc();
   return {dnnl::matmul(description),
           memory(a, engine(), nullptr),
           memory(b, engine(), nullptr),
           memory(c, engine(), nullptr),
-          memory(c, engine(), nullptr),
+          memory(part.bias ? bias : c, engine(), nullptr),
           memory(scratch, engine(), nullptr),
           scratch.get_size()};
 }
@@ -113,6 +116,7 @@ void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void*
   int count = 3;
   const auto add = [&](int kind, const memory& value) { arguments[static_cast<std::size_t>(count++)] = {kind, value.get()}; };
   if (compiled.scratch_bytes > 0) add(DNNL_ARG_SCRATCHPAD, compiled.scratch);
+  if (part.bias) add(DNNL_ARG_BIAS, compiled.addend);
   if (part.addend) add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, compiled.addend);
   const dnnl_status_t status = dnnl_primitive_execute(compiled.primitive.get(), own.stream.get(), count, arguments.data());
   MILLRACE_CHECK(status == dnnl_success, ExitCode::internal, "kernels.matmul", "oneDNN failed with status {}", static_cast<int>(status));

@@ -17,6 +17,7 @@ struct MatmulPart {
   bool transpose_b = false, accumulate = false;
   bool packed_b = false;     // b in blocks of 64 columns (kernels/packing.hpp); b_stride and transpose_b say nothing then
   bool addend = false;       // another matrix, which lies as c does, is added before the result is rounded
+  bool bias = false;         // f32 [n], is added to every row before the result is rounded; not with addend
   bool own_scratch = false;  // oneDNN allocates: for a runtime size that asks for more scratch than its capacity did
   friend bool operator==(const MatmulPart&, const MatmulPart&) = default;
 };
@@ -24,7 +25,8 @@ struct MatmulPart {
 /// Scratch of one execution, on the calling thread.
 [[nodiscard]] std::size_t matmul_part_scratch_bytes(const MatmulPart& part);
 
-/// Runs it on the calling thread alone. `scratch` has at least the bytes asked for, or part.own_scratch is set.
+/// Runs it on the calling thread alone. `addend` is the other matrix or the bias. `scratch` has at least the bytes asked for, or
+/// part.own_scratch is set.
 void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch);
 
 }  // namespace millrace::kernels::cpu

@@ -254,12 +254,12 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.token_out = forward.token_out;
   set.loss = forward.loss;
   set.logits = forward.logits;
+  fuse_bias(set, device);
   fuse_sums(set, ProgramKind::forward);
   Differentiator(set).run();
   fuse_sums(set, ProgramKind::input_gradient);
   insert_recomputation(set, policy);
   copy_what_stays(set);
-  fuse_bias(set, device);
   pack_weights(set, device);
   leave_to_input_gradient(set);
   insert_offload(set, policy);

@@ -4,8 +4,9 @@
 
 namespace millrace::runtime {
 
-/// Lets every product add the bias that alone reads it, where the device's products do that on their way out: two operations become one,
-/// with the product's name and the sum's result. In F and I, where recomputed ones stand.
+/// Lets every product of the forward add the bias that alone reads it, where products_add_bias says so: two operations become one, with the
+/// product's name and the sum's result, which takes the product's labels; in bf16 it is then rounded once instead of twice. Done before
+/// anything is derived from the forward, so that what is recomputed has the same bits.
 void fuse_bias(ProgramSet& set, kernels::Device device);
 
 }  // namespace millrace::runtime

@@ -43,8 +43,7 @@ class Bias final : public OperationRule {
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
-    static const BiasWeightGradient rule;
-    builder.append_accumulate(rule, {builder.output_gradient(0)}, {builder.accumulator(1)}, {}, "dw");
+    builder.append_accumulate(bias_weight_gradient_rule(), {builder.output_gradient(0)}, {builder.accumulator(1)}, {}, "dw");
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -58,6 +57,11 @@ class Bias final : public OperationRule {
 };
 
 }  // namespace
+
+const OperationRule& bias_weight_gradient_rule() {
+  static const BiasWeightGradient rule;
+  return rule;
+}
 
 const OperationRule& bias_rule() {
   static const Bias rule;

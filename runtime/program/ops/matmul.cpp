@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// What a rule's variants differ in: its weight may be packed, and it may add one operand more, or a bias.
+/// What a rule's variants differ in: its weight may be packed, and it may add one operand more or a bias, not both.
 struct Variant {
   bool packed = false;
   bool plus = false;
@@ -18,9 +18,9 @@ struct Variant {
 /// The one object of a rule in a variant.
 template <class Rule>
 const Rule& variant(Variant which) {
-  static const std::array<Rule, 5> rules = {Rule({false, false}), Rule({false, true}), Rule({true, false}), Rule({true, true}),
-                                            Rule({false, false, true})};
-  return rules[which.bias ? 4U : (which.packed ? 2U : 0U) + (which.plus ? 1U : 0U)];
+  static const std::array<Rule, 6> rules = {Rule({false, false, false}), Rule({false, true, false}), Rule({false, false, true}),
+                                            Rule({true, false, false}),  Rule({true, true, false}),  Rule({true, false, true})};
+  return rules[(which.packed ? 3U : 0U) + (which.bias ? 2U : which.plus ? 1U : 0U)];
 }
 
 /// The products of a linear layer differ in which operand is transposed, in the result's dtype and in whether they add.
@@ -63,7 +63,7 @@ class Matmul : public OperationRule {
   kernels::MatmulOptions options_;
 };
 
-/// A product of activations with a weight, its operand 1, as one of four variants.
+/// A product of activations with a weight, its operand 1, as one of six variants.
 template <class Rule>
 class WeightProduct : public Matmul {
  public:
@@ -71,13 +71,12 @@ class WeightProduct : public Matmul {
       : Matmul({.transpose_b = transpose_b, .packed_b = which.packed, .addend = which.plus || which.bias, .bias = which.bias}) {}
 
   Packed packed() const override {
-    if (options_.packed_b || options_.bias) return {};
-    return {&variant<Rule>({true, options_.addend}), 1, options_.transpose_b ? WeightForm::packed_turned : WeightForm::packed};
+    if (options_.packed_b) return {};
+    return {&variant<Rule>({true, options_.addend && !options_.bias, options_.bias}), 1,
+            options_.transpose_b ? WeightForm::packed_turned : WeightForm::packed};
   }
   const OperationRule* plus() const override { return options_.addend ? nullptr : &variant<Rule>({options_.packed_b, true}); }
-  const OperationRule* biased() const override {
-    return options_.addend || options_.packed_b ? nullptr : &variant<Rule>({false, false, true});
-  }
+  const OperationRule* biased() const override { return options_.addend ? nullptr : &variant<Rule>({options_.packed_b, false, true}); }
 
  protected:
   std::string_view either(std::string_view plain, std::string_view plus, std::string_view bias = "") const {
@@ -136,7 +135,7 @@ class InputMajorWeightGradient final : public WeightGradient {
   }
 };
 
-/// What both linear layers share: dx through `Gradient`; an addend's gradient is the result's.
+/// What both linear layers share: dx through `Gradient`; the gradient of an addend is the result's, that of a bias its sum over tokens.
 template <class Rule, class Gradient>
 class Forward : public WeightProduct<Rule> {
  public:
@@ -145,6 +144,12 @@ class Forward : public WeightProduct<Rule> {
     if (builder.wants(0))
       builder.add_gradient(0, builder.append(variant<Gradient>({}), {builder.output_gradient(0), builder.input(1)}, {}, "dx")[0]);
     if (this->options_.addend && builder.wants(2)) builder.add_gradient(2, builder.output_gradient(0));
+  }
+
+ protected:
+  void bias_gradient(GradientBuilder& builder) const {
+    if (!this->options_.bias) return;
+    builder.append_accumulate(bias_weight_gradient_rule(), {builder.output_gradient(0)}, {builder.accumulator(2)}, {}, "db");
   }
 };
 
@@ -159,6 +164,7 @@ class Linear final : public Forward<Linear, LinearInputGradient> {
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const LinearWeightGradient rule;
+    bias_gradient(builder);
     builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(0)}, {builder.accumulator(1)}, {}, "dw");
   }
 };
@@ -174,6 +180,7 @@ class LinearInputMajor final : public Forward<LinearInputMajor, InputMajorInputG
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const InputMajorWeightGradient rule;
+    bias_gradient(builder);
     builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0)}, {builder.accumulator(1)}, {}, "dw");
   }
 };

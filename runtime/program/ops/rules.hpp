@@ -14,8 +14,9 @@ namespace millrace::runtime {
 [[nodiscard]] const OperationRule& copy_rule();
 [[nodiscard]] const OperationRule& add_rule();
 [[nodiscard]] const OperationRule& accumulate_rule();
-/// y = x + b.
+/// y = x + b, and db += Σ dy.
 [[nodiscard]] const OperationRule& bias_rule();
+[[nodiscard]] const OperationRule& bias_weight_gradient_rule();
 /// Copies to and from the host's memory that run beside what computes (runtime/program/offload.hpp).
 [[nodiscard]] const OperationRule& offload_begin_rule();
 [[nodiscard]] const OperationRule& offload_end_rule();
