@@ -10,7 +10,7 @@ namespace millrace::actors {
 
 /// `millrace parity DIR`: what to compare and how.
 struct ParitySettings {
-  std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json
+  std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json and bf16.json
   std::string dtype = "fp32";  // fp32 | bf16
   std::string device = "cpu";  // cpu | cuda
   int ranks = 1, chunks = 1;
@@ -24,8 +24,8 @@ struct ParitySettings {
 
 /// Runs forward and backward in microbatches of one row (of all rows, where MaxText's rounding is of the whole batch) through the pipeline,
 /// and in process 0 compares loss, logits, hidden states and every gradient with golden.safetensors, printing the largest difference of
-/// each group and a hash of all of them. Collective; the session is connected. Returns whether everything is within tolerance (in process
-/// 0; true elsewhere). Errors: Error(model), Error(config).
+/// each group and a hash of all of them. Collective; the session is connected. Returns whether everything is within the limits of the
+/// folder's parity_rule, in process 0 (true elsewhere). Errors: Error(model), Error(config).
 [[nodiscard]] bool run_parity(Session& session, const ParitySettings& settings);
 
 }  // namespace millrace::actors

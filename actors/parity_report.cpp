@@ -2,109 +2,46 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
-#include "runtime/io/file_system.hpp"
+#include "actors/parity_rule.hpp"
 #include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
 namespace {
 
-/// How close is close enough. Each limit is absolute, or a part of the reference's largest entry, or of its norm.
-enum class Measure { absolute, of_largest, of_norm };
-struct Limit {
-  double value = 0;
-  Measure measure = Measure::of_largest;
-};
-struct Tolerance {
-  Limit loss{1e-5, Measure::of_largest};
-  Limit logits{2e-5, Measure::of_largest};
-  Limit hidden{2e-5, Measure::of_largest};
-  Limit gradient{1e-4, Measure::of_largest};
-  double gradient_floor = 0;  // absolute: where all entries of a gradient are smaller, this close is enough
-};
-
-Tolerance read_tolerance(const ParitySettings& settings) {
-  Tolerance tolerance;
-  const auto path = runtime::join_path(settings.folder, "tolerance.json");
-  if (settings.dtype == "bf16") {
-    tolerance.loss = {1e-2, Measure::of_largest};
-    tolerance.logits = {3e-2, Measure::of_largest};
-    tolerance.hidden = {5e-2, Measure::of_norm};  // a row that the final norm scales up scales its rounding up too
-    tolerance.gradient = {5e-2, Measure::of_norm};
-  } else if (runtime::kind_of(path) != runtime::PathKind::missing) {
-    try {
-      const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 16, ExitCode::model));
-      tolerance.loss = {json.at("loss").get<double>(), Measure::absolute};
-      tolerance.logits = {json.at("logits").get<double>(), Measure::absolute};
-      tolerance.hidden = {json.at("hidden").get<double>(), Measure::of_largest};
-      tolerance.gradient = {json.at("grad").get<double>(), Measure::of_largest};
-      tolerance.gradient_floor = json.value("grad_floor", 0.0);
-    } catch (const nlohmann::json::exception& error) {
-      fail(ExitCode::model, "actors.parity", "{}: {}", path, error.what());
-    }
-  }
-  for (auto* limit : {&tolerance.loss, &tolerance.logits, &tolerance.hidden, &tolerance.gradient}) limit->value *= settings.tolerance;
-  tolerance.gradient_floor *= settings.tolerance;
-  return tolerance;
-}
-
-struct Difference {
-  double largest = 0;  // |a − b|
-  double ratio = 0;    // of what is allowed; beyond 1 is too much
-  std::string tensor;
-};
-
-Difference compare(const std::string& name, const std::vector<float>& found, const std::vector<float>& wanted, Limit limit, double floor) {
-  double largest = 0, reference = 0, square = 0, reference_square = 0;
-  bool finite = found.size() == wanted.size();
-  for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i) {
-    const double difference = std::fabs(static_cast<double>(found[i]) - wanted[i]);
-    finite = finite && std::isfinite(difference);
-    largest = std::max(largest, difference);
-    reference = std::max(reference, std::fabs(static_cast<double>(wanted[i])));
-    square += difference * difference;
-    reference_square += static_cast<double>(wanted[i]) * wanted[i];
-  }
-  double measured = largest, allowed = limit.value;
-  if (limit.measure == Measure::of_largest) allowed *= reference;
-  if (limit.measure == Measure::of_norm) {
-    measured = std::sqrt(square);
-    allowed *= std::sqrt(reference_square);
-  }
-  allowed = std::max(allowed, floor);
-  const double ratio = !finite ? HUGE_VAL : measured == 0 ? 0.0 : measured / allowed;
-  return {largest, ratio, name};
-}
-
-/// One line of the report: a group of tensors by its worst one.
+/// One line of the report: a group of tensors by the one that is nearest to its limit, or beyond it.
 class Group {
  public:
-  explicit Group(std::string title) : title_(std::move(title)) {}
-  void add(const Difference& difference) {
+  void add(const std::string& name, const Distance& distance, Verdict verdict) {
     ++count_;
-    largest_ = std::max(largest_, difference.largest);
-    if (worst_.tensor.empty() || difference.ratio > worst_.ratio) worst_ = difference;
+    largest_ = std::max(largest_, distance.largest);
+    if (!name_.empty() && !is_worse(verdict, worst_)) return;
+    name_ = name;
+    worst_ = std::move(verdict);
   }
-  void missing(const std::string& name) {
-    ++count_;
-    worst_ = {HUGE_VAL, HUGE_VAL, name + " (missing)"};
-  }
-  [[nodiscard]] bool print() const {
-    const bool within = worst_.ratio <= 1;
-    fmt::print("{:<44} {:>3} tensors | largest difference {:.3e} | {:6.1f}% of what is allowed{} | {}\n", title_, count_, largest_,
-               100 * worst_.ratio, count_ > 1 ? fmt::format(" ({})", worst_.tensor) : "", within ? "ok" : "BEYOND");
-    return within;
+  [[nodiscard]] bool within() const { return worst_.within(); }
+  void print(const std::string& title, bool decided) const {
+    fmt::print("{:<44} {:>3} tensors | largest difference {:.3e} | {}{}{}\n", title, count_, largest_, worst_.text,
+               count_ > 1 || name_ != title ? fmt::format(" ({})", name_) : "",
+               !within() ? " | BEYOND"
+               : decided ? " | ok"
+                         : "");
   }
 
  private:
-  std::string title_;
+  static bool is_worse(const Verdict& a, const Verdict& b) {
+    if (a.within() != b.within()) return !a.within();
+    const double part_a = a.size / a.limit, part_b = b.size / b.limit;  // 0 where there is no limit
+    return part_a != part_b ? part_a > part_b : a.size > b.size;
+  }
+
   int count_ = 0;
   double largest_ = 0;
-  Difference worst_;
+  std::string name_;  // of the worst
+  Verdict worst_;
 };
 
 /// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers is one group.
@@ -157,7 +94,6 @@ void store_transposed(const PipelinePlan& plan, std::map<std::string, std::vecto
 }  // namespace
 
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
-  const auto tolerance = read_tolerance(settings);
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
   auto found = assemble(output, rows);
   const auto targets = static_cast<double>(output.valid_targets);
@@ -177,39 +113,43 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
 
   fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
              settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);
-  std::map<std::string, Group> groups;
+  Distances distances;
   for (const auto& tensor : golden.tensors()) {
     if (is_input(tensor.name)) continue;
-    const auto title = group_of(tensor.name.starts_with("hidden.") ? "hidden" : tensor.name);
-    auto& group = groups.try_emplace(title, title).first->second;
-    const auto mine = found.find(tensor.name);
     std::size_t elements = 1;
     for (const auto size : tensor.shape) elements *= static_cast<std::size_t>(size);
-    if (mine == found.end() || mine->second.size() != elements) {
-      group.missing(tensor.name);
-      continue;
-    }
-    std::vector<float> wanted(elements);
-    golden.read(tensor.name, std::span<float>(wanted));
-    const bool gradient = tensor.name.starts_with("grad.");
-    const bool scalar = elements == 1;
-    auto limit = gradient ? tolerance.gradient : scalar ? tolerance.loss : tensor.name == "logits" ? tolerance.logits : tolerance.hidden;
-    if (tensor.name == "xent_sum" && limit.measure == Measure::absolute) limit.value *= targets;
-    group.add(compare(tensor.name, mine->second, wanted, limit, gradient ? tolerance.gradient_floor : 0));
+    std::vector<float> expected(elements);
+    golden.read(tensor.name, std::span<float>(expected));
+    const auto mine = found.find(tensor.name);
+    distances[tensor.name] = distance_between(mine != found.end() ? mine->second : std::vector<float>(), expected);
   }
-  for (const auto& [name, values] : found) {
-    if (!name.starts_with("grad.") || golden.find(name) != nullptr) continue;
-    groups.try_emplace("extra", "extra").first->second.missing(name);
-  }
+  for (const auto& [name, values] : found)
+    if (name.starts_with("grad.") && golden.find(name) == nullptr) distances[name] = distance_between(values, {});
+
+  const auto rule = parity_rule(settings.folder, settings.dtype, settings.tolerance, targets);
+  const auto verdicts = rule->judge(distances);
+  std::map<std::string, Group> groups;
+  for (const auto& [name, distance] : distances)
+    groups[group_of(name.starts_with("hidden.") ? "hidden" : name)].add(name, distance, verdicts.at(name));
   bool within = true;
-  for (const auto& [title, group] : groups) within = group.print() && within;
+  for (const auto& [title, group] : groups) {
+    group.print(title, rule->decides());
+    within = within && group.within();
+  }
+  if (const auto mean = verdicts.find(ParityRule::all_gradients); mean != verdicts.end()) {
+    fmt::print("{:<44} {} | {}\n", mean->first, mean->second.text, mean->second.within() ? "ok" : "BEYOND");
+    within = within && mean->second.within();
+  }
 
   runtime::StateHash hash;
   for (const auto& [name, values] : found) {
     const std::vector<std::int64_t> shape{static_cast<std::int64_t>(values.size())};
     hash.add(name, "F32", shape, std::as_bytes(std::span(values)));
   }
-  fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash.digest().hex(), within ? "within tolerance" : "BEYOND TOLERANCE");
+  const char* const verdict = !within           ? "BEYOND TOLERANCE"
+                              : rule->decides() ? "within tolerance"
+                                                : "no verdict: the folder has no bf16.json, the distances of PyTorch's bf16";
+  fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash.digest().hex(), verdict);
   std::fflush(stdout);
   return within;
 }

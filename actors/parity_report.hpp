@@ -17,8 +17,9 @@ struct ParityOutput {
   std::vector<CapturedTensor> tensors;
 };
 
-/// Prints one line a group with its largest difference, its tolerance and the tensor where it is, then the hash of everything computed.
-/// Returns whether all is within tolerance; a tensor that golden has and the output lacks, or the reverse for gradients, is not.
+/// Judges every tensor by the parity_rule of the folder and prints one line per group with the tensor that is worst, then the hash of
+/// everything computed. Returns false where something is beyond its limit; a tensor that golden has and the output lacks, or the reverse
+/// for gradients, always is.
 [[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
                                  ParityOutput output);
 

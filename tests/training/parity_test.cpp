@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "tests/support/paths.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/training/command.hpp"
 
-// `millrace parity` against what transformers computed: within tolerance, and the same bits in every layout.
+// `millrace parity` against what transformers computed: within tolerance, in bf16 as near as PyTorch, and the same bits in every layout.
 namespace millrace::tests {
 namespace {
 
@@ -60,6 +65,47 @@ INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                          [](const auto& one) {
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
                          });
+
+/// Each folder with the distances of PyTorch's bf16 (tests/golden/*/bf16.json): ours are within docs/numerics.md's factors of them.
+class Bf16BesidePyTorch : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
+  const auto result = parity(std::string("hf_") + GetParam(), "bf16", 1, {});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("times PyTorch's bf16"), std::string::npos) << result.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
+                         ::testing::Values("gemma", "gemma2", "gemma3", "gpt2", "llama", "llama3", "mistral", "olmo3", "qwen2", "qwen3"),
+                         [](const auto& one) { return one.param; });
+
+/// A copy of tests/golden/hf_gpt2 to change.
+struct Folder {
+  Folder() { std::filesystem::copy(source_path("tests/golden/hf_gpt2"), folder.path()); }
+  [[nodiscard]] JobResult parity() const { return run_job(1, {"parity", folder.path().string(), "--dtype", "bf16"}); }
+  TemporaryFolder folder;
+};
+
+TEST(ParityInBf16, OnlyMeasuresWithoutPyTorchsDistances) {
+  const Folder copy;
+  std::filesystem::remove(copy.folder / "bf16.json");
+  const auto result = copy.parity();
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("no verdict: the folder has no bf16.json"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("| ok"), std::string::npos) << result.out;
+}
+
+/// An epsilon of 1e-2 in place of 1e-5 moves the logits by more than bf16 does.
+TEST(ParityInBf16, FindsAnotherEpsilon) {
+  const Folder copy;
+  std::ifstream in(copy.folder / "config.json");
+  auto config = nlohmann::json::parse(in);
+  config["layer_norm_epsilon"] = 1e-2;
+  copy.folder.write("config.json", config.dump());
+  const auto result = copy.parity();
+  EXPECT_EQ(result.code, 1) << result.out << result.err;
+  EXPECT_NE(result.out.find("BEYOND"), std::string::npos) << result.out;
+}
 
 TEST(ParityTolerance, IsHeld) {
   const auto strict = run_job(1, {"parity", "tests/golden/hf_llama", "--tolerance", "1e-6"});
