@@ -21,9 +21,9 @@ namespace {
 constexpr const char* who = "runtime.fault";
 constexpr int killed_status = 137;  // what a shell reports for SIGKILL
 
-constexpr std::array<std::string_view, 13> operation_names = {"open",           "create", "read",   "write",          "sync",
+constexpr std::array<std::string_view, 15> operation_names = {"open",           "create", "read",   "write",          "sync",
                                                               "truncate",       "rename", "unlink", "make_directory", "remove_directory",
-                                                              "sync_directory", "list",   "space"};
+                                                              "sync_directory", "list",   "space",  "lock",           "drop_cache"};
 
 struct Hooks {
   std::mutex mutex;
@@ -115,14 +115,14 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
 void check_rule(const Rule& rule, std::string_view text) {
   MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, who,
                  "MILLRACE_FAULT: '{}', wanted one of io, point=NAME and value=NAME", text);
-  const std::array<std::string_view, 4> io_actions = {"eio", "enospc", "short", "kill"};
+  const std::array<std::string_view, 6> io_actions = {"eio", "enospc", "short", "kill", "none_written", "enotsup"};
   const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
   bool known = false;
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
   for (auto action : point_actions) known = known || (!rule.point.empty() && rule.action == action);
   known = known || (!rule.value.empty() && rule.action == "nan");
   MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', wanted {}", text, rule.action,
-                 rule.is_io           ? "eio, enospc, short or kill"
+                 rule.is_io           ? "eio, enospc, short, kill, none_written or enotsup"
                  : rule.value.empty() ? "kill, stop, throw or delay=MS"
                                       : "nan");
 }
@@ -149,6 +149,8 @@ bool strikes(Rule& rule) {
 FileFault to_fault(std::string_view action) {
   if (action == "eio") return FileFault::io_error;
   if (action == "enospc") return FileFault::no_space;
+  if (action == "none_written") return FileFault::no_progress;
+  if (action == "enotsup") return FileFault::unsupported;
   return action == "short" ? FileFault::short_write : FileFault::kill;
 }
 
@@ -237,12 +239,12 @@ bool value_fault(std::string_view name) {
   return ask && ask(name);
 }
 
-FileFault detail::ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes) {
+FileFault detail::ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes, std::string_view target) {
   if (!hooks().file_set.load(std::memory_order_relaxed)) [[likely]]
     return FileFault::none;
   const std::lock_guard lock(hooks().mutex);
   if (!hooks().file) return FileFault::none;
-  return hooks().file({++hooks().calls, operation, path, bytes});
+  return hooks().file({++hooks().calls, operation, path, bytes, target});
 }
 
 void set_faults(std::string_view text, int process) {

@@ -22,7 +22,9 @@ enum class FileOperation : std::uint8_t {
   remove_directory,
   sync_directory,
   list,
-  space
+  space,
+  lock,
+  drop_cache
 };
 
 [[nodiscard]] std::string_view to_string(FileOperation operation) noexcept;
@@ -33,6 +35,7 @@ struct FileCall {
   FileOperation operation = FileOperation::open;
   std::string_view path;
   std::uint64_t bytes = 0;  // read and write only
+  std::string_view target;  // rename only: the new path
 };
 
 /// What a hook wants to happen instead.
@@ -42,6 +45,8 @@ enum class FileFault : std::uint8_t {
   no_space,     // ENOSPC; a write leaves its first half behind, as a full disk does
   short_write,  // write(2) takes only half; the rest is written by the next call: no error
   kill,         // _exit(137); a write leaves its first half behind
+  no_progress,  // write(2) takes nothing and reports no error: it returns 0
+  unsupported,  // ENOTSUP, as a file system without locks answers
 };
 
 using FileHook = std::function<FileFault(const FileCall&)>;
@@ -67,7 +72,7 @@ void fault_point(const char* name);
 [[nodiscard]] bool value_faults() noexcept;
 
 /// Reads faults from the text of MILLRACE_FAULT and sets all hooks. Rules are separated by ';', the words of a rule by ':'. A rule is
-///   io:call=17:enospc            the 17th file call fails          (eio | enospc | short | kill)
+///   io:call=17:enospc            the 17th file call fails          (eio | enospc | short | kill | none_written | enotsup)
 ///   io:from=17:eio               so does every later one
 ///   io:path=metrics:op=write:call=2:eio   counts only calls on paths that contain the text, of that operation
 ///   point=checkpoint.after_rename:hit=3:kill   the third time that the process comes there (kill | stop | throw)
@@ -81,7 +86,7 @@ void set_faults_from_environment();
 
 namespace detail {
 /// Asked by the seam. none while no hook is set.
-[[nodiscard]] FileFault ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes);
+[[nodiscard]] FileFault ask_file_hook(FileOperation operation, std::string_view path, std::uint64_t bytes, std::string_view target = {});
 }  // namespace detail
 
 }  // namespace millrace::runtime

@@ -5,12 +5,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace millrace::runtime {
@@ -25,9 +27,11 @@ constexpr std::size_t largest_call = std::size_t{4} << 20;
   fail(code, who, "{} {}: {}", operation, path, std::strerror(error));
 }
 
-/// Asks the hook; acts on everything but faults of write, which leave half of the bytes behind.
-void ask(FileOperation operation, std::string_view path, std::string_view words, std::uint64_t bytes = 0) {
-  switch (detail::ask_file_hook(operation, path, bytes)) {
+/// Asks the hook; acts on everything but faults of write, which leave half of the bytes behind, and returns what it did not act on.
+FileFault ask(FileOperation operation, std::string_view path, std::string_view words, std::uint64_t bytes = 0,
+              std::string_view target = {}) {
+  const auto fault = detail::ask_file_hook(operation, path, bytes, target);
+  switch (fault) {
     case FileFault::io_error:
       fail_with(ExitCode::storage, words, path, EIO);
     case FileFault::no_space:
@@ -35,26 +39,59 @@ void ask(FileOperation operation, std::string_view path, std::string_view words,
     case FileFault::kill:
       _exit(killed_status);
     default:
-      return;
+      return fault;
   }
 }
 
-/// write(2) until all is written or the system says no.
-int write_all(int descriptor, const std::byte* bytes, std::size_t count) {
-  while (count > 0) {
-    const auto written = ::write(descriptor, bytes, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes += written;
-    count -= static_cast<std::size_t>(written);
-  }
-  return 0;
+/// Writes some of the bytes, where the descriptor stands or at an offset; returns how many. A system that takes none and names no error
+/// would be asked for ever: that is an error too.
+std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset, bool refused,
+                       const std::string& path) {
+  const std::size_t count = refused ? 0 : bytes.size();
+  ssize_t written = -1;
+  do {
+    written = offset ? ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(*offset)) : ::write(descriptor, bytes.data(), count);
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) fail_with(ExitCode::storage, "writing", path, errno);
+  MILLRACE_CHECK(written > 0, ExitCode::storage, who, "writing {}: the system took none of {} bytes and named no error", path,
+                 bytes.size());
+  return static_cast<std::size_t>(written);
 }
 
 /// Whether opening failed because of what is (not) at the path, and not because of the machine.
 bool is_about_the_path(int error) {
   return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR || error == EACCES || error == EPERM ||
          error == ENAMETOOLONG || error == ENXIO;
+}
+
+/// Whether a lock was refused because the file system, or the way it is mounted, has none of that kind.
+bool is_about_lock_support(int error) {
+  return error == ENOLCK || error == ENOSYS || error == ENOTSUP || error == EINVAL || error == ENOTTY;
+}
+
+/// 0, or why the lock was not given.
+template <class Lock>
+int lock_error(const std::string& path, Lock lock) {
+  if (ask(FileOperation::lock, path, "locking") == FileFault::unsupported) return ENOTSUP;
+  int result = -1;
+  do {
+    result = lock();
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+/// "a file system of type 0x6969 (nfs)": by its magic number, as statfs(2) lists them.
+std::string file_system_name(int descriptor) {
+  struct statfs status {};
+  if (fstatfs(descriptor, &status) != 0) return "its file system";
+  const auto magic = static_cast<std::uint32_t>(status.f_type);
+  const std::pair<std::uint32_t, const char*> known[] = {
+      {0x6969, "nfs"},      {0x0bd00bd0, "lustre"}, {0x65735546, "fuse"},  {0xff534d42, "cifs"},
+      {0xfe534d42, "smb2"}, {0x517b, "smb"},        {0x01021997, "9p"},    {0x00c36400, "ceph"},
+      {0x47504653, "gpfs"}, {0x19830326, "beegfs"}, {0x01021994, "tmpfs"}, {0x794c7630, "overlay"},
+      {0xef53, "ext4"},     {0x58465342, "xfs"},    {0x9123683e, "btrfs"}, {0x5346414f, "afs"}};
+  const auto* const found = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) { return entry.first == magic; });
+  return fmt::format("a file system of type {:#x}{}", magic, found == std::end(known) ? "" : fmt::format(" ({})", found->second));
 }
 
 int open_descriptor(const std::string& path, int flags) {
@@ -111,9 +148,10 @@ void File::write(std::span<const std::byte> bytes) {
     auto part = bytes.first(std::min(bytes.size(), largest_call));
     const auto fault = detail::ask_file_hook(FileOperation::write, path_, part.size());
     if (fault == FileFault::io_error) fail_with(ExitCode::storage, "writing", path_, EIO);
-    if (fault != FileFault::none) part = part.first((part.size() + 1) / 2);
-    const int error = write_all(descriptor_, part.data(), part.size());
-    if (error != 0) fail_with(ExitCode::storage, "writing", path_, error);
+    const bool half = fault == FileFault::no_space || fault == FileFault::short_write || fault == FileFault::kill;
+    if (half) part = part.first((part.size() + 1) / 2);
+    for (auto rest = part; !rest.empty();)
+      rest = rest.subspan(write_some(descriptor_, rest, std::nullopt, fault == FileFault::no_progress, path_));
     if (fault == FileFault::kill) _exit(killed_status);
     if (fault == FileFault::no_space) fail_with(ExitCode::storage, "writing", path_, ENOSPC);
     bytes = bytes.subspan(part.size());
@@ -124,12 +162,10 @@ void File::write(std::string_view text) { write(std::as_bytes(std::span(text.dat
 
 void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    ask(FileOperation::write, path_, "writing", bytes.size());
-    const auto count = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_with(ExitCode::storage, "writing", path_, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
+    const auto fault = ask(FileOperation::write, path_, "writing", bytes.size());
+    const auto count = write_some(descriptor_, bytes, offset, fault == FileFault::no_progress, path_);
+    bytes = bytes.subspan(count);
+    offset += count;
   }
 }
 
@@ -158,17 +194,36 @@ void File::sync() {
   if (fsync(descriptor_) != 0) fail_with(ExitCode::storage, "syncing", path_, errno);
 }
 
-void File::drop_cache() const noexcept { (void)posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED); }
+void File::drop_cache() const {
+  ask(FileOperation::drop_cache, path_, "dropping the cache of");
+  (void)posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+}
 
 void File::truncate(std::uint64_t size) {
   ask(FileOperation::truncate, path_, "truncating");
   if (ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_with(ExitCode::storage, "truncating", path_, errno);
 }
 
-bool File::try_lock() const noexcept { return flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+bool File::try_lock() const {
+  int error = lock_error(path_, [&] { return flock(descriptor_, LOCK_EX | LOCK_NB); });
+  // A record lock of the open file behaves as flock does, and some network file systems have only this one.
+  if (is_about_lock_support(error)) {
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    error = lock_error(path_, [&] { return fcntl(descriptor_, F_OFD_SETLK, &whole); });
+  }
+  if (is_about_lock_support(error))
+    fail(ExitCode::storage, who,
+         "locking {}: {} has no file locks ({}): two jobs could write here at the same time without either noticing; expected a folder on "
+         "a file system with locks (Lustre needs the mount option flock, NFS a running lock service)",
+         path_, file_system_name(descriptor_), std::strerror(error));
+  if (error != 0 && error != EWOULDBLOCK && error != EACCES) fail_with(ExitCode::storage, "locking", path_, error);
+  return error == 0;
+}
 
 void rename_path(const std::string& from, const std::string& to) {
-  ask(FileOperation::rename, from, "renaming");
+  ask(FileOperation::rename, from, "renaming", 0, to);
   if (::rename(from.c_str(), to.c_str()) != 0) fail(ExitCode::storage, who, "renaming {} to {}: {}", from, to, std::strerror(errno));
 }
 
@@ -187,11 +242,16 @@ void make_directory(const std::string& path, bool may_exist) {
 }
 
 void make_directories(const std::string& path) {
-  struct stat status {};
-  if (path.empty() || (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) return;
+  if (path.empty()) return;
   const auto parent = parent_path(path);
-  if (parent != path) make_directories(parent);
-  make_directory(path, true);
+  struct stat status {};
+  const bool is_there = ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  if (is_there && ::access(parent.c_str(), R_OK) != 0) return;  // not ours to sync, and so not made by a process of ours
+  if (!is_there) {
+    if (parent != path) make_directories(parent);
+    make_directory(path, true);
+  }
+  // Also one that is there: whoever made it may have been killed before this.
   sync_directory(parent);
 }
 
@@ -211,7 +271,7 @@ void sync_directory(const std::string& path) {
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   // Some network file systems cannot sync a folder and say EINVAL; there the rename itself is the best that can be had.
-  if (error != 0 && error != EINVAL) fail_with(ExitCode::storage, "syncing the folder", path, error);
+  if (error != 0 && error != EINVAL && error != EROFS) fail_with(ExitCode::storage, "syncing the folder", path, error);
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
@@ -264,6 +324,19 @@ void write_text_file(const std::string& path, std::string_view text) {
   }
   rename_path(temporary, path);
   sync_directory(parent_path(path));
+}
+
+void copy_file(const std::string& from, const std::string& to) {
+  const auto source = File::open(from);
+  auto copy = File::create(to);
+  const auto size = source.size();
+  std::vector<std::byte> part(std::min<std::uint64_t>(largest_call, size));
+  for (std::uint64_t offset = 0; offset < size; offset += part.size()) {
+    part.resize(std::min<std::uint64_t>(part.size(), size - offset));
+    source.read_at(offset, part);
+    copy.write(part);
+  }
+  copy.sync();
 }
 
 std::string join_path(std::string_view folder, std::string_view name) {

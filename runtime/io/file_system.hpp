@@ -45,10 +45,11 @@ class File {
   /// On the disk when this returns (fsync).
   void sync();
   /// Asks the system to forget its copy in memory, so that the next read comes from the disk.
-  void drop_cache() const noexcept;
+  void drop_cache() const;
   void truncate(std::uint64_t size);
-  /// Takes the file's lock for as long as this File lives; false if another process has it. A file system without locks says true.
-  [[nodiscard]] bool try_lock() const noexcept;
+  /// Takes the file's lock for as long as this File lives; false if another process has it. Where flock does not work, a record lock of the
+  /// open file is taken instead. Error(storage) that names the file system where neither works: nobody would notice a second writer.
+  [[nodiscard]] bool try_lock() const;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
@@ -63,7 +64,7 @@ void rename_path(const std::string& from, const std::string& to);
 void remove_file(const std::string& path);
 /// One folder; its parents are not made. With `may_exist` an existing folder is no error.
 void make_directory(const std::string& path, bool may_exist = false);
-/// With its parents; each that is new is on the disk when this returns.
+/// With its parents; each that is new is on the disk when this returns, and so is the folder itself where a killed process made it.
 void make_directories(const std::string& path);
 /// A folder with all that is in it. Links are removed, not followed. Nothing there is no error.
 void remove_tree(const std::string& path);
@@ -83,6 +84,8 @@ enum class PathKind : std::uint8_t { missing, file, directory, link, other };
 /// Temporary file, fsync, rename over `path`, fsync of the folder: afterwards there is the old text or the new, whatever happens in
 /// between.
 void write_text_file(const std::string& path, std::string_view text);
+/// A new file with the bytes of another, on the disk when this returns; its name in the folder once that is synced.
+void copy_file(const std::string& from, const std::string& to);
 
 /// "a/b", with one slash.
 [[nodiscard]] std::string join_path(std::string_view folder, std::string_view name);

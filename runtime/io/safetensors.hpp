@@ -36,7 +36,7 @@ class SafetensorsFile {
   void read(std::string_view name, std::span<float> destination) const;
   void read(std::string_view name, std::span<kernels::BFloat16> destination) const;
 
-  void drop_cache() const noexcept { file_.drop_cache(); }
+  void drop_cache() const { file_.drop_cache(); }
 
  private:
   template <class T>
