@@ -170,10 +170,15 @@ void TokenWriter::finish() {
     tokens_file_->file().sync();
   } else {
     write_index();
-    // A .bin without its .idx could be taken for another format: it goes first and comes last.
+    // A .bin without its .idx could be taken for another format, and with an older one for other documents: it goes first and comes last,
+    // on the disk too.
     const std::string bin = paths().front();
-    if (kind_of(bin) != PathKind::missing) remove_file(bin);
+    if (kind_of(bin) != PathKind::missing) {
+      remove_file(bin);
+      sync_directory(parent_path(bin));
+    }
     rename_path(index_->path(), paths().back());
+    sync_directory(parent_path(bin));
   }
   rename_path(tokens_file_->path(), paths().front());
   finished_ = true;

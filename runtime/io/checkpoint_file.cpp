@@ -29,6 +29,9 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
 
 bool is_temporary(std::string_view name) { return name.starts_with("step-") && name.find(".tmp-") != std::string_view::npos; }
 
+/// An old checkpoint on its way out. Ends as temporary names do not, which have an epoch there.
+constexpr std::string_view retired_suffix = ".tmp-removed";
+
 std::string name_of(std::string_view path) {
   const auto slash = path.rfind('/');
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
@@ -132,6 +135,16 @@ ShardReport write_shard(const std::string& folder, int writer, int writers, std:
 
 namespace {
 
+/// What fails is a warning.
+template <class Action>
+void attempt(std::vector<CheckpointWarning>& warnings, CheckpointWarning::Cause cause, const char* words, Action action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    warnings.push_back({cause, fmt::format("{}: {}", words, error.what())});
+  }
+}
+
 File take_lock(const std::string& run_directory) {
   make_directories(checkpoints_folder(run_directory));
   auto file = File::append(join_path(run_directory, "lock"));
@@ -142,12 +155,15 @@ File take_lock(const std::string& run_directory) {
 }  // namespace
 
 CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention)
+    : CheckpointStore(run_directory, retention, kind_of(checkpoints_folder(run_directory)) != PathKind::missing) {}
+
+CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention, bool folder_was_there)
     : run_directory_(run_directory),
       folder_(checkpoints_folder(run_directory)),
       retention_(retention),
       lock_(take_lock(run_directory)),
       journal_(run_directory) {
-  decide_undecided();
+  decide_undecided(folder_was_there);
   remove_leftovers();
 }
 
@@ -155,12 +171,17 @@ std::string CheckpointStore::temporary_name(std::uint64_t step, std::uint64_t ep
   return fmt::format("{}.tmp-{}", checkpoint_name(step), epoch);
 }
 
-/// A process died between "committing" and "committed". The rename is atomic: either the temporary folder is still there, or it has become
-/// a checkpoint.
-void CheckpointStore::decide_undecided() {
-  for (const auto& record : journal_.undecided()) {
-    const bool renamed = kind_of(join_path(folder_, temporary_name(record.step, record.epoch))) == PathKind::missing;
-    journal_.append({renamed ? JournalEvent::committed : JournalEvent::discarded, record.step, record.epoch, "found at the next start"});
+/// A process died between "committing" and "committed". It counts as committed if it bears its final name, and that name is on the disk
+/// before the journal says so. If it is under neither name the attempt is lost, to a power loss or to somebody who tidied up: the
+/// checkpoints before it are what there is. But where the whole folder of checkpoints is gone, so may be one that was committed, and the
+/// run must not begin again from its seed.
+void CheckpointStore::decide_undecided(bool folder_was_there) {
+  const auto undecided = journal_.undecided();
+  if (!undecided.empty()) sync_directory(folder_);
+  for (const auto& record : undecided) {
+    const bool renamed = kind_of(join_path(folder_, checkpoint_name(record.step))) != PathKind::missing;
+    const auto event = renamed || !folder_was_there ? JournalEvent::committed : JournalEvent::discarded;
+    journal_.append({event, record.step, record.epoch, "found at the next start"});
   }
 }
 
@@ -178,6 +199,12 @@ std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
   journal_.append({JournalEvent::begin, step, epoch, ""});
   const auto temporary = join_path(folder_, temporary_name(step, epoch));
   make_directory(temporary);
+  try {
+    sync_directory(folder_);  // what is synced inside of it must not be lost with it
+  } catch (const Error&) {
+    discard(temporary);
+    throw;
+  }
   fault_point("checkpoint.after_begin");
   return temporary;
 }
@@ -220,46 +247,53 @@ CommitResult CheckpointStore::commit(const std::string& folder, std::span<const 
   rename_path(folder, result.folder);
   fault_point("checkpoint.after_rename");
   sync_directory(folder_);
-  try {
+  // Without this line the next start finds the checkpoint in the folder.
+  attempt(result.warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
     journal_.append({JournalEvent::committed, meta.step, epoch, ""});
-  } catch (const Error& error) {  // the next start finds it in the folder
-    result.warnings.emplace_back(error.what());
-  }
+  });
   fault_point("checkpoint.after_commit");
   retire(result.warnings);
   return result;
 }
 
-void CheckpointStore::discard(const std::string& folder) noexcept {
-  try {
-    const auto name = name_of(folder);
-    const auto dot = name.find(".tmp-");
-    if (kind_of(folder) != PathKind::directory || dot == std::string::npos) return;
-    std::uint64_t epoch = 0;
-    std::from_chars(name.data() + dot + 5, name.data() + name.size(), epoch);
-    // First the word, then the deed: an undecided attempt without its folder would pass for committed.
+std::vector<CheckpointWarning> CheckpointStore::discard(const std::string& folder) noexcept {
+  std::vector<CheckpointWarning> warnings;
+  const auto name = name_of(folder);
+  const auto dot = name.find(".tmp-");
+  if (kind_of(folder) != PathKind::directory || dot == std::string::npos) return warnings;
+  std::uint64_t epoch = 0;
+  std::from_chars(name.data() + dot + 5, name.data() + name.size(), epoch);
+  // The folder goes whatever the journal says: on a full disk no line can be written until it has gone.
+  attempt(warnings, CheckpointWarning::Cause::deletion, "a checkpoint that was given up could not be deleted",
+          [&] { remove_tree(folder); });
+  attempt(warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
     journal_.append({JournalEvent::discarded, step_of(name.substr(0, dot)).value_or(0), epoch, ""});
-    remove_tree(folder);
-  } catch (const std::exception&) {  // the next start removes what is left
-  }
+  });
+  return warnings;
 }
 
-void CheckpointStore::retire(std::vector<std::string>& warnings) {
+void CheckpointStore::retire(std::vector<CheckpointWarning>& warnings) {
   if (retention_.keep_last == 0) return;
-  try {
+  constexpr auto cause = CheckpointWarning::Cause::deletion;
+  constexpr auto words = "an old checkpoint could not be deleted";
+  attempt(warnings, cause, words, [&] {
     const auto steps = steps_in(folder_);
     const auto keep = std::max<std::uint64_t>(retention_.keep_last, 2);
     for (std::size_t index = 0; index + keep < steps.size(); ++index) {
       if (retention_.keep_every != 0 && steps[index] % retention_.keep_every == 0) continue;
-      const auto folder = join_path(folder_, checkpoint_name(steps[index]));
       // Renamed first: half a checkpoint must not carry the name of a whole one.
-      const auto doomed = folder + ".tmp-removed";
-      rename_path(folder, doomed);
-      remove_tree(doomed);
+      const auto folder = join_path(folder_, checkpoint_name(steps[index]));
+      attempt(warnings, cause, words, [&] { rename_path(folder, folder + std::string(retired_suffix)); });
     }
-  } catch (const Error& error) {
-    warnings.push_back(fmt::format("an old checkpoint could not be deleted: {}", error.what()));
-  }
+    // Also those that an earlier commit could not delete.
+    bool synced = false;
+    for (const auto& name : list_directory(folder_)) {
+      if (!name.ends_with(retired_suffix)) continue;
+      if (!synced) sync_directory(folder_);  // nor may it carry that name after a power loss
+      synced = true;
+      attempt(warnings, cause, words, [&] { remove_tree(join_path(folder_, name)); });
+    }
+  });
 }
 
 // -- reading

@@ -8,18 +8,20 @@
 
 #include "runtime/io/checkpoint_reader.hpp"
 #include "runtime/io/checkpoint_records.hpp"
+#include "runtime/io/checkpoint_warning.hpp"
 #include "runtime/io/run_journal.hpp"
 
 namespace millrace::runtime {
 
 /// How a checkpoint comes to be, in the order that makes a kill at any moment harmless:
 ///
-///     coordinator   begin      free space, step-00000040.tmp-<epoch>/
+///     coordinator   begin      free space, step-00000040.tmp-<epoch>/, fsync of checkpoints/
 ///     every writer  write      shard-00000-of-00004.safetensors, fsync, read back and compare
-///     coordinator   commit     manifest.json, fsync, COMMIT, fsync, rename to step-00000040, fsync of the folder; only then old ones go
+///     coordinator   commit     manifest.json, fsync, COMMIT, fsync, rename to step-00000040, fsync of checkpoints/; only then old ones go
 ///
-/// A reader sees the old checkpoints or the new one, never a third thing. Named fault points: checkpoint.after_begin, .after_shard,
-/// .after_manifest, .after_commit_file, .after_rename, .after_commit.
+/// A reader sees the old checkpoints or the new one, never a third thing: after a kill, after a power loss at which every change that was
+/// not yet synced may be on the disk or not, and after somebody removed the temporary folders. Named fault points: checkpoint.after_begin,
+/// .after_shard, .after_manifest, .after_commit_file, .after_rename, .after_commit.
 
 /// A tensor of the state in memory. `chunks`, if not empty, are hashes taken from live memory (copy_with_hashes); then they are what is
 /// recorded, and what is on the disk must agree with them.
@@ -44,7 +46,7 @@ struct Retention {
 
 struct CommitResult {
   std::string folder;
-  std::vector<std::string> warnings;  // of things after the commit, such as an old checkpoint that cannot be deleted
+  std::vector<CheckpointWarning> warnings;
 };
 
 /// What newest_usable found on its way.
@@ -65,10 +67,12 @@ class CheckpointStore {
   /// size is not free, Error(checkpoint) if the step is there already.
   [[nodiscard]] std::string begin(std::uint64_t step, std::uint64_t bytes);
   /// Makes the attempt count. `reports` are of all writers, in any order. meta.step is that of begin. On an error the attempt is to be
-  /// discarded; discard knows whether it came too late. Error(internal) for reports that do not fit together.
+  /// discarded; discard knows whether it came too late. Error(internal) for reports that do not fit together. Afterwards old checkpoints
+  /// go, and what an earlier commit could not delete.
   CommitResult commit(const std::string& folder, std::span<const ShardReport> reports, const CheckpointMeta& meta);
-  /// Gives an attempt up. Never throws: what cannot be removed now is removed at the next start.
-  void discard(const std::string& folder) noexcept;
+  /// Gives an attempt up; no writer may be at work in it any more. What cannot be removed now is in the warnings, and is removed at the
+  /// next start.
+  std::vector<CheckpointWarning> discard(const std::string& folder) noexcept;
 
   /// Verifies checkpoints from the newest on, every byte, and returns the first good one. Damaged ones are renamed to step-… .bad and
   /// journaled with the reason. Error(checkpoint) with all reasons if something was committed but nothing is usable; Error(storage) if the
@@ -79,11 +83,12 @@ class CheckpointStore {
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
 
  private:
-  void decide_undecided();
+  CheckpointStore(const std::string& run_directory, Retention retention, bool folder_was_there);
+  void decide_undecided(bool folder_was_there);
   void remove_leftovers();
   [[nodiscard]] bool ever_committed() const;
   void quarantine(const std::string& name, const std::string& reason);
-  void retire(std::vector<std::string>& warnings);
+  void retire(std::vector<CheckpointWarning>& warnings);
   [[nodiscard]] Manifest assemble(std::span<const ShardReport> reports, const CheckpointMeta& meta, std::uint64_t epoch) const;
   [[nodiscard]] std::string temporary_name(std::uint64_t step, std::uint64_t epoch) const;
 

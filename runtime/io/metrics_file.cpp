@@ -80,10 +80,9 @@ std::string kept_lines(std::string_view text, std::uint64_t step, const std::str
 File open_metrics(const std::string& path, std::uint64_t last_step) {
   make_directories(parent_path(path));
   cut_metrics_back_to(path, last_step);
-  const bool is_new = kind_of(path) == PathKind::missing;
   auto file = File::append(path);
   if (file.size() == 0) file.write(first_line);
-  if (is_new) sync_directory(parent_path(path));
+  sync_directory(parent_path(path));  // also where it was there: who made it may have been killed before this
   return file;
 }
 

@@ -44,10 +44,8 @@ std::string new_run_id() {
 
 File open_journal(const std::string& run_directory) {
   make_directories(run_directory);
-  const auto path = journal_path(run_directory);
-  const bool is_new = kind_of(path) == PathKind::missing;
-  auto file = File::append(path);
-  if (is_new) sync_directory(run_directory);
+  auto file = File::append(journal_path(run_directory));
+  sync_directory(run_directory);  // also where it was there: who made it may have been killed before this
   return file;
 }
 

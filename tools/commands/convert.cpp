@@ -38,8 +38,7 @@ void copy_companions(const std::string& from, const std::string& to) {
     const std::string source = runtime::join_path(from, name);
     std::error_code error;
     if (!fs::is_regular_file(source, error)) continue;
-    fs::copy_file(source, runtime::join_path(to, name), error);
-    MILLRACE_CHECK(!error, ExitCode::storage, who, "{}: cannot be copied to {}: {}", source, to, error.message());
+    runtime::copy_file(source, runtime::join_path(to, name));
   }
 }
 

@@ -24,6 +24,7 @@ void write_whole_folder(const std::string& to, const char* who, const std::funct
   runtime::make_directories(temporary);
   try {
     fill(temporary);
+    runtime::sync_directory(temporary);
     runtime::rename_path(temporary, to);
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to tell

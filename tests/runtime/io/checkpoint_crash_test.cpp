@@ -231,6 +231,11 @@ TEST(CheckpointCrash, NothingIsRenamedBeforeItIsSyncedAndNothingGoesBeforeTheRen
       calls.begin();
   EXPECT_LT(durable, place(FileOperation::rename, "step-00000010"));
   EXPECT_LT(durable, place(FileOperation::unlink, "step-00000010"));
+  const auto retired =
+      std::find_if(calls.begin() + place(FileOperation::rename, "step-00000010"), calls.end(),
+                   [&](const auto& call) { return call.first == FileOperation::sync_directory && call.second == store.folder(); }) -
+      calls.begin();
+  EXPECT_LT(retired, place(FileOperation::unlink, "step-00000010")) << "half a checkpoint must not get its name back";
   EXPECT_EQ(result.folder, store.folder() + "/step-00000030");
 }
 

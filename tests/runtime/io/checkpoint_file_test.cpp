@@ -1,5 +1,7 @@
 #include "runtime/io/checkpoint_file.hpp"
 
+#include <algorithm>
+
 #include "tests/runtime/io/checkpoint_state.hpp"
 
 namespace millrace::runtime {
@@ -106,8 +108,100 @@ TEST(CheckpointFile, AFailedDeletionIsAWarningAndNoError) {
   const auto result = save(store, State(30));
   set_file_hook({});
   ASSERT_EQ(result.warnings.size(), 1U);
-  EXPECT_TRUE(contains(result.warnings[0], "could not be deleted"));
+  EXPECT_EQ(result.warnings[0].cause, CheckpointWarning::Cause::deletion);
+  EXPECT_TRUE(contains(result.warnings[0].text, "could not be deleted"));
+  EXPECT_TRUE(contains(result.warnings[0].text, "step-00000010"));
   EXPECT_EQ(store.newest_usable().checkpoint->step(), 30U);
+}
+
+TEST(CheckpointFile, WhatCouldNotBeDeletedIsTriedAgain) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run", {2, 0});
+  save(store, State(10));
+  save(store, State(20));
+  set_faults("io:path=step-00000010:op=unlink:from=1:eio", 0);
+  EXPECT_EQ(save(store, State(30)).warnings.size(), 1U);
+  EXPECT_EQ(save(store, State(40)).warnings.size(), 1U) << "of step 10; step 20 went";
+  EXPECT_EQ(names_in(store), (std::vector<std::string>{"step-00000010.tmp-removed", "step-00000030", "step-00000040"}));
+  set_file_hook({});
+  EXPECT_TRUE(save(store, State(50)).warnings.empty());
+  EXPECT_EQ(names_in(store), (std::vector<std::string>{"step-00000040", "step-00000050"}));
+}
+
+TEST(CheckpointFile, AJournalThatCannotBeWrittenAfterACommitIsAWarning) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  // begin, committing, committed
+  set_faults("io:path=journal:op=write:call=3:enospc", 0);
+  const auto result = save(store, State(10));
+  set_file_hook({});
+  ASSERT_EQ(result.warnings.size(), 1U);
+  EXPECT_EQ(result.warnings[0].cause, CheckpointWarning::Cause::journal);
+  EXPECT_TRUE(contains(result.warnings[0].text, "journal.jsonl"));
+  EXPECT_EQ(store.newest_usable().checkpoint->step(), 10U);
+}
+
+TEST(CheckpointFile, AFullDiskDoesNotKeepAnAttemptThatIsGivenUp) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto folder = store.begin(10, 1);
+  (void)write_shard(folder, 0, 1, State(10).share(0, 1));
+  set_faults("io:op=write:from=1:enospc", 0);  // not even a line in the journal
+  const auto warnings = store.discard(folder);
+  set_file_hook({});
+  EXPECT_TRUE(names_in(store).empty());
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].cause, CheckpointWarning::Cause::journal);
+}
+
+TEST(CheckpointFile, AnAttemptThatCannotBeRemovedIsAWarning) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto folder = store.begin(10, 1);
+  (void)write_shard(folder, 0, 1, State(10).share(0, 1));
+  set_faults("io:op=unlink:call=1:eio", 0);
+  const auto warnings = store.discard(folder);
+  set_file_hook({});
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].cause, CheckpointWarning::Cause::deletion);
+  EXPECT_TRUE(contains(warnings[0].text, folder));
+}
+
+TEST(CheckpointFile, AFolderThatCannotBeMadeDurableIsNotLeftBehind) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  set_faults("io:op=sync_directory:call=1:eio", 0);
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { (void)store.begin(10, 1); }), "syncing"));
+  set_file_hook({});
+  EXPECT_TRUE(names_in(store).empty());
+}
+
+/// What was written is read from the disk: not from the system's copy of it, and not before it is there.
+TEST(CheckpointFile, IsReadBackBehindTheCache) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto folder = store.begin(10, 1);
+  std::vector<FileOperation> calls;
+  const auto record = [&](const FileCall& call) {
+    if (contains(std::string(call.path), ".safetensors")) calls.push_back(call.operation);
+    return FileFault::none;
+  };
+  const auto at = [&](FileOperation operation) { return std::find(calls.begin(), calls.end(), operation) - calls.begin(); };
+  const auto reads = [&] { return std::count(calls.begin() + at(FileOperation::drop_cache), calls.end(), FileOperation::read); };
+  set_file_hook(record);
+  const auto report = write_shard(folder, 0, 1, State(10).share(0, 1));
+  set_file_hook({});
+  EXPECT_LT(at(FileOperation::sync), at(FileOperation::drop_cache));
+  EXPECT_GE(reads(), 4) << "each tensor";
+  const auto done = store.commit(folder, std::vector{report}, State(10).meta()).folder;
+  for (const auto& look : {std::function([&] { EXPECT_TRUE(verify_checkpoint(done).empty()); }),
+                           std::function([&] { EXPECT_TRUE(store.newest_usable().checkpoint.has_value()); })}) {
+    calls.clear();
+    set_file_hook(record);
+    look();
+    set_file_hook({});
+    EXPECT_GE(reads(), 4);
+  }
 }
 
 TEST(CheckpointFile, RefusesASecondProcessAndASecondSaveOfAStep) {

@@ -1,166 +1,215 @@
 #include <algorithm>
 
+#include "runtime/io/metrics_file.hpp"
 #include "tests/runtime/io/checkpoint_state.hpp"
+#include "tests/runtime/io/power_loss.hpp"
 
 namespace millrace::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::is_exact;
+using testing::PowerLossDisk;
 using testing::save;
 using testing::Scratch;
 using testing::State;
+using States = testing::PowerLossDisk::States;
 
 constexpr Retention keep_two{2, 0};
 
-/// Thrown out of the seam at the call where the power goes. No Error, so that nothing of ours reacts to it.
-struct PowerLoss {};
-
-/// What the disk owes at every moment: bytes after the last sync of their file, and renames and new files after the last sync of their
-/// folder. Paths are as they are after the renames so far.
-class Disk {
- public:
-  explicit Disk(std::uint64_t last_call) : last_call_(last_call) {}
-
-  FileFault see(const FileCall& call) {
-    settle();
-    if (call.number == last_call_) throw PowerLoss{};
-    pending_ = call.operation;
-    path_ = call.path;
-    before_ = folders_of(path_);
-    return FileFault::none;
-  }
-
-  /// Takes in what the call before did, now that it is done.
-  void settle() {
-    const auto parent = parent_path(path_);
-    if (pending_ == FileOperation::create && !durable_.contains(path_)) new_entries_.push_back(path_);
-    if (pending_ == FileOperation::create) durable_.emplace(path_, 0);
-    if (pending_ == FileOperation::sync || pending_ == FileOperation::truncate) durable_[path_] = fs::file_size(path_);
-    if (pending_ == FileOperation::rename) follow_rename(parent);
-    if (pending_ == FileOperation::sync_directory) {
-      std::erase_if(new_entries_, [&](const auto& entry) { return parent_path(entry) == path_; });
-      std::erase_if(renames_, [&](const auto& rename) { return parent_path(rename.second) == path_; });
-    }
-    pending_.reset();
-  }
-
-  [[nodiscard]] const auto& durable() const { return durable_; }
-  [[nodiscard]] const auto& new_entries() const { return new_entries_; }
-  [[nodiscard]] const auto& renames() const { return renames_; }
-
- private:
-  static std::vector<std::string> folders_of(const std::string& path) {
-    return kind_of(parent_path(path)) == PathKind::directory ? list_of(parent_path(path)) : std::vector<std::string>{};
-  }
-  static std::vector<std::string> list_of(const std::string& folder) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().string());
-    return names;
-  }
-
-  void follow_rename(const std::string& parent) {
-    for (const auto& name : list_of(parent)) {
-      if (std::find(before_.begin(), before_.end(), name) != before_.end()) continue;
-      renames_.emplace_back(path_, name);
-      std::map<std::string, std::uintmax_t> moved;
-      for (const auto& [file, size] : durable_)
-        moved.emplace(file.starts_with(path_ + "/") ? name + file.substr(path_.size()) : file, size);
-      durable_ = moved;
-    }
-  }
-
-  std::uint64_t last_call_;
-  std::optional<FileOperation> pending_;
-  std::string path_;
-  std::vector<std::string> before_;
-  std::map<std::string, std::uintmax_t> durable_;  // bytes of a file that are safe
-  std::vector<std::string> new_entries_;
-  std::vector<std::pair<std::string, std::string>> renames_;
-};
-
-enum class Loss : std::uint8_t { nothing, all_bytes, torn_bytes, zeroed_bytes, new_files, renames, everything };
-constexpr Loss losses[] = {Loss::nothing,   Loss::all_bytes, Loss::torn_bytes, Loss::zeroed_bytes,
-                           Loss::new_files, Loss::renames,   Loss::everything};
-
-void lose_bytes(const std::string& file, std::uintmax_t safe, Loss loss) {
-  if (!fs::exists(file) || fs::file_size(file) <= safe) return;
-  const auto size = fs::file_size(file);
-  const auto torn = std::min(size, safe + (size - safe) / 2);
-  fs::resize_file(file, loss == Loss::torn_bytes ? torn : safe);
-  if (loss == Loss::zeroed_bytes) fs::resize_file(file, size);
-}
-
-/// A state that the disk may be in after the power loss, made in a copy of the run.
-void apply(const Disk& disk, Loss loss, const std::string& run, const std::string& copy) {
-  fs::remove_all(copy);
-  fs::copy(run, copy, fs::copy_options::recursive);
-  const auto there = [&](const std::string& path) { return copy + path.substr(run.size()); };
-  if (loss == Loss::nothing) return;
-  if (loss != Loss::new_files && loss != Loss::renames)
-    for (const auto& [file, safe] : disk.durable()) lose_bytes(there(file), safe, loss);
-  if (loss == Loss::new_files || loss == Loss::everything)
-    for (const auto& entry : disk.new_entries()) fs::remove(there(entry));
-  if (loss == Loss::renames || loss == Loss::everything)
-    for (auto rename = disk.renames().rbegin(); rename != disk.renames().rend(); ++rename)
-      if (fs::exists(there(rename->second))) fs::rename(there(rename->second), there(rename->first));
-}
-
+/// The step of the newest checkpoint that a start finds, 0 for none. It finds nothing damaged: not it, and not those before.
 std::uint64_t step_after_restart(const std::string& run) {
   CheckpointStore store(run, keep_two);
   const auto found = store.newest_usable();
   EXPECT_TRUE(found.warnings.empty()) << found.warnings.front();
+  for (const auto& listed : list_checkpoints(run)) {
+    EXPECT_EQ(listed.problem, "");
+    EXPECT_TRUE(verify_checkpoint(listed.folder).empty()) << listed.folder;
+  }
   if (!found.checkpoint) return 0;
   EXPECT_TRUE(is_exact(*found.checkpoint));
   return found.checkpoint->step();
 }
 
-/// true if the power went before the end.
-bool save_until(Disk& disk, const std::string& run, std::uint64_t step) {
-  set_file_hook([&](const FileCall& call) { return disk.see(call); });
-  bool lost = false;
-  try {
-    CheckpointStore store(run, keep_two);
-    save(store, State(step));
-  } catch (const PowerLoss&) {
-    lost = true;
-  }
-  set_file_hook({});
-  disk.settle();
-  return lost;
+void start_and_save(const std::string& run, std::uint64_t step) {
+  CheckpointStore store(run, keep_two);
+  save(store, State(step));
+}
+
+/// A run with so many checkpoints, of the steps 10, 20, …
+void prepare(const std::string& run, std::uint64_t checkpoints) {
+  fs::create_directories(fs::path(run).parent_path());
+  for (std::uint64_t step = 10; step <= 10 * checkpoints; step += 10) start_and_save(run, step);
+}
+
+void remove_temporary_folders(const std::string& run) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run + "/checkpoints", none))
+    if (entry.path().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
+}
+
+/// Restores `disk` to what was prepared in `start`.
+void begin_again(const std::string& start, const std::string& disk) {
+  fs::remove_all(disk);
+  fs::copy(start, disk, fs::copy_options::recursive);
 }
 
 class PowerLossAtEveryCall : public ::testing::TestWithParam<std::uint64_t> {};
 
-// The parameter is how many checkpoints there are before: with two, the oldest is deleted at the end.
+// The parameter is how many checkpoints there are before: with none, not even the run's folder is there; with two, the oldest is deleted at
+// the end.
 TEST_P(PowerLossAtEveryCall, LeavesTheOldCheckpointOrTheNew) {
   const Scratch scratch;
-  const auto start = scratch / "start";
-  fs::create_directories(start);
-  for (std::uint64_t step = 10; step <= 10 * GetParam(); step += 10) {
-    CheckpointStore store(start, keep_two);
-    save(store, State(step));
-  }
   const auto old = 10 * GetParam();
-  const auto run = scratch / "run";
+  prepare(scratch / "start/deep/run", GetParam());
   bool lost = true;
-  std::uint64_t states = 0;
+  std::size_t states = 0, most_pending = 0;
   for (std::uint64_t k = 1; lost; ++k) {
-    fs::remove_all(run);
-    fs::copy(start, run, fs::copy_options::recursive);
-    Disk disk(k);
-    lost = save_until(disk, run, old + 10);
-    for (const auto loss : losses) {
-      apply(disk, loss, run, scratch / "copy");
-      const auto now = step_after_restart(scratch / "copy");
-      ASSERT_TRUE(now == old + 10 || (lost && now == old)) << "call " << k << ", loss " << static_cast<int>(loss) << ": step " << now;
-      ++states;
-    }
+    begin_again(scratch / "start", scratch / "disk");
+    PowerLossDisk disk(scratch / "disk");
+    lost = disk.run_until(k, [&] { start_and_save(scratch / "disk/deep/run", old + 10); });
+    if (!disk.changed()) continue;
+    most_pending = std::max(most_pending, disk.pending());
+    states += disk.for_each_state(States::all, scratch / "copy", [&](const std::string& what) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, "call " + std::to_string(k) + ", " + what);
+      const auto now = step_after_restart(scratch / "copy/deep/run");
+      EXPECT_TRUE(now == old + 10 || (lost && now == old)) << "step " << now;
+    });
+    ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(states, 300U);
+  EXPECT_GT(states, 80U);
+  EXPECT_GT(most_pending, 1U);
+}
+
+TEST_P(PowerLossAtEveryCall, AndRemovedTemporaryFoldersLeaveTheOldCheckpointOrTheNew) {
+  const Scratch scratch;
+  const auto old = 10 * GetParam();
+  prepare(scratch / "start/deep/run", GetParam());
+  bool lost = true;
+  for (std::uint64_t k = 1; lost; ++k) {
+    begin_again(scratch / "start", scratch / "disk");
+    PowerLossDisk disk(scratch / "disk");
+    lost = disk.run_until(k, [&] { start_and_save(scratch / "disk/deep/run", old + 10); });
+    if (!disk.changed()) continue;
+    disk.for_each_state(States::extremes, scratch / "copy", [&](const std::string& what) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, "call " + std::to_string(k) + ", " + what);
+      remove_temporary_folders(scratch / "copy/deep/run");
+      const auto now = step_after_restart(scratch / "copy/deep/run");
+      EXPECT_TRUE(now == old + 10 || (lost && now == old)) << "step " << now;
+    });
+    ASSERT_FALSE(HasFailure());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Before, PowerLossAtEveryCall, ::testing::Values(0, 1, 2));
+
+/// A process is killed at a call, the next one starts, and then the power goes: what the first left in the system's cache counts for the
+/// second, though it is not on the disk.
+TEST(PowerLoss, OfTheStartThatFollowsAKillLeavesTheOldCheckpointOrTheNew) {
+  for (const std::uint64_t old : {0, 10}) {
+    const Scratch scratch;
+    prepare(scratch / "start/deep/run", old / 10);
+    const auto run = scratch / "disk/deep/run";
+    bool killed = true;
+    for (std::uint64_t k = 1; killed; ++k) {
+      bool lost = true;
+      for (std::uint64_t m = 1; lost; ++m) {
+        begin_again(scratch / "start", scratch / "disk");
+        PowerLossDisk disk(scratch / "disk");
+        killed = disk.run_until(k, [&] { start_and_save(run, old + 10); });
+        if (!disk.changed()) break;
+        lost = disk.run_until(m, [&] { const CheckpointStore store(run, keep_two); });
+        if (!disk.changed()) continue;
+        disk.for_each_state(States::extremes, scratch / "copy", [&](const std::string& what) {
+          const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                             "killed at call " + std::to_string(k) + ", off at call " + std::to_string(m) + ", " + what);
+          const auto now = step_after_restart(scratch / "copy/deep/run");
+          EXPECT_TRUE(now == old + 10 || (killed && now == old)) << "step " << now;
+        });
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+}
+
+/// What else claims to be on the disk when its function returns. At every call before that, the old bytes are there or the new.
+struct DurableWrite {
+  const char* name;
+  const char* path;  // below the disk
+  void (*write)(const std::string& disk, const std::string& text);
+};
+
+class PowerLossInAWrite : public ::testing::TestWithParam<DurableWrite> {};
+
+TEST_P(PowerLossInAWrite, LeavesTheOldBytesOrTheNew) {
+  const auto& [name, path, write] = GetParam();
+  for (const bool there : {false, true}) {
+    const Scratch scratch;
+    fs::create_directories(scratch / "start");
+    std::string old;
+    if (there) {
+      write(scratch / "start", "the old bytes");
+      old = testing::slurp(scratch / "start" + path);
+    }
+    write(scratch / "other", "the new");
+    const auto fresh = testing::slurp(scratch / "other" + path);
+    ASSERT_NE(fresh, old);
+    bool lost = true;
+    for (std::uint64_t k = 1; lost; ++k) {
+      begin_again(scratch / "start", scratch / "disk");
+      PowerLossDisk disk(scratch / "disk");
+      lost = disk.run_until(k, [&, to = write] { to(scratch / "disk", "the new"); });
+      disk.for_each_state(States::all, scratch / "copy", [&](const std::string& what) {
+        const bool exists = fs::exists(scratch / "copy" + path);
+        const auto now = exists ? testing::slurp(scratch / "copy" + path) : "";
+        EXPECT_TRUE((exists && now == fresh) || (lost && exists == there && now == old))
+            << "call " << k << ", " << what << ", there before: " << there << ": " << now;
+      });
+    }
+  }
+}
+
+void write_tensor(const std::string& disk, const std::string& text) {
+  make_directories(disk + "/new/folder");
+  const std::vector<TensorToWrite> tensors{
+      {"text", FileDType::u8, {static_cast<std::int64_t>(text.size())}, std::as_bytes(std::span(text))}};
+  write_safetensors(disk + "/new/folder/file", tensors, {});
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, PowerLossInAWrite,
+                         ::testing::Values(DurableWrite{"Text", "/new/folder/file",
+                                                        [](const std::string& disk, const std::string& text) {
+                                                          make_directories(disk + "/new/folder");
+                                                          write_text_file(disk + "/new/folder/file", text);
+                                                        }},
+                                           DurableWrite{"Safetensors", "/new/folder/file", write_tensor}),
+                         [](const auto& write) { return std::string(write.param.name); });
+
+/// A line that was synced is there, in whichever start of the run it was written.
+TEST(PowerLoss, KeepsTheSyncedLinesOfMetricsAndJournal) {
+  const Scratch scratch;
+  const auto run = scratch / "disk/run";
+  const auto session = [&](std::uint64_t step) {
+    RunJournal journal(run);
+    MetricsFile metrics(run + "/metrics.jsonl");
+    journal.append({JournalEvent::begin, step, step, "a note"});
+    metrics.append({step, {}});
+    metrics.sync();
+  };
+  bool killed = true;
+  for (std::uint64_t k = 1; killed; ++k) {
+    fs::remove_all(scratch / "disk");
+    fs::create_directories(scratch / "disk");
+    PowerLossDisk disk(scratch / "disk");
+    killed = disk.run_until(k, [&] { session(1); });
+    ASSERT_FALSE(disk.run_until(1'000'000, [&] { session(2); }));
+    disk.for_each_state(States::all, scratch / "copy", [&](const std::string& what) {
+      EXPECT_EQ(RunJournal(scratch / "copy/run").next_epoch(), 3U) << "killed at call " << k << ", " << what;
+      EXPECT_TRUE(testing::contains(testing::slurp(scratch / "copy/run/metrics.jsonl"), "{\"step\":2}"))
+          << "killed at call " << k << ", " << what;
+    });
+  }
+}
 
 }  // namespace
 }  // namespace millrace::runtime
