@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/cpu_features.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
@@ -81,6 +82,7 @@ int run(const std::vector<std::string>& words) {
       fmt::print("millrace {} {}\n  {}\n{}", command.name, command.usage, command.summary, command.details);
       return 0;
     }
+    (void)millrace::kernels::cpu_features();  // a wrong MILLRACE_ISA is reported before anything runs
     return command.run({words.begin() + 1, words.end()});
   }
   const auto close = millrace::nearest_name(words.front(), names);

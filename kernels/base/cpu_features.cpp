@@ -7,8 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "kernels/base/check.hpp"
 #include "kernels/base/dot_product_rate.hpp"
+#include "kernels/base/nearest.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -16,6 +20,8 @@
 
 namespace millrace::kernels {
 namespace {
+
+constexpr const char* kWho = "kernels.cpu_features";
 
 #if defined(__x86_64__)
 Isa detect_isa() {
@@ -55,16 +61,10 @@ CpuFeatures detect() {
 CpuFeatures detect() { return {.model = "unknown processor"}; }
 #endif
 
-CpuFeatures detect_and_lower() {
-  CpuFeatures features = detect();
-  const char* wanted = std::getenv("MILLRACE_ISA");
-  if (wanted == nullptr) return features;
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512})
-    if (to_string(isa) == wanted && isa <= features.isa) {
-      features.isa = isa;
-      features.avx512_bf16 = features.amx_bf16 = false;
-    }
-  return features;
+std::string lowercase(std::string text) {
+  for (char& letter : text)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return text;
 }
 
 }  // namespace
@@ -74,8 +74,29 @@ std::string to_string(Isa isa) {
   return names[static_cast<std::size_t>(isa)];
 }
 
+const CpuFeatures& detected_cpu_features() {
+  static const CpuFeatures features = detect();
+  return features;
+}
+
+CpuFeatures lowered(CpuFeatures features, const std::string& level) {
+  std::vector<std::string> names;
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) names.push_back(to_string(isa));
+  const auto name = std::find(names.begin(), names.end(), level);
+  MILLRACE_CHECK(name != names.end(), ExitCode::config, kWho, "environment variable MILLRACE_ISA is \"{}\", expected {}{}", level,
+                 fmt::join(names, ", "), did_you_mean(lowercase(level), names));
+  const auto isa = static_cast<Isa>(name - names.begin());
+  MILLRACE_CHECK(isa <= features.isa, ExitCode::config, kWho,
+                 "environment variable MILLRACE_ISA is {}, but this processor ({}) has {} at most", level, features.model,
+                 to_string(features.isa));
+  return {.isa = isa, .model = std::move(features.model)};
+}
+
 const CpuFeatures& cpu_features() {
-  static const CpuFeatures features = detect_and_lower();
+  static const CpuFeatures features = [] {
+    const char* level = std::getenv("MILLRACE_ISA");
+    return level == nullptr ? detected_cpu_features() : lowered(detected_cpu_features(), level);
+  }();
   return features;
 }
 

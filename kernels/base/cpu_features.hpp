@@ -11,7 +11,7 @@ enum class Isa : std::uint8_t { baseline, avx2, avx512 };
 
 [[nodiscard]] std::string to_string(Isa isa);
 
-/// What the processor under this process can do. Read once.
+/// What the processor under this process can do.
 struct CpuFeatures {
   Isa isa = Isa::baseline;   // what the loops in kernels/cpu use
   bool avx512_bf16 = false;  // dot products of bf16 in one instruction
@@ -25,8 +25,15 @@ struct CpuFeatures {
   [[nodiscard]] std::string arithmetic() const;
 };
 
-/// The environment variable MILLRACE_ISA (baseline, avx2, avx512: without bf16 instructions) lowers what is used, to reproduce a lesser
-/// machine's bits; it never raises it.
+/// What the processor has, whatever the environment says.
+[[nodiscard]] const CpuFeatures& detected_cpu_features();
+
+/// The same processor used at a level: "baseline", "avx2" or "avx512", none of which has bf16 instructions. Another name, and a level above
+/// the processor's own, throw Error(config).
+[[nodiscard]] CpuFeatures lowered(CpuFeatures features, const std::string& level);
+
+/// What is used: what the processor has, lowered to the level that the environment variable MILLRACE_ISA names, which reproduces a lesser
+/// machine's bits.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
 /// One line for `millrace doctor` and for checkpoints: "avx512 (no bf16 instructions: bf16 matmuls run in fp32), Intel(R) …".

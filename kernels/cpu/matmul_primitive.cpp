@@ -36,9 +36,10 @@ struct Compiled {
 dnnl::engine& engine() {
   static dnnl::engine engine = [] {
     // A lowered instruction set is lowered for oneDNN as well. It refuses only when it has compiled something before.
-    const Isa isa = cpu_features().isa;
-    if (isa == Isa::avx2) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-    if (isa == Isa::baseline) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    const CpuFeatures& features = cpu_features();
+    if (features.isa == Isa::baseline) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    if (features.isa == Isa::avx2) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+    if (features.isa == Isa::avx512 && !features.avx512_bf16 && !features.amx_bf16) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core);
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
@@ -99,6 +100,14 @@ ThreadCache& cache() {
 }
 
 }  // namespace
+
+Isa matmul_isa() {
+  (void)engine();
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  // oneDNN's numbers are sets of bits, of which each level has those of the one before.
+  const auto has = [isa](dnnl_cpu_isa_t level) { return (isa & level) == level; };
+  return has(dnnl_cpu_isa_avx512_core) ? Isa::avx512 : has(dnnl_cpu_isa_avx2) ? Isa::avx2 : Isa::baseline;
+}
 
 std::size_t matmul_part_scratch_bytes(const MatmulPart& part) { return cache().get(part).scratch_bytes; }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/base/cpu_features.hpp"
 #include "kernels/base/dtype.hpp"
 
 namespace millrace::kernels::cpu {
@@ -21,6 +22,9 @@ struct MatmulPart {
   bool own_scratch = false;  // oneDNN allocates: for a runtime size that asks for more scratch than its capacity did
   friend bool operator==(const MatmulPart&, const MatmulPart&) = default;
 };
+
+/// The instruction set that oneDNN compiles for: that of cpu_features(), unless ONEDNN_MAX_CPU_ISA lowers it further.
+[[nodiscard]] Isa matmul_isa();
 
 /// Scratch of one execution, on the calling thread.
 [[nodiscard]] std::size_t matmul_part_scratch_bytes(const MatmulPart& part);

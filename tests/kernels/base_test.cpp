@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/dot_product_rate.hpp"
+#include "kernels/cpu/loops_isa.hpp"
+#include "kernels/cpu/matmul_primitive.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
@@ -87,6 +91,56 @@ TEST(CpuFeatures, DescribesWhatItFound) {
   EXPECT_NE(describe(features).find(features.model), std::string::npos);
   EXPECT_TRUE(!features.fast_bf16() || features.isa == Isa::avx512);
   EXPECT_EQ(features.arithmetic().find("bf16") != std::string::npos, features.fast_bf16());
+}
+
+std::string refused(const CpuFeatures& features, const char* level) {
+  try {
+    (void)lowered(features, level);
+    return "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::config);
+    return error.what();
+  }
+}
+
+TEST(CpuFeatures, LoseBf16InstructionsAtANamedLevel) {
+  const CpuFeatures whole{.isa = Isa::avx512, .avx512_bf16 = true, .amx_bf16 = true, .slow_bf16 = true, .model = "a model"};
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    const CpuFeatures found = lowered(whole, to_string(isa));
+    EXPECT_EQ(found.isa, isa);
+    EXPECT_EQ(found.arithmetic(), to_string(isa));
+    EXPECT_EQ(describe(found), to_string(isa) + " (no bf16 instructions: bf16 matmuls run in fp32), a model");
+  }
+}
+
+TEST(CpuFeatures, RefuseALevelThatIsNone) {
+  const CpuFeatures whole{.isa = Isa::avx512, .model = "a model"};
+  EXPECT_EQ(refused(whole, "avx3"),
+            "[kernels.cpu_features] environment variable MILLRACE_ISA is \"avx3\", expected baseline, avx2, avx512; did you mean avx2?");
+  EXPECT_NE(refused(whole, "AVX512").find("\"AVX512\", expected baseline, avx2, avx512; did you mean avx512?"), std::string::npos);
+  EXPECT_NE(refused(whole, "basline").find("did you mean baseline?"), std::string::npos);
+  EXPECT_NE(refused(whole, "").find("is \"\", expected baseline, avx2, avx512"), std::string::npos);
+}
+
+TEST(CpuFeatures, RefuseALevelThatTheProcessorLacks) {
+  const CpuFeatures lesser{.isa = Isa::avx2, .model = "a model"};
+  EXPECT_EQ(lowered(lesser, "avx2").isa, Isa::avx2);
+  EXPECT_EQ(refused(lesser, "avx512"),
+            "[kernels.cpu_features] environment variable MILLRACE_ISA is avx512, but this processor (a model) has avx2 at most");
+}
+
+// What the other tests in this process run on.
+TEST(CpuFeatures, TheLevelThatIsAskedForIsTheOneThatRuns) {
+  const char* const level = std::getenv("MILLRACE_ISA");
+  const Isa isa = cpu_features().isa;
+  if (level == nullptr)
+    EXPECT_EQ(describe(cpu_features()), describe(detected_cpu_features()));
+  else
+    EXPECT_EQ(cpu_features().arithmetic(), level);
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) {
+    EXPECT_EQ(cpu::matmul_isa(), isa);
+  }
+  EXPECT_EQ(cpu::pick_loops_isa()(), isa);
 }
 
 TEST(CpuFeatures, TimesTheDotProductTwiceAlike) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/base/cpu_features.hpp"
+
 namespace millrace::kernels::testing {
 namespace {
 
@@ -24,6 +26,19 @@ struct OnDevice {
   std::multimap<std::size_t, Buffer> free;
 };
 std::optional<OnDevice> shared;
+
+/// The level that MILLRACE_ISA names, where this processor lacks it.
+class WithInstructionSet : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    const char* const level = std::getenv("MILLRACE_ISA");
+    const Isa detected = detected_cpu_features().isa;
+    for (const Isa isa : {Isa::avx2, Isa::avx512})
+      if (level != nullptr && level == to_string(isa) && isa > detected)
+        GTEST_SKIP() << "this processor has " << to_string(detected) << " at most, not " << level;
+  }
+};
+const auto* const instruction_set = ::testing::AddGlobalTestEnvironment(new WithInstructionSet);
 
 class WithDevice : public ::testing::Environment {
  public:

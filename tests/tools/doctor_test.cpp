@@ -20,6 +20,15 @@ TEST(Doctor, WarnsOfALoweredInstructionSet) {
   expect_parts(result.out, {"warn  MILLRACE_ISA   baseline\n"});
 }
 
+TEST(Doctor, AnInstructionSetThatIsNoneEndsEveryCommand) {
+  for (const char* command : {"doctor", "schedule"}) {
+    const auto result = run_millrace({command}, "MILLRACE_ISA=avx-2");
+    EXPECT_EQ(result.code, 3) << result.err;
+    expect_parts(result.err, {"MILLRACE_ISA is \"avx-2\", expected baseline, avx2, avx512; did you mean avx2?\n"});
+    EXPECT_EQ(result.out, "");
+  }
+}
+
 TEST(Doctor, WarnsWhereThereIsNoLauncher) {
   const auto result = run_millrace({"doctor"}, "PATH=/nowhere");
   EXPECT_EQ(result.code, 0) << result.err;
