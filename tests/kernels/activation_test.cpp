@@ -9,6 +9,33 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::silu, Activation::gelu, Activation::relu};
 
+using tests::around;
+using tests::fp32_roundoff;
+
+/// A function and its slope, in double, and how far fp32 arithmetic may be from them.
+struct Point {
+  double value, slope, value_error, slope_error;
+};
+
+/// An exponential is within two units in the last place, tanh within four, a unit is two roundoffs; each product, sum and quotient adds
+/// one. The errors are those of the terms: beside −x a slope's terms cancel, and so do those of 1 + tanh.
+Point point_of(Activation activation, double x) {
+  constexpr double u = fp32_roundoff;
+  if (activation == Activation::relu) return {x > 0 ? x : 0, x > 0 ? 1.0 : 0.0, 0, 0};
+  if (activation == Activation::silu) {
+    // σ: the exponential's four, a sum and a quotient. 1 − σ is off by as much of σ, and times x twice.
+    const double s = 1 / (1 + std::exp(-x)), slope_terms = s * (1 + std::abs(x) * (1 - s)), rest_error = s * std::abs(x) * 7 * s * u;
+    return {x * s, s * (1 + x * (1 - s)), 7 * u * std::abs(x * s), 10 * u * slope_terms + rest_error};
+  }
+  // The tangent's argument a is off by five roundings of its terms, which have one sign, and tanh by (1 − t²)·a as much.
+  const double steep = std::sqrt(2 / std::numbers::pi), cubic = 0.044715, a = steep * (x + cubic * x * x * x), t = std::tanh(a);
+  const double inner = 1 - t * t, t_error = u * (8 * std::abs(t) + 5 * std::abs(a) * inner);
+  const double half = 0.5 * (1 + t), along = 0.5 * x * steep * (1 + 3 * cubic * x * x);
+  return {x * half, half + along * inner, std::abs(x) * (0.5 * t_error + 3 * u * half),
+          0.5 * t_error + 2 * u * half + std::abs(along) * (2 * std::abs(t) * t_error + u + 8 * u * inner) +
+              u * std::abs(half + along * inner)};
+}
+
 struct Results {
   Results(const Stream& stream, Activation activation, DType dtype, const Shape& shape)
       : gate(dtype, shape, 41, 8.0F),
@@ -37,7 +64,21 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
         ThreadTeam one(1);
         const Results wanted(Stream(one, Implementation::reference), activation, dtype, shape);
         const Results found(fast(one), activation, dtype, shape);
-        for (const auto member : kMembers) EXPECT_TRUE(near(found.*member, wanted.*member, tolerance(dtype), 1e-6));
+        for (const Results* results : {&wanted, &found}) {
+          const auto at = [&](std::int64_t i) { return point_of(activation, results->gate.at(i)); };
+          // Each factor adds the rounding of its product; the reference rounds doubles once.
+          const auto times = [](double function, double error, double factor) {
+            return around(function * factor, std::abs(factor) * (error + 2 * fp32_roundoff * std::abs(function)));
+          };
+          const auto value = [&](std::int64_t i, double factor) { return times(at(i).value, at(i).value_error, factor); };
+          const auto slope = [&](std::int64_t i, double factor) { return times(at(i).slope, at(i).slope_error, factor); };
+          const Results& r = *results;
+          EXPECT_TRUE(lies_within(r.y, [&](std::int64_t i) { return value(i, r.up.at(i)); }));
+          EXPECT_TRUE(lies_within(r.alone, [&](std::int64_t i) { return value(i, 1); }));
+          EXPECT_TRUE(lies_within(r.d_up, [&](std::int64_t i) { return value(i, r.dy.at(i)); }));
+          EXPECT_TRUE(lies_within(r.d_gate, [&](std::int64_t i) { return slope(i, r.dy.at(i) * r.up.at(i)); }));
+          EXPECT_TRUE(lies_within(r.d_alone, [&](std::int64_t i) { return slope(i, r.dy.at(i)); }));
+        }
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           const Results many(fast(team), activation, dtype, shape);

@@ -5,6 +5,10 @@
 namespace millrace::kernels::testing {
 namespace {
 
+using tests::around;
+using tests::fp32_roundoff;
+using tests::roundings;
+
 struct Results {
   Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 1), b(DType::f32, {width}, 2), y(dtype, {rows, width}), db(DType::f32, {width}, 3) {
@@ -23,7 +27,19 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
         const Results wanted(Stream(one, Implementation::reference), dtype, rows, width);
         const Results found(fast(one), dtype, rows, width);
         EXPECT_TRUE(same_bits(found.y, wanted.y));
-        EXPECT_TRUE(near(found.db, wanted.db, 1e-5, 1e-5));
+        const Data start(DType::f32, {width}, 3);  // what db held before
+        for (const Results* results : {&wanted, &found}) {
+          // A sum of fp32 before it is stored.
+          EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {
+            const double sum = results->x.at(i) + results->b.at(i % width);
+            return around(sum, fp32_roundoff * std::abs(sum));
+          }));
+          EXPECT_TRUE(lies_within(results->db, [&](std::int64_t n) {
+            double sum = start.at(n), size = std::abs(sum);
+            for (std::int64_t t = 0; t < rows; ++t) sum += results->x.at(t * width + n), size += std::abs(results->x.at(t * width + n));
+            return around(sum, roundings(static_cast<double>(rows)) * size);
+          }));
+        }
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           const Results many(fast(team), dtype, rows, width);

@@ -11,6 +11,7 @@ namespace {
 
 using testing::Data;
 using testing::fast;
+using testing::lies_within;
 
 constexpr std::int64_t kSizes[] = {0, 1, 15, 16, 17, 597 * 43};
 
@@ -25,20 +26,27 @@ TEST(Elementwise, EquivalentToReference) {
         add(stream, *a, *b, *y);
         add(reference, *a, *b, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
+        // Each is one operation of fp32, whose rounding is stored or rounded once more.
+        const auto once = [](double exact) { return tests::around(exact, tests::fp32_roundoff * std::abs(exact)); };
+        EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) + b.at(i)); }));
         scale(stream, *a, 1.7F, *y);
         scale(reference, *a, 1.7F, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
+        EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) * static_cast<double>(1.7F)); }));
 
         Data sum(DType::f32, {size}, 3), sum_wanted(sum);
         accumulate(stream, *a, *sum);
         accumulate(reference, *a, *sum_wanted);
         EXPECT_TRUE(same_bits(sum, sum_wanted)) << size;
+        const Data before(DType::f32, {size}, 3);
+        EXPECT_TRUE(lies_within(sum, [&](std::int64_t i) { return tests::around(before.at(i) + a.at(i), 0); }));
 
         for (const DType to : {DType::f32, DType::bf16}) {
           Data converted(to, {size}), converted_wanted(to, {size});
           convert(stream, *a, *converted);
           convert(reference, *a, *converted_wanted);
           EXPECT_TRUE(same_bits(converted, converted_wanted)) << size;
+          EXPECT_TRUE(lies_within(converted, [&](std::int64_t i) { return tests::around(a.at(i), 0); }));
         }
         fill_zero(stream, *sum);
         EXPECT_TRUE(same_bits(sum, Data(DType::f32, {size})));

@@ -23,6 +23,10 @@ TEST(Embedding, MatchesReference) {
         embedding_forward(fast(team), *tokens, *table, *found);
         embedding_forward(Stream(team, Implementation::reference), *tokens, *table, *wanted);
         EXPECT_TRUE(same_bits(found, wanted)) << width;
+        EXPECT_TRUE(lies_within(found, [&](std::int64_t i) {
+          const double entry = table.at(static_cast<std::int64_t>(tokens.at(i / width)) * width + i % width);
+          return tests::around(entry, 0);
+        }));
 
         const Data dy(type, {53, width}, 4);
         Data gradient(DType::f32, {11, width}, 5);
@@ -30,6 +34,16 @@ TEST(Embedding, MatchesReference) {
         embedding_weight_gradient(fast(team), *tokens, *dy, *gradient);
         embedding_weight_gradient(Stream(team, Implementation::reference), *tokens, *dy, *wanted_gradient);
         EXPECT_TRUE(same_bits(gradient, wanted_gradient)) << width;  // one order of additions: the same bits
+        const Data before(DType::f32, {11, width}, 5);
+        EXPECT_TRUE(lies_within(gradient, [&](std::int64_t i) {
+          double sum = before.at(i), size = std::abs(sum);
+          for (std::int64_t t = 0; t < 53; ++t) {
+            if (tokens.at(t) != static_cast<double>(i / width)) continue;
+            sum += dy.at(t * width + i % width);
+            size += std::abs(dy.at(t * width + i % width));
+          }
+          return tests::around(sum, tests::roundings(53) * size);
+        }));
       }
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/stream.hpp"
 #include "kernels/base/tensor.hpp"
+#include "tests/support/rounding.hpp"
 
 /// What the tests of kernels share: tensors that own their memory, numbers from a seed, comparisons that say where. With the environment
 /// variable MILLRACE_TEST_DEVICE=cuda the implementation under test is that of the first GPU; all tests are skipped where there is none.
@@ -112,14 +113,42 @@ class Data {
   Tensor tensor_;
 };
 
-/// |a − b| <= absolute + relative·|b| everywhere.
-inline ::testing::AssertionResult near(const Data& a, const Data& b, double relative, double absolute) {
+/// What `value` becomes when it is stored.
+inline double stored_as(DType dtype, double value) {
+  const auto narrow = static_cast<float>(value);
+  return dtype == DType::f64 ? value : dtype == DType::bf16 ? to_float(to_bfloat16(narrow)) : narrow;
+}
+inline tests::Interval stored_as(DType dtype, tests::Interval exact) { return {stored_as(dtype, exact.low), stored_as(dtype, exact.high)}; }
+
+/// Whether every element of `found` is what a number of its interval, exact(i), becomes in found's dtype.
+template <class Exact>
+::testing::AssertionResult lies_within(const Data& found, Exact&& exact) {
   wait();
-  for (std::int64_t i = 0; i < b.elements(); ++i)
-    if (!(std::abs(a.at(i) - b.at(i)) <= absolute + relative * std::abs(b.at(i))))
-      return ::testing::AssertionFailure() << "element " << i << " of " << to_string((*b).shape) << ": " << a.get(i) << ", wanted "
-                                           << b.get(i);
+  for (std::int64_t i = 0; i < found.elements(); ++i) {
+    const tests::Interval range = exact(i), stored = stored_as((*found).dtype, range);
+    if (!(stored.low <= found.at(i) && found.at(i) <= stored.high))
+      return ::testing::AssertionFailure() << fmt::format("element {} of {} is {:.9g}, expected {:.9g} to {:.9g}, stored {:.9g} to {:.9g}",
+                                                          i, to_string((*found).shape), found.at(i), range.low, range.high, stored.low,
+                                                          stored.high);
+  }
   return ::testing::AssertionSuccess();
+}
+/// The same with one error for each element: times `magnitude`, what the terms of the sum that it is come to.
+inline ::testing::AssertionResult lies_within(const Data& found, const Data& truth, double error, const Data& magnitude) {
+  return lies_within(found, [&](std::int64_t i) { return tests::around(truth.at(i), error * std::abs(magnitude.at(i))); });
+}
+
+/// An fp32 copy.
+inline Data as_fp32(const Data& x) {
+  Data wide(DType::f32, (*x).shape);
+  for (std::int64_t i = 0; i < x.elements(); ++i) wide.set(i, x.get(i));
+  return wide;
+}
+/// An fp32 copy of magnitudes.
+inline Data magnitudes(const Data& x) {
+  Data wide(DType::f32, (*x).shape);
+  for (std::int64_t i = 0; i < x.elements(); ++i) wide.set(i, std::abs(x.get(i)));
+  return wide;
 }
 
 inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
@@ -130,9 +159,6 @@ inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
       return ::testing::AssertionFailure() << "element " << i << ": " << a.get(i) << " and " << b.get(i);
   return ::testing::AssertionSuccess();
 }
-
-/// The rounding of one store: half a unit in bf16's eighth bit, or fp32's own with room for a long sum.
-inline double tolerance(DType dtype) { return dtype == DType::bf16 ? 0x1p-7 : 1e-4; }
 
 /// The exit code of the millrace::Error that `call` throws; −1 when it throws nothing.
 template <class Call>

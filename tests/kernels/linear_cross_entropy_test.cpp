@@ -9,8 +9,13 @@ namespace {
 
 using testing::Data;
 using testing::fast;
+using testing::lies_within;
 using testing::scratch_of;
 using testing::stream_of;
+using tests::around;
+using tests::fp32_roundoff;
+using tests::Interval;
+using tests::roundings;
 
 struct Case {
   std::int64_t tokens, width, vocabulary;
@@ -68,6 +73,155 @@ struct Results {
   }
 };
 
+std::vector<double> doubles_of(const Data& data) {
+  std::vector<double> values(static_cast<std::size_t>(data.elements()));
+  for (std::int64_t i = 0; i < data.elements(); ++i) values[static_cast<std::size_t>(i)] = data.get(i);
+  return values;
+}
+
+/// The head's definition in double, written out once more, and how far fp32 may be from it: errors are followed from the logits' sums of D
+/// products through exponentials (two units in the last place), tanh (four) and slopes to the sums over tokens and entries.
+class Truth {
+ public:
+  /// `dw_before`: what dw held. `rounds_dl`: the products take dl in bf16.
+  Truth(const Head& head, const Data& dw_before, bool rounds_dl)
+      : head_(head),
+        tokens_((*head.h).shape[0]),
+        width_((*head.h).shape[1]),
+        vocabulary_((*head.w).shape[0]),
+        h_(doubles_of(head.h)),
+        w_(doubles_of(head.w)),
+        dw_before_(doubles_of(dw_before)),
+        rounds_dl_(rounds_dl),
+        logits_(static_cast<std::size_t>(tokens_ * vocabulary_)),
+        dl_(logits_.size()),
+        log_sum_exp_(static_cast<std::size_t>(tokens_)) {
+    if (head.options.round_table)
+      for (double& value : w_) value = testing::stored_as(DType::bf16, value);
+    for (std::int64_t token = 0; token < tokens_; ++token) {
+      follow_logits(token);
+      follow_sum(token);
+      follow_dl(token);
+    }
+    for (std::int64_t token = 0; token < tokens_; ++token)
+      for (std::int64_t column = 0; column < width_; ++column) dh_.push_back(sum_over_entries(token, column));
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry)
+      for (std::int64_t column = 0; column < width_; ++column) dw_.push_back(sum_over_tokens(entry, column));
+  }
+
+  [[nodiscard]] Interval logit(std::int64_t i) const { return logits_[static_cast<std::size_t>(i)].interval(); }
+  [[nodiscard]] Interval log_sum_exp(std::int64_t token) const { return log_sum_exp_[static_cast<std::size_t>(token)].interval(); }
+  [[nodiscard]] Interval loss(std::int64_t i) const { return loss_[i].interval(); }
+
+  [[nodiscard]] Interval dh(std::int64_t i) const { return dh_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] Interval dw(std::int64_t i) const { return dw_[static_cast<std::size_t>(i)]; }
+
+ private:
+  struct Number {
+    double value = 0, error = 0, slope = 1, slope_error = 0;
+    [[nodiscard]] Interval interval() const { return around(value, error); }
+  };
+  /// Of products with dl.
+  struct Sum {
+    double value = 0, error = 0, size = 0, squares = 0;
+    void add(const Number& dl, double factor) {
+      const double term = dl.value * factor;
+      value += term;
+      error += dl.error * std::abs(factor);
+      size += std::abs(term);
+      squares += term * term;
+    }
+    /// Roundings of dl to bf16 are as independent as others: six deviations of what they add up to, and no more than all of them.
+    [[nodiscard]] Interval interval(std::int64_t terms, bool rounds, double start) const {
+      const double narrow = rounds ? tests::bf16_roundoff * std::min(size, 6 * std::sqrt(squares)) : 0;
+      return around(start + value, error + narrow + roundings(static_cast<double>(terms) + 2) * (size + std::abs(start)));
+    }
+  };
+  static constexpr double u = fp32_roundoff;
+
+  Number* row(std::vector<Number>& of, std::int64_t token) const { return of.data() + token * vocabulary_; }
+
+  void follow_logits(std::int64_t token) {
+    const double scale = head_.options.scale, cap = head_.options.soft_cap;
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry) {
+      const double *h = h_.data() + token * width_, *w = w_.data() + entry * width_;
+      double sum = 0, size = 0;
+      for (std::int64_t i = 0; i < width_; ++i) {
+        const double term = h[i] * w[i];
+        sum += term;
+        size += term < 0 ? -term : term;
+      }
+      Number& logit = row(logits_, token)[entry];
+      logit = {sum * scale, scale * size * roundings(static_cast<double>(width_) + 1), scale, 0};
+      if (cap <= 0) continue;
+      const double share = std::tanh(logit.value / cap), rest = 1 - share * share;
+      logit.error = (logit.error + 2 * u * std::abs(logit.value)) * rest + 10 * u * cap * std::abs(share);
+      logit.value = cap * share;
+      logit.slope = scale * rest;
+      logit.slope_error = scale * (2 * std::abs(share) * (logit.error / cap + 2 * u * std::abs(share)) + 2 * u);
+    }
+  }
+
+  void follow_sum(std::int64_t token) {
+    const Number* const logits = row(logits_, token);
+    double maximum = logits[0].value, sum = 0, error = 0;
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry) maximum = std::max(maximum, logits[entry].value);
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry) {
+      const double weight = std::exp(logits[entry].value - maximum);
+      sum += weight;
+      error += weight * (logits[entry].error + u * std::abs(logits[entry].value - maximum));
+    }
+    const double lse = maximum + std::log(sum);
+    // The exponentials' four roundoffs, their sum's, the number's own.
+    log_sum_exp_[static_cast<std::size_t>(token)] = {lse,
+                                                     error / sum + 4 * u + roundings(static_cast<double>(vocabulary_)) + u * std::abs(lse)};
+  }
+
+  void follow_dl(std::int64_t token) {
+    const auto target = static_cast<std::int64_t>(head_.targets.get(token));
+    if (target < 0) return;
+    const Number lse = log_sum_exp_[static_cast<std::size_t>(token)];
+    const double z = head_.options.z_loss, g = head_.g.get(0), coefficient = 1 + 2 * z * lse.value;
+    const Number& at_target = row(logits_, token)[target];
+    loss_[0].value += lse.value - at_target.value + z * lse.value * lse.value;
+    loss_[0].error += lse.error * (1 + 2 * z * std::abs(lse.value)) + at_target.error + u * std::abs(at_target.value);
+    loss_[1].value += z * lse.value * lse.value;
+    loss_[1].error += 2 * z * std::abs(lse.value) * lse.error;
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry) {
+      const Number& logit = row(logits_, token)[entry];
+      const double onehot = entry == target ? 1 : 0, away = logit.value - lse.value, p = coefficient * std::exp(away);
+      // The exponential of a difference that is off by so much, and four products and sums.
+      const double p_error = p * (logit.error + lse.error + u * std::abs(away) + 4 * u + 2 * z * lse.error);
+      const double slope = std::abs(logit.slope), difference = p - onehot;
+      row(dl_, token)[entry] = {g * difference * logit.slope, g * ((p_error + 4 * u * (p + onehot)) * slope +
+                                                                   std::abs(difference) * (logit.slope_error + 2 * u * slope))};
+    }
+  }
+
+  [[nodiscard]] Interval sum_over_entries(std::int64_t token, std::int64_t column) const {
+    Sum sum;
+    for (std::int64_t entry = 0; entry < vocabulary_; ++entry)
+      sum.add(dl_.data()[token * vocabulary_ + entry], w_.data()[entry * width_ + column]);
+    return sum.interval(vocabulary_, rounds_dl_, 0);
+  }
+  [[nodiscard]] Interval sum_over_tokens(std::int64_t entry, std::int64_t column) const {
+    Sum sum;
+    for (std::int64_t token = 0; token < tokens_; ++token)
+      sum.add(dl_.data()[token * vocabulary_ + entry], h_.data()[token * width_ + column]);
+    const double before = dw_before_[static_cast<std::size_t>(entry * width_ + column)];
+    if (!head_.options.round_table) return sum.interval(tokens_, rounds_dl_, before);
+    return testing::stored_as(DType::bf16, sum.interval(tokens_, rounds_dl_, 0)) + Interval{before, before};
+  }
+
+  const Head& head_;
+  std::int64_t tokens_, width_, vocabulary_;
+  std::vector<double> h_, w_, dw_before_;
+  bool rounds_dl_;
+  std::vector<Number> logits_, dl_, log_sum_exp_;
+  Number loss_[2];
+  std::vector<Interval> dh_, dw_;
+};
+
 class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfterTheOther) {
@@ -78,18 +232,21 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfte
                                        {DType::f32, kRounded},
                                        {DType::bf16, kRounded}}) {
     const Head head(GetParam(), dtype, options);
-    ThreadTeam one(1);
-    const Results wanted(head, one, Implementation::reference);
     const bool rounds_dl = dtype == DType::bf16 && (testing::on_device() || cpu_features().fast_bf16());
-    const double relative = rounds_dl ? 3e-2 : 1e-4;
-    const double relative_dw = options.round_table ? 0x1p-7 + relative : relative;  // a sum beside a tie is rounded either way
+    const Data dw_before(DType::f32, (*head.w).shape, 9);
+    const Truth truth(head, dw_before, rounds_dl), unrounded(head, dw_before, false);
+    const auto check = [](const Results& found, const Truth& exact) {
+      EXPECT_TRUE(lies_within(found.loss, [&](std::int64_t i) { return exact.loss(i); }));
+      EXPECT_TRUE(lies_within(found.log_sum_exp, [&](std::int64_t i) { return exact.log_sum_exp(i); }));
+      EXPECT_TRUE(lies_within(found.dh, [&](std::int64_t i) { return exact.dh(i); }));
+      EXPECT_TRUE(lies_within(found.dw, [&](std::int64_t i) { return exact.dw(i); }));
+    };
+    ThreadTeam one(1);
+    check(Results(head, one, Implementation::reference), unrounded);
     for (const int threads : {1, 2, 3}) {
       ThreadTeam team(threads);
       const Results fast(head, team), again(head, team);
-      EXPECT_TRUE(near(fast.loss, wanted.loss, 2e-6, 1e-6));
-      EXPECT_TRUE(near(fast.log_sum_exp, wanted.log_sum_exp, 2e-6, 1e-6));
-      EXPECT_TRUE(near(fast.dh, wanted.dh, dtype == DType::bf16 ? 0x1p-7 + relative : relative, rounds_dl ? 1e-2 : 5e-6));
-      EXPECT_TRUE(near(fast.dw, wanted.dw, relative_dw, rounds_dl ? 1e-2 : options.round_table ? 1e-2 : 5e-6));
+      check(fast, truth);
       EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
       EXPECT_TRUE(same_bits(fast.log_sum_exp, fast.forward_log_sum_exp));
       EXPECT_TRUE(same_bits(fast.loss, fast.both_loss));
@@ -152,7 +309,8 @@ TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
     const Buffer scratch = scratch_of(stream, bytes(stream)), reference_scratch = scratch_of(reference, bytes(reference));
     linear_logits(stream, *head.h, *head.w, options, *found, scratch.bytes());
     linear_logits(reference, *head.h, *head.w, options, *wanted, reference_scratch.bytes());
-    EXPECT_TRUE(near(found, wanted, 2e-6, 2e-6));
+    const Truth truth(head, Data(DType::f32, {1301, 7}, 9), false);
+    for (const Data* logits : {&found, &wanted}) EXPECT_TRUE(lies_within(*logits, [&](std::int64_t i) { return truth.logit(i); }));
     const Results results(head, team);
     for (std::int64_t token = 0; token < 5; ++token) {
       double sum = 0;
@@ -254,9 +412,13 @@ TEST(LinearCrossEntropy, AGrowingMaximumMultipliesWhatWasSummed) {
       head.h.set(token * width, 1);
     }
     for (std::int64_t entry = 0; entry < vocabulary; ++entry) head.w.set(entry * width, 0.01 * static_cast<double>(entry));
-    const Results fast(head, team), wanted(head, one, Implementation::reference);
-    EXPECT_TRUE(near(fast.dh, wanted.dh, 1e-4, 5e-6)) << target;
-    EXPECT_TRUE(near(fast.loss, wanted.loss, 2e-6, 1e-6)) << target;
+    const Results fast(head, team), reference(head, one, Implementation::reference);
+    const Truth truth(head, Data(DType::f32, {vocabulary, width}, 9), false);
+    for (const Results* results : {&fast, &reference}) {
+      EXPECT_TRUE(lies_within(results->dh, [&](std::int64_t i) { return truth.dh(i); })) << target;
+      EXPECT_TRUE(lies_within(results->dw, [&](std::int64_t i) { return truth.dw(i); })) << target;
+      EXPECT_TRUE(lies_within(results->loss, [&](std::int64_t i) { return truth.loss(i); })) << target;
+    }
     EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
   }
 }

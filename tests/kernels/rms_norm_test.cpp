@@ -5,6 +5,10 @@
 namespace millrace::kernels::testing {
 namespace {
 
+using tests::around;
+using tests::Interval;
+using tests::roundings;
+
 constexpr float kEpsilon = 1e-5F;
 
 struct Results {
@@ -24,6 +28,47 @@ struct Results {
   Data x, dy, w, y, dx, r, dw;
 };
 
+/// Every result is what its own operands say: y and dx of the r that was written.
+void expect_norm(const Results& at, RmsNormOptions options) {
+  const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
+  const auto depth = static_cast<double>(width);
+  const auto weight = [&](std::int64_t d) { return at.w.at(d) + options.offset; };
+  std::vector<double> along(static_cast<std::size_t>(rows)), along_size(along.size());
+  EXPECT_TRUE(lies_within(at.r, [&](std::int64_t t) {
+    double squares = 0;
+    for (std::int64_t d = 0; d < width; ++d) {
+      const std::int64_t i = t * width + d;
+      squares += at.x.at(i) * at.x.at(i);
+      along[static_cast<std::size_t>(t)] += at.dy.at(i) * weight(d) * at.x.at(i) / depth;
+      along_size[static_cast<std::size_t>(t)] += std::abs(at.dy.at(i) * weight(d) * at.x.at(i)) / depth;
+    }
+    const double r = 1 / std::sqrt(squares / depth + static_cast<double>(options.epsilon));
+    // A root halves the relative error of what it is taken of; division, epsilon, root and quotient round once each.
+    return around(r, r * (0.5 * roundings(depth + 3) + roundings(2)));
+  }));
+  EXPECT_TRUE(lies_within(at.y, [&](std::int64_t i) {
+    const double normal = at.x.at(i) * at.r.at(i / width);
+    Interval scaled = around(normal, roundings(1) * std::abs(normal));
+    if (options.round_first) scaled = stored_as((*at.x).dtype, scaled);
+    return widened(scaled * weight(i % width), roundings(2) * std::abs(normal * weight(i % width)));
+  }));
+  EXPECT_TRUE(lies_within(at.dx, [&](std::int64_t i) {
+    const auto t = static_cast<std::size_t>(i / width);
+    const double r = at.r.at(i / width), g = at.dy.at(i) * weight(i % width), by_x = at.x.at(i) * r * r;
+    return around(r * (g - by_x * along[t]), r * (roundings(4) * std::abs(g) + roundings(depth + 7) * std::abs(by_x) * along_size[t]));
+  }));
+  const Data start(DType::f32, {width}, 24);
+  EXPECT_TRUE(lies_within(at.dw, [&](std::int64_t d) {
+    double sum = start.at(d), size = std::abs(sum);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const double term = at.dy.at(t * width + d) * at.x.at(t * width + d) * at.r.at(t);
+      sum += term;
+      size += std::abs(term);
+    }
+    return around(sum, roundings(static_cast<double>(rows) + 3) * size);
+  }));
+}
+
 TEST(RmsNorm, MatchesReferenceForAnyThreadCount) {
   struct Norm {
     DType dtype;
@@ -37,11 +82,7 @@ TEST(RmsNorm, MatchesReferenceForAnyThreadCount) {
         ThreadTeam one(1);
         const Results wanted(Stream(one, Implementation::reference), dtype, rows, width, options);
         const Results found(fast(one), dtype, rows, width, options);
-        // Two roundings in bf16: the product's and the result's.
-        EXPECT_TRUE(near(found.y, wanted.y, 2 * tolerance(dtype), 1e-6));
-        EXPECT_TRUE(near(found.r, wanted.r, 1e-5, 0));
-        EXPECT_TRUE(near(found.dx, wanted.dx, tolerance(dtype), 1e-5));
-        EXPECT_TRUE(near(found.dw, wanted.dw, 1e-4, 1e-4));
+        for (const Results* results : {&wanted, &found}) expect_norm(*results, options);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           const Results many(fast(team), dtype, rows, width, options);
@@ -74,6 +115,26 @@ TEST(RmsNorm, RoundsWhereItsOptionsSay) {
       EXPECT_EQ(y.get(d), to_float(to_bfloat16(normal * (1.0F + static_cast<float>(w.get(d))))));
     }
   }
+}
+
+// What the sum of residuals adds to the gradient before it is rounded.
+TEST(RmsNorm, AddsAnotherGradientBeforeItRounds) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+      ThreadTeam team(2);
+      const Stream stream = stream_of(team, implementation);
+      const Results at(stream, dtype, 5, 37);
+      const Data addend(dtype, {5, 37}, 27, 4.0F);
+      const Tensor added = *addend;
+      Data dx(dtype, {5, 37});
+      rms_norm_input_gradient(stream, *at.dy, *at.x, *at.w, *at.r, {kEpsilon}, *dx, &added);
+      Data alone(DType::f32, {5, 37});
+      rms_norm_input_gradient(stream, *as_fp32(at.dy), *as_fp32(at.x), *at.w, *at.r, {kEpsilon}, *alone);
+      EXPECT_TRUE(lies_within(dx, [&](std::int64_t i) {
+        const double sum = alone.at(i) + addend.at(i);
+        return around(sum, roundings(1) * (std::abs(sum) + std::abs(alone.at(i))));
+      }));
+    }
 }
 
 double objective(const Stream& stream, const Data& x, const Data& w, const Data& dy, RmsNormOptions options) {

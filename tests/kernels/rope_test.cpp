@@ -11,6 +11,11 @@
 namespace millrace::kernels::testing {
 namespace {
 
+using tests::around;
+using tests::fp32_roundoff;
+using tests::Interval;
+using tests::roundings;
+
 struct Operands {
   Operands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width)
       : x(dtype, {tokens, heads, width}, 31), positions(DType::i32, {tokens}), frequencies(DType::f32, {width / 2}) {
@@ -20,6 +25,30 @@ struct Operands {
   }
   Data x, positions, frequencies;
 };
+
+/// A cosine or sine of an fp32 angle, within two units in the last place (a GPU's; half of one here), times the factor, as x's dtype has
+/// it.
+Interval rounded_sine(double sine, double factor, DType dtype) {
+  return stored_as(dtype, around(sine * factor, 6 * fp32_roundoff * std::abs(sine * factor)));
+}
+
+void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
+  const std::int64_t heads = (*in.x).shape[1], width = (*in.x).shape[2], half = width / 2;
+  const DType dtype = (*in.x).dtype;
+  EXPECT_TRUE(lies_within(y, [&](std::int64_t i) {
+    const std::int64_t token = i / (heads * width), d = i % width;
+    const std::int64_t pair = options.interleaved ? d / 2 : d % half;
+    const bool second = options.interleaved ? d % 2 == 1 : d >= half;
+    const std::int64_t other = i + (second ? -1 : 1) * (options.interleaved ? 1 : half);
+    const double angle = static_cast<float>(in.positions.at(token)) * static_cast<float>(in.frequencies.at(pair));
+    const Interval cosine = rounded_sine(std::cos(angle), options.factor, dtype),
+                   sine = rounded_sine(std::sin(angle), options.factor, dtype);
+    const double by_sine = in.x.at(other) * options.direction * (second ? 1 : -1);
+    // Two products and a sum.
+    const double size = std::abs(in.x.at(i) * cosine.high) + std::abs(by_sine * sine.high);
+    return widened(cosine * in.x.at(i) + sine * by_sine, roundings(3) * size);
+  }));
+}
 
 TEST(Rope, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -33,7 +62,7 @@ TEST(Rope, MatchesReferenceForAnyThreadCount) {
         Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
         rope(Stream(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
         rope(fast(one), *in.x, *in.positions, *in.frequencies, options, *found);
-        EXPECT_TRUE(near(found, wanted, tolerance(dtype), 1e-6));
+        for (const Data* y : {&wanted, &found}) expect_turned(in, options, *y);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           Data many(in.x);  // in place
@@ -149,8 +178,11 @@ TEST(Rope, DirectionBackIsTheGradient) {
     left += y.get(i) * dy.get(i);
     right += in.x.get(i) * dx.get(i);
   }
-  EXPECT_NEAR(left, right, 1e-4);
-  EXPECT_TRUE(near(back, in.x, 1e-5, 1e-6));
+  // Sums in double, of elements with the four roundings of two products, a sum and a sine.
+  double size = 0;
+  for (std::int64_t i = 0; i < y.elements(); ++i) size += std::abs(y.get(i) * dy.get(i)) + std::abs(in.x.get(i) * dx.get(i));
+  EXPECT_NEAR(left, right, roundings(4) * size);
+  EXPECT_TRUE(lies_within(back, [&](std::int64_t i) { return around(in.x.at(i), roundings(10) * 2); }));  // of numbers up to 2
 }
 
 TEST(Rope, RefusesAnOddHead) {
