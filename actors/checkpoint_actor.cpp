@@ -11,12 +11,12 @@ caf::behavior CheckpointActor::make_behavior() {
   return {
       [this](const WriteShard& request) { return write(request); },
       [this](const CommitCheckpoint& request) { return commit(request); },
+      [this](const DiscardCheckpoint& request) { return discard(request); },
   };
 }
 
 ShardWritten CheckpointActor::write(const WriteShard& request) {
   ShardWritten result{request.rank, request.step, "", ""};
-  folder_ = request.folder;
   runtime::TraceRecord record;
   record.begin = runtime::steady_now();
   try {
@@ -44,7 +44,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
 }
 
 CheckpointCommitted CheckpointActor::commit(const CommitCheckpoint& request) {
-  CheckpointCommitted result{request.step, ""};
+  CheckpointCommitted result{request.step, "", {}};
   try {
     setup_.metrics->sync();
     std::vector<runtime::ShardReport> reports;
@@ -54,12 +54,16 @@ CheckpointCommitted CheckpointActor::commit(const CommitCheckpoint& request) {
     meta.consumed_samples = static_cast<std::uint64_t>(request.step * setup_.samples_per_step);
     meta.identity = setup_.identity;
     meta.notes = setup_.notes;
-    setup_.store->commit(folder_, reports, meta);
+    result.warnings = setup_.store->commit(request.folder, reports, meta).warnings;
   } catch (const std::exception& error) {
     result.error = error.what();
-    setup_.store->discard(folder_);
+    result.warnings = setup_.store->discard(request.folder);
   }
   return result;
+}
+
+CheckpointCommitted CheckpointActor::discard(const DiscardCheckpoint& request) {
+  return {request.step, request.why, setup_.store->discard(request.folder)};
 }
 
 }  // namespace millrace::actors

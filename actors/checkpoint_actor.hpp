@@ -35,8 +35,8 @@ class CheckpointActor : public MessageActor {
  private:
   [[nodiscard]] ShardWritten write(const WriteShard& request);
   [[nodiscard]] CheckpointCommitted commit(const CommitCheckpoint& request);
+  [[nodiscard]] CheckpointCommitted discard(const DiscardCheckpoint& request);
   CheckpointActorSetup setup_;
-  std::string folder_;  // of the attempt in flight
 };
 
 }  // namespace millrace::actors

@@ -205,13 +205,10 @@ void Coordinator::handle(const SnapshotTaken& message) {
 
 void Coordinator::handle(const ShardWritten& message) {
   ++shards_;
-  if (!message.error.empty() && save_error_.empty()) {
-    save_error_ = fmt::format("rank {}: {}", message.rank, message.error);
-    port_.discard_checkpoint(message.step, save_error_);
-  }
+  if (!message.error.empty() && save_error_.empty()) save_error_ = fmt::format("rank {}: {}", message.rank, message.error);
   if (!message.report.empty()) shard_reports_.push_back(message.report);
-  if (shards_ < setup_.ranks) return;
-  if (!save_error_.empty()) return committed(message.step, save_error_);
+  if (shards_ < setup_.ranks) return;  // also after an error: the others still write into the folder
+  if (!save_error_.empty()) return port_.discard_checkpoint(message.step, save_error_);
   port_.commit_checkpoint(message.step, shard_reports_);
 }
 

@@ -58,6 +58,7 @@ class CoordinatorPort {
   virtual std::optional<std::string> begin_checkpoint(std::int64_t step) = 0;
   /// Commits what the ranks wrote, in the background; Coordinator::committed() follows.
   virtual void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) = 0;
+  /// Removes what the ranks wrote, in the background; Coordinator::committed() follows, with `why`. No rank is writing any more.
   virtual void discard_checkpoint(std::int64_t step, const std::string& why) = 0;
   virtual void step_done(const StepRecord& record) = 0;
   virtual void evaluated(std::int64_t step, double loss, std::int64_t targets) = 0;

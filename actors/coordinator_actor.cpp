@@ -23,11 +23,7 @@ caf::behavior CoordinatorActor::make_behavior() {
       [this, guarded](const ToCoordinator& message) { guarded([&] { coordinator_.receive(message); }); },
       [this, guarded](const CheckpointCommitted& result) {
         guarded([&] {
-          if (result.error.empty()) {
-            setup_.reporter->say(fmt::format("checkpoint of step {} is committed", result.step));
-          } else {
-            setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", result.step, result.error));
-          }
+          setup_.reporter->checkpoint(result);
           coordinator_.committed(result.step, result.error);
         });
       },
@@ -43,18 +39,17 @@ std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step)
     attempt_ = setup_.store->begin(static_cast<std::uint64_t>(step), setup_.state_bytes);
     return attempt_;
   } catch (const Error& error) {
-    setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", step, error.what()));
+    setup_.reporter->checkpoint({step, error.what(), {}});
     return std::nullopt;
   }
 }
 
 void CoordinatorActor::commit_checkpoint(std::int64_t step, std::vector<std::string> reports) {
-  send(setup_.checkpoint, CommitCheckpoint{step, std::move(reports)});
+  send(setup_.checkpoint, CommitCheckpoint{step, attempt_, std::move(reports)});
 }
 
 void CoordinatorActor::discard_checkpoint(std::int64_t step, const std::string& why) {
-  setup_.store->discard(attempt_);
-  setup_.reporter->warn(fmt::format("no checkpoint of step {}: {}", step, why));
+  send(setup_.checkpoint, DiscardCheckpoint{step, attempt_, why});
 }
 
 void CoordinatorActor::evaluated(std::int64_t step, double loss, std::int64_t targets) {

@@ -38,6 +38,20 @@ void LiveHistory::add_evaluation(std::int64_t step, double loss) {
   publish();
 }
 
+void LiveHistory::add_checkpoint(const CheckpointCommitted& result) {
+  auto& checkpoints = totals_.checkpoints;
+  checkpoints.problems.clear();
+  if (result.error.empty()) {
+    checkpoints.step = result.step;
+    ++checkpoints.committed;
+  } else {
+    ++checkpoints.failed;
+    checkpoints.problems.push_back(result.error);
+  }
+  for (const auto& warning : result.warnings) checkpoints.problems.push_back(warning.text);
+  publish();
+}
+
 void LiveHistory::publish() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) shown_ = totals_;

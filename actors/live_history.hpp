@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/coordinator.hpp"
@@ -24,6 +25,12 @@ struct LiveTotals {
   std::vector<StepTimes> ranks;    // sums over steps, by rank
   std::vector<Point> losses;       // at most LiveHistory::most_points, over all steps
   std::vector<Point> held_out;     // evaluations, the last so many
+  struct Checkpoints {
+    std::int64_t step = 0;  // of the newest; 0: none was committed yet
+    std::int64_t committed = 0, failed = 0;
+    std::vector<std::string> problems;  // of the last attempt: why it failed, and what did not work beside it
+  };
+  Checkpoints checkpoints;
 };
 
 /// Keeps the totals up to date, and lets others read them. One thread adds, and never waits: while somebody reads, what is new is shown
@@ -34,6 +41,7 @@ class LiveHistory {
 
   void add(const StepRecord& record);
   void add_evaluation(std::int64_t step, double loss);
+  void add_checkpoint(const CheckpointCommitted& result);
   /// Any thread.
   [[nodiscard]] LiveTotals read() const;
 

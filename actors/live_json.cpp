@@ -72,6 +72,13 @@ Json curve_json(const std::vector<LiveTotals::Point>& points) {
   return curve;
 }
 
+Json checkpoints_json(const LiveTotals::Checkpoints& checkpoints) {
+  return {{"step", checkpoints.committed > 0 ? Json(checkpoints.step) : Json(nullptr)},
+          {"committed", checkpoints.committed},
+          {"failed", checkpoints.failed},
+          {"problems", checkpoints.problems}};
+}
+
 }  // namespace
 
 std::string status_json(const LiveView& view) {
@@ -88,6 +95,7 @@ std::string status_json(const LiveView& view) {
   for (std::size_t place = 0; place < view.ranks.size(); ++place) json["ranks"].push_back(rank_json(view, place));
   json["losses"] = curve_json(view.totals.losses);
   json["held_out"] = curve_json(view.totals.held_out);
+  json["checkpoints"] = checkpoints_json(view.totals.checkpoints);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -92,6 +92,17 @@ void step_metrics(Exposition& text, const LiveView& view) {
                view.totals.held_out.back().loss);
 }
 
+void checkpoint_metrics(Exposition& text, const LiveTotals::Checkpoints& checkpoints) {
+  text.counter("millrace_checkpoints_committed_total", "Checkpoints committed since this start of the run.",
+               static_cast<double>(checkpoints.committed));
+  text.counter("millrace_checkpoints_failed_total", "Checkpoints that could not be written since this start of the run.",
+               static_cast<double>(checkpoints.failed));
+  text.gauge(
+      "millrace_checkpoint_problems",
+      "What did not work at the last checkpoint: that it was not written, old ones that cannot be deleted, a journal that cannot be.",
+      static_cast<double>(checkpoints.problems.size()));
+}
+
 void rank_times(Exposition& text, const LiveView& view) {
   text.family("millrace_rank_seconds_total", "counter", "Where a rank's time went, by kind, since this start of the run.");
   for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
@@ -135,6 +146,7 @@ std::string metrics_text(const LiveView& view) {
   Exposition text;
   run_metrics(text, view);
   step_metrics(text, view);
+  checkpoint_metrics(text, view.totals.checkpoints);
   rank_times(text, view);
   rank_gauges(text, view);
   return text.take();

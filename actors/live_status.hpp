@@ -29,6 +29,7 @@ class LiveStatus : public RunListener {
 
   void step(const StepRecord& record) override { history_.add(record); }
   void evaluation(std::int64_t step, double loss, bool) override { history_.add_evaluation(step, loss); }
+  void checkpoint(const CheckpointCommitted& result) override { history_.add_checkpoint(result); }
 
   /// Any thread.
   [[nodiscard]] LiveView view() const;

@@ -11,6 +11,7 @@
 #include "cluster/link.hpp"
 #include "runtime/engine/ids.hpp"
 #include "runtime/engine/stage.hpp"
+#include "runtime/io/checkpoint_warning.hpp"
 #include "runtime/schedule/action.hpp"
 
 /// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of
@@ -255,14 +256,22 @@ struct WriteShard {
   std::string folder;
 };
 
-/// Coordinator actor → checkpoint actor of process 0.
+/// Coordinator actor → checkpoint actor of process 0, once all ranks have written: make the attempt in `folder` count, or give it up.
 struct CommitCheckpoint {
   std::int64_t step = 0;
+  std::string folder;
   std::vector<std::string> reports;
 };
+struct DiscardCheckpoint {
+  std::int64_t step = 0;
+  std::string folder;
+  std::string why;
+};
+/// The answer to both. Empty error: it is committed.
 struct CheckpointCommitted {
   std::int64_t step = 0;
   std::string error;
+  std::vector<runtime::CheckpointWarning> warnings;
 };
 
 }  // namespace millrace::actors
@@ -281,4 +290,5 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WriteShard)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ShardWritten)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CommitCheckpoint)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::DiscardCheckpoint)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CheckpointCommitted)

@@ -13,6 +13,8 @@ class RunListener {
   virtual void step(const StepRecord& record) = 0;
   /// `loss`: nats per token after `step` steps. `recorded`: told before, by an earlier start of the run.
   virtual void evaluation(std::int64_t step, double loss, bool recorded) = 0;
+  /// A checkpoint was committed, or could not be.
+  virtual void checkpoint(const CheckpointCommitted&) {}
 };
 
 }  // namespace millrace::actors

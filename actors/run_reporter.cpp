@@ -72,6 +72,20 @@ void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t target
   metrics_->append(line);
 }
 
+void RunReporter::checkpoint(const CheckpointCommitted& result) {
+  const bool committed = result.error.empty();
+  if (committed) say(fmt::format("checkpoint of step {} is committed", result.step));
+  if (!committed) warn(fmt::format("no checkpoint of step {}: {}", result.step, result.error));
+  std::set<runtime::CheckpointWarning::Cause> causes;
+  for (const auto& warning : result.warnings) {
+    causes.insert(warning.cause);
+    if (warned_.insert(warning.cause).second)
+      warn(fmt::format("checkpoint of step {}: {}; the run goes on, and this is not repeated while it lasts", result.step, warning.text));
+  }
+  if (committed) warned_ = causes;  // an attempt that failed early shows nothing of what works
+  for (auto* listener : listeners_) listener->checkpoint(result);
+}
+
 void RunReporter::sample(std::string_view text) {
   say("-- sample ----------------------------------------------------------------------");
   say(text);

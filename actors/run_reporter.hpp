@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ class RunReporter {
   /// `recorded`: the metrics file has this evaluation already (a finished run that was started again).
   void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded);
   void sample(std::string_view text);
+  /// Also warns of what did not work beside it, once for each cause: again only after a commit in which it did work.
+  void checkpoint(const CheckpointCommitted& result);
 
  private:
   void show(std::string_view text);
@@ -40,6 +43,7 @@ class RunReporter {
   LogLine line_;
   runtime::MetricsFile* metrics_;
   std::vector<RunListener*> listeners_;
+  std::set<runtime::CheckpointWarning::Cause> warned_;  // and still so
 };
 
 }  // namespace millrace::actors

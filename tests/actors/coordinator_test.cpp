@@ -337,7 +337,11 @@ TEST(Coordinator, GoesOnAfterAFailedSaveAndStopsAfterThree) {
     answer_step(coordinator, step);
     answer_optimize(coordinator, step);
     coordinator.receive(ShardWritten{0, step + 1, "", "disk full"});
+    EXPECT_EQ(port.discards.size(), static_cast<std::size_t>(step)) << "rank 1 still writes into the folder";
     coordinator.receive(ShardWritten{1, step + 1, "{}", ""});
+    ASSERT_EQ(port.discards.size(), static_cast<std::size_t>(step) + 1);
+    ASSERT_FALSE(port.ended) << "the folder is being removed";
+    coordinator.committed(step + 1, "rank 0: disk full");
   }
   EXPECT_EQ(port.discards.size(), 3U);
   EXPECT_TRUE(port.commits.empty());

@@ -147,6 +147,25 @@ TEST(StatusJson, SaysWhatEachRankDoes) {
   EXPECT_EQ(json["losses"][0][0], 11);
 }
 
+TEST(StatusJson, TellsOfCheckpoints) {
+  auto view = made_up(1);
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["checkpoints"]["step"].is_null());
+  LiveHistory history;
+  history.add_checkpoint({20, "", {{runtime::CheckpointWarning::Cause::deletion, "an old one is left"}}});
+  history.add_checkpoint({30, "", {}});
+  history.add_checkpoint({40, "disk full", {{runtime::CheckpointWarning::Cause::journal, "no line"}}});
+  view.totals = history.read();
+  const auto told = nlohmann::json::parse(status_json(view))["checkpoints"];
+  EXPECT_EQ(told["step"], 30);
+  EXPECT_EQ(told["committed"], 2);
+  EXPECT_EQ(told["failed"], 1);
+  EXPECT_EQ(told["problems"], (nlohmann::json{"disk full", "no line"}));
+  const auto metrics = metrics_text(view);
+  EXPECT_NE(metrics.find("\nmillrace_checkpoints_committed_total 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_checkpoints_failed_total 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_checkpoint_problems 2\n"), std::string::npos) << metrics;
+}
+
 TEST(StatusJson, TellsOfAGpusMemoryWhereThereIsOne) {
   auto view = made_up(1);
   EXPECT_TRUE(nlohmann::json::parse(status_json(view))["last_step"]["device_bytes"].is_null());

@@ -1,0 +1,76 @@
+#include "actors/run_reporter.hpp"
+
+#include <gtest/gtest.h>
+
+#include "actors/live_history.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using Cause = runtime::CheckpointWarning::Cause;
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// What stderr shows of some checkpoints.
+std::string told_of(RunReporter& reporter, const std::vector<CheckpointCommitted>& results) {
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  for (const auto& result : results) reporter.checkpoint(result);
+  (void)::testing::internal::GetCapturedStdout();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(RunReporter, WarnsOfWhatDoesNotWorkBesideACheckpointOnceWhileItLasts) {
+  RunReporter reporter(false, 0, nullptr);
+  const auto undeleted = [](std::int64_t step) {
+    return CheckpointCommitted{step, "", {{Cause::deletion, fmt::format("an old checkpoint could not be deleted: step {}", step - 20)}}};
+  };
+  const auto first = told_of(reporter, {undeleted(30), undeleted(40), undeleted(50)});
+  EXPECT_EQ(count_of(first, "warning: "), 1) << first;
+  EXPECT_EQ(count_of(first, "checkpoint of step 30: an old checkpoint could not be deleted: step 10"), 1) << first;
+
+  auto both = undeleted(60);
+  both.warnings.push_back({Cause::journal, "the run's journal could not be written"});
+  const auto second = told_of(reporter, {both, both});
+  EXPECT_EQ(count_of(second, "warning: "), 1) << second;
+  EXPECT_EQ(count_of(second, "journal"), 1) << second;
+
+  EXPECT_EQ(told_of(reporter, {{70, "", {}}}), "");
+  EXPECT_EQ(count_of(told_of(reporter, {undeleted(80), undeleted(90)}), "warning: "), 1) << "it worked in between";
+}
+
+TEST(RunReporter, AFailedAttemptDoesNotMeanThatDeletingWorksAgain) {
+  RunReporter reporter(false, 0, nullptr);
+  const CheckpointCommitted undeleted{30, "", {{Cause::deletion, "an old one"}}};
+  const auto text = told_of(reporter, {undeleted, {40, "rank 0: disk full", {}}, undeleted});
+  EXPECT_EQ(count_of(text, "an old one"), 1) << text;
+  EXPECT_EQ(count_of(text, "no checkpoint of step 40: rank 0: disk full"), 1) << text;
+}
+
+TEST(RunReporter, TellsItsListenersOfEveryCheckpoint) {
+  struct Listener : RunListener {
+    void step(const StepRecord&) override {}
+    void evaluation(std::int64_t, double, bool) override {}
+    void checkpoint(const CheckpointCommitted& result) override { history.add_checkpoint(result); }
+    LiveHistory history;
+  } listener;
+  RunReporter reporter(false, 0, nullptr);
+  reporter.also(&listener);
+  (void)told_of(reporter, {{10, "", {}}, {20, "disk full", {{Cause::deletion, "its folder is left"}}}});
+  auto checkpoints = listener.history.read().checkpoints;
+  EXPECT_EQ(checkpoints.step, 10);
+  EXPECT_EQ(checkpoints.committed, 1);
+  EXPECT_EQ(checkpoints.failed, 1);
+  EXPECT_EQ(checkpoints.problems, (std::vector<std::string>{"disk full", "its folder is left"}));
+  (void)told_of(reporter, {{30, "", {}}});
+  checkpoints = listener.history.read().checkpoints;
+  EXPECT_EQ(checkpoints.step, 30);
+  EXPECT_TRUE(checkpoints.problems.empty());
+}
+
+}  // namespace
+}  // namespace millrace::actors
