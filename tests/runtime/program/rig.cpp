@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "kernels/packing.hpp"
 
@@ -22,8 +23,10 @@ float uniform(const std::string& name, std::int64_t element) {
 
 }  // namespace
 
-Rig::Rig(const SmallNet& net, Options options)
-    : set(differentiate(build(net), RematerializationPolicy::parse(options.policy, labels()))),
+Rig::Rig(const SmallNet& net, Options options) : Rig(build(net), net, std::move(options)) {}
+
+Rig::Rig(ForwardProgram program, const SmallNet& net, Options options)
+    : set(differentiate(std::move(program), RematerializationPolicy::parse(options.policy, labels()))),
       team_(options.threads),
       stream_(team_, options.implementation) {
   lay_out_parameters();
@@ -97,6 +100,7 @@ void Rig::fill_batch(const SmallNet& net) {
     field("tokens")[t] = static_cast<std::int32_t>((t * 7 + 3) % net.vocabulary);
     field("positions")[t] = static_cast<std::int32_t>(second ? column - net.sequence / 2 : column);
     field("segments")[t] = second ? 2 : 1;
+    field("samples")[t] = static_cast<std::int32_t>(t / net.sequence + (second ? 7 : 3));
     field("targets")[t] = t % 5 == 2 ? -1 : static_cast<std::int32_t>((t * 5 + 1) % net.vocabulary);
   }
 }

@@ -26,6 +26,8 @@ class Rig {
     int threads = 1;
   };
   Rig(const SmallNet& net, Options options);
+  /// Another program with the net's rows, sequence and vocabulary.
+  Rig(ForwardProgram program, const SmallNet& net, Options options);
 
   void run(ProgramKind kind, OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
   /// I then W, or B, whichever the mode has.
