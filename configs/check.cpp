@@ -100,7 +100,7 @@ class Checker {
     only(slides, {"model.layer_types", "model.sliding_window"});
     only(is_one_of({"gemma3", "olmo3"}), {"model.rope_local_theta"});
     only(is_one_of({"gemma2", "gemma3"}), {"model.query_pre_attn_scalar"});
-    only(is_one_of({"gemma2", "gemma3", "default", "llama2", "gpt3"}), {"model.attn_logit_softcapping"});
+    only(is_one_of({"gemma2", "gemma3", "llama2"}), {"model.attn_logit_softcapping"});
     only(is_one_of({"gemma2", "gemma3"}) || maxtext, {"model.final_logit_softcapping"});
     only(maxtext, {"model.learned_positions", "model.sinusoidal_positions", "model.normalize_embedding_logits", "model.dropout_rate"});
     only(maxtext && !simple, {"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp", "model.share_kv"});

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include "layers/config_file.hpp"
+#include "layers/maxtext/keys.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -13,145 +15,32 @@ using kernels::Activation;
 constexpr std::array blocks = {"default", "llama2", "gpt3", "simple", "simple_mlp"};
 constexpr std::array activations = {Activation::silu, Activation::gelu, Activation::relu};
 
-/// A key with the only value whose arithmetic is here; written out on export.
-struct Fixed {
-  const char* key;
-  Json value;
-};
+/// What the blocks have of the parts that keys describe.
+bool has_attention(const std::string& block) { return !block.starts_with("simple"); }
+bool has_rotation(const std::string& block) { return has_attention(block) && block != "gpt3"; }
 
-const std::vector<Fixed>& fixed_keys() {
-  static const std::vector<Fixed> keys = {
-      {"activations_in_float32", false},
-      {"attention_bias", false},
-      {"attention_sink", false},
-      {"attention_type", "global"},
-      {"cast_logits_to_fp32", true},
-      {"chunk_attn_window_size", 0},
-      {"engram_layers", Json::array()},
-      {"first_num_dense_layers", 0},
-      {"float32_logits", false},
-      {"float32_qk_product", false},
-      {"inhomogeneous_layer_cycle_interval", 1},
-      {"load_balance_loss_weight", 0.0},
-      {"logits_dot_in_fp32", false},
-      {"mhc_expansion_rate", 1},
-      {"mlp_activations_limit", -1.0},
-      {"mlp_bias", false},
-      {"moba", false},
-      {"mtp_num_layers", 0},
-      {"nope_layer_interval", -1},
-      {"num_experts", 1},
-      {"partial_rotary_factor", 1.0},
-      {"rope_linear_scaling_factor", 1.0},
-      {"rope_min_timescale", 1},
-      {"scan_layers", false},
-      {"shared_experts", 0},
-      {"sliding_window_size", 0},
-      {"temperature_tuning", false},
-      {"training_objective", "causal_lm"},
-      {"use_indexer", false},
-      {"use_mrope", false},
-      {"use_post_attn_norm", false},
-      {"use_post_ffw_norm", false},
-      {"use_qk_norm", false},
-  };
-  return keys;
+/// A key that may be missing, but not null: Python would take null for false, or fail on it.
+void refuse_null(JsonReader& reader, const char* key) {
+  if (reader.has(key) && reader.find(key) == nullptr) reader.refuse(key, "expected a value");
 }
 
-/// Keys of parts that the blocks here lack, of how and where MaxText runs, and what the derived sizes were derived from.
-constexpr std::array without_effect = {
-    "attention",
-    "base_emb_dim",
-    "base_mlp_dim",
-    "base_moe_mlp_dim",
-    "base_num_decoder_layers",
-    "base_num_kv_heads",
-    "base_num_query_heads",
-    "beta_fast",
-    "beta_slow",
-    "capacity_factor",
-    "dense_init_scale",
-    "dtype",
-    "enable_mhc_lite",
-    "engram_head_dim",
-    "engram_kernel_size",
-    "engram_max_ngram_size",
-    "engram_num_heads",
-    "engram_seed",
-    "engram_vocab_bases",
-    "float32_gate_logits",
-    "float32_weight_sum",
-    "gdn_chunk_size",
-    "gdn_conv_kernel_dim",
-    "gdn_key_head_dim",
-    "gdn_num_key_heads",
-    "gdn_num_value_heads",
-    "gdn_value_head_dim",
-    "global_head_dim",
-    "global_num_kv_heads",
-    "global_rope_max_timescale",
-    "global_rope_proportion",
-    "grad_dtype",
-    "gradient_clipping_threshold",
-    "indexer_head_dim",
-    "indexer_loss_scaling_factor",
-    "indexer_n_heads",
-    "indexer_sparse_training",
-    "indexer_topk",
-    "interleave_moe_layer_step",
-    "kv_lora_rank",
-    "local_rope_max_timescale",
-    "matmul_precision",
-    "max_target_length",
-    "megablox",
-    "moba_chunk_size",
-    "moba_topk",
-    "model_name",
-    "moe_expert_input_dim",
-    "moe_mlp_dim",
-    "mrope_section",
-    "mscale",
-    "mtp_loss_scaling_factor",
-    "n_routing_groups",
-    "norm_topk_prob",
-    "num_experts_per_tok",
-    "num_vocab_tiling",
-    "original_max_position_embeddings",
-    "param_scan_axis",
-    "q_lora_rank",
-    "qk_nope_head_dim",
-    "qk_norm_with_scale",
-    "qk_rope_head_dim",
-    "rope_attention_scaling",
-    "rope_factor",
-    "rope_interleave",
-    "rope_truncate",
-    "rope_use_scale",
-    "routed_bias",
-    "routed_bias_update_rate",
-    "routed_scaling_factor",
-    "routed_score_func",
-    "sinkhorn_iterations",
-    "sparse_matmul",
-    "topk_routing_group",
-    "use_iota_embed",
-    "use_qk_norm_in_gdn",
-    "use_random_routing",
-    "v_head_dim",
-    "v_norm_with_scale",
-    "weight_dtype",
-};
+bool read_switch(JsonReader& reader, const char* key, bool missing) {
+  if (missing) refuse_null(reader, key);
+  return reader.boolean(key).value_or(missing);
+}
 
-void refuse_what_is_not_computed(JsonReader& reader) {
-  for (const Fixed& fixed : fixed_keys()) {
-    const Json* value = reader.find(fixed.key);
-    // MaxText writes "off" as null, 0 or its default alike.
-    if (value != nullptr && *value != fixed.value) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
-  }
-  for (const char* key : without_effect) static_cast<void>(reader.find(key));
+double read_number(JsonReader& reader, const char* key, double least, double most, double missing) {
+  refuse_null(reader, key);
+  return reader.number(key, least, most).value_or(missing);
+}
+
+/// In a block that lacks what they describe, no value of them changes anything.
+void pass_over(JsonReader& reader, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) static_cast<void>(reader.find(key));
 }
 
 void read_activations(JsonReader& reader, ModelConfig& model) {
+  refuse_null(reader, "mlp_activations");
   const Json* list = reader.find("mlp_activations");
   if (list == nullptr) return;
   const bool strings = list->is_array() && !list->empty() && list->size() <= 2 &&
@@ -165,14 +54,16 @@ void read_activations(JsonReader& reader, ModelConfig& model) {
   model.activation = *known;
 }
 
-/// rope_type, or a model_name that says it: llama3.1 means neighbours as pairs and Llama 3's scaling with fixed numbers.
+/// rope_type, or a model_name that says it: llama3.1 means neighbours as pairs and, unless rope_use_scale is false, Llama 3's scaling with
+/// fixed numbers. With halves as pairs nothing is scaled, so that rope_use_scale has no effect there.
 void read_rope(JsonReader& reader, ModelConfig& model) {
-  model.rope.theta = reader.number("rope_max_timescale", 1.0, 1e15).value_or(10000.0);
+  model.rope.theta = read_number(reader, "rope_max_timescale", 1.0, 1e15, 10000.0);
   const std::string kind = reader.text("rope_type").value_or("default");
   const std::string name = reader.text("model_name").value_or("default");
+  const bool scaled = read_switch(reader, "rope_use_scale", true);
   model.rope_interleaved = kind.starts_with("llama3.1") || name.starts_with("llama3.1");
   if (!model.rope_interleaved && kind != "default") reader.refuse("rope_type", "supported are \"default\" and \"llama3.1\"");
-  if (!model.rope_interleaved) return;
+  if (!model.rope_interleaved || !scaled) return;
   model.rope.kind = RopeKind::llama3;
   model.rope.factor = 8;
   model.rope.low_freq_factor = 1;
@@ -190,7 +81,7 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss) {
   model.family = reader.text("decoder_block").value_or("");
   if (std::ranges::find(blocks, model.family) == blocks.end())
     reader.refuse("decoder_block", "supported are \"default\", \"llama2\", \"gpt3\", \"simple\" and \"simple_mlp\"");
-  refuse_what_is_not_computed(reader);
+  check_maxtext_keys(reader, model.family);
   model.vocab_size = reader.size("vocab_size", 1 << 26);
   model.hidden_size = reader.size("emb_dim", 1 << 20);
   model.intermediate_size = reader.size("mlp_dim", 1 << 24);
@@ -198,23 +89,33 @@ ModelConfig read_maxtext(JsonReader& reader, double& z_loss) {
   model.heads = reader.size("num_query_heads", 1 << 16);
   model.kv_heads = reader.size("num_kv_heads", 1 << 16);
   model.head_dim = reader.size("head_dim", 1 << 16);
-  model.rms_norm_eps = reader.number("normalization_layer_epsilon", 0.0, 1.0).value_or(1e-5);
+  model.rms_norm_eps = read_number(reader, "normalization_layer_epsilon", 0.0, 1.0, 1e-5);
   model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(163840);
   model.learned_positions = std::max<std::int64_t>(0, reader.integer("trainable_position_size", -1, 1LL << 30).value_or(-1));
   model.sinusoidal_positions = reader.boolean("use_untrainable_positional_embedding").value_or(false);
   model.tie_word_embeddings = reader.boolean("logits_via_embedding").value_or(false);
-  model.normalize_embedding_logits = reader.boolean("normalize_embedding_logits").value_or(true);
-  model.fused_qkv = reader.boolean("fused_qkv").value_or(false);
-  model.fused_mlp = reader.boolean("fused_mlp").value_or(false);
-  model.share_kv = reader.boolean("share_kv_projections").value_or(false);
-  model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
+  model.normalize_embedding_logits = read_switch(reader, "normalize_embedding_logits", true);
   model.final_logit_softcapping = reader.number("final_logits_soft_cap", 0, 1e9).value_or(0);
+  if (model.final_logit_softcapping > 0 && !model.tie_word_embeddings)
+    reader.refuse("final_logits_soft_cap", "supported with logits_via_embedding = true: MaxText caps the logits of tied tables only");
   // enable_dropout is what a training run says; a file that lacks it means it.
-  model.dropout_rate = reader.boolean("enable_dropout").value_or(true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
-  (void)reader.find("dropout_rate");
+  model.dropout_rate = read_switch(reader, "enable_dropout", true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
+  pass_over(reader, {"dropout_rate"});
   z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);
-  read_activations(reader, model);
-  read_rope(reader, model);
+  if (has_attention(model.family)) {
+    model.fused_qkv = reader.boolean("fused_qkv").value_or(false);
+    model.fused_mlp = reader.boolean("fused_mlp").value_or(false);
+    model.share_kv = reader.boolean("share_kv_projections").value_or(false);
+    model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
+    read_activations(reader, model);
+  } else {
+    pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
+  }
+  if (has_rotation(model.family)) {
+    read_rope(reader, model);
+  } else {
+    pass_over(reader, {"rope_max_timescale", "rope_type", "model_name", "rope_use_scale"});
+  }
   return model;
 }
 
@@ -245,9 +146,10 @@ OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, doubl
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   json["rope_type"] = model.rope_interleaved ? "llama3.1" : "default";
   json["rope_max_timescale"] = model.rope.theta;
+  json["rope_use_scale"] = !model.rope_interleaved || model.rope.kind == RopeKind::llama3;
   json["z_loss_multiplier"] = z_loss;
   json["dropout_rate"] = model.dropout_rate;
-  for (const Fixed& fixed : fixed_keys()) json[fixed.key] = fixed.value;
+  for (const FixedKey& fixed : maxtext_fixed_keys()) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;
   return json;
 }

@@ -1,2 +1,3 @@
 target_sources(millrace_layers PRIVATE
-  ${CMAKE_CURRENT_LIST_DIR}/config.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/config.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/keys.cpp)
