@@ -281,26 +281,39 @@ void read_plan(Settings& given) {
   given["pipeline.plan"] = {std::string(), {Layer::file, file}};
 }
 
-Settings model_settings(const LoadRequest& request, const Settings& given) {
-  Settings settings;
+/// The file's model, its z-loss, and what its reader has to say.
+void read_folder(const ModelFile& file, const std::string& from, const Settings& given, LoadedRun& run) {
+  RunConfig config;
+  config.model = file.model;
+  config.train.z_loss = file.z_loss;
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(from, error);
+  const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};
+  for (const Key& key : schema()) {
+    const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
+    if (size || (key.name == "train.z_loss" && file.z_loss > 0)) run.settings[key.name] = {key.fetch(config), origin};
+  }
+  run.model_warnings = file.warnings;
+  const auto own = given.find("train.z_loss");
+  if (file.z_loss > 0 && own != given.end() && std::get<double>(own->second.value) != file.z_loss) {
+    run.model_warnings.push_back(fmt::format("{}: train.z_loss = {} takes the place of z_loss_multiplier = {} in {}",
+                                             own->second.origin.place, to_text(own->second.value), to_text(Value(file.z_loss)),
+                                             origin.place));
+  }
+}
+
+void read_model(const LoadRequest& request, const Settings& given, LoadedRun& run) {
   const std::string preset = text_setting(given, "model.preset");
   const std::string from = text_setting(given, "model.from");
   if (!preset.empty()) {
     const std::filesystem::path folder =
         request.presets.empty() ? find_configs_folder() / "models" : std::filesystem::path(request.presets);
+    Settings settings;
     read_preset(find_preset(preset, folder, given.at("model.preset").origin.place).string(), settings);
+    for (const auto& [name, setting] : settings) run.settings[name] = setting;
   } else if (!from.empty() && request.read_model) {
-    RunConfig config;
-    config.model = request.read_model(from);
-    std::error_code error;
-    const bool file = std::filesystem::is_regular_file(from, error);
-    const Origin origin{Layer::preset, file ? from : (std::filesystem::path(from) / "config.json").string()};
-    for (const Key& key : schema()) {
-      const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
-      if (size) settings[key.name] = {key.fetch(config), origin};
-    }
+    read_folder(request.read_model(from), from, given, run);
   }
-  return settings;
 }
 
 /// Sizes that follow from others.
@@ -333,7 +346,7 @@ LoadedRun load(const LoadRequest& request) {
 
   LoadedRun run;
   for (const Key& key : schema()) run.settings[key.name] = {key.fetch(run.config), {}};
-  for (const auto& [name, setting] : model_settings(request, given)) run.settings[name] = setting;
+  read_model(request, given, run);
   for (const auto& [name, setting] : given) run.settings[name] = setting;
   for (const Key& key : schema()) key.store(run.config, run.settings.at(key.name).value);
   derive(run.config, run.settings);

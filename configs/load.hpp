@@ -24,13 +24,20 @@ struct Setting {
   Origin origin;
 };
 
+/// What the folder or file of a model says.
+struct ModelFile {
+  layers::ModelConfig model;
+  double z_loss = 0;
+  std::vector<std::string> warnings = {};
+};
+
 /// What a run is loaded from.
 struct LoadRequest {
   std::vector<std::string> files;        // TOML; later ones overrule earlier ones
   std::vector<std::string> overrides;    // "train.steps=200", "pipeline.schedule=zb-h1", "data.text=a,b"
   std::vector<std::string> environment;  // "MILLRACE_TRAIN_STEPS=200"; other names are passed over
-  /// Reads the config.json of a Hugging Face folder (layers/hugging_face/config.hpp does). Only called when model.from is given.
-  std::function<layers::ModelConfig(const std::string& folder)> read_model;
+  /// Reads the model folder or file that model.from names (layers::read_config_file does). Only called when model.from is given.
+  std::function<ModelFile(const std::string& path)> read_model;
   std::string presets;   // folder of the presets; empty: find_configs_folder() / models
   bool complete = true;  // a run: model and data must be given. false: shows and checks what there is
 };
@@ -39,7 +46,8 @@ struct LoadRequest {
 struct LoadedRun {
   RunConfig config;
   std::map<std::string, Setting> settings;  // of every key of the schema
-  std::vector<std::string> warnings;        // of values that have no effect, to be shown to the person
+  std::vector<std::string> model_warnings;  // what the reader of model.from found, to be shown to the person
+  std::vector<std::string> warnings;        // values that have no effect, to be shown to the person
 
   /// Was the key given, by a preset or anything above it?
   [[nodiscard]] bool given(const std::string& key) const { return settings.at(key).origin.layer != Layer::built_in; }

@@ -101,6 +101,8 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   JsonReader reader(json, where);
   if (is_maxtext(reader)) {
     result.model = read_maxtext(reader, result.z_loss);
+    if (result.z_loss > 0)
+      result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss has this z-loss in it", where, result.z_loss));
   } else {
     result.model = read_hugging_face(reader, result.warnings);
   }

@@ -14,12 +14,14 @@ namespace millrace::layers {
 /// Of decoder layers that a file may ask for. Each takes some 30 kB to describe before its weights are looked for.
 inline constexpr std::int64_t most_layers = 4096;
 
-/// What a config.json says, and what in it was not understood but does no harm.
+/// What a config.json says.
 struct ConfigFile {
   ModelConfig model;
-  double z_loss = 0;  // MaxText's stands in the same file
+  double z_loss = 0;  // MaxText's stands in the same file; part of the loss wherever the file is used
   // bos_token_id, eos_token_id, pad_token_id where they are there, as JSON (a number or a list): of no use here, but to who generates.
   std::vector<std::pair<std::string, std::string>> token_ids = {};
+  // What a person should know: keys that nobody knows, dropout that is not applied, the z-loss. Every command that reads the file prints
+  // them once.
   std::vector<std::string> warnings = {};
 };
 

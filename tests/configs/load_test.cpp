@@ -113,7 +113,7 @@ TEST(Load, TakesTheModelFromAFolder) {
     model.head_dim = 32;
     model.rope.kind = layers::RopeKind::llama3;
     model.rope.original_max_position = 16;
-    return model;
+    return ModelFile{.model = model, .z_loss = 0.25, .warnings = {"strange is not known"}};
   };
   const LoadedRun run = load(request);
   EXPECT_EQ(run.config.model.vocab_size, 1000);
@@ -121,6 +121,14 @@ TEST(Load, TakesTheModelFromAFolder) {
   EXPECT_EQ(run.config.model.rope.kind, layers::RopeKind::llama3);
   EXPECT_EQ(run.config.model.layers, 3);  // a key beats the folder
   EXPECT_EQ(run.settings.at("model.hidden_size").origin.place, "llama/config.json");
+  EXPECT_EQ(run.config.train.z_loss, 0.25);
+  EXPECT_EQ(run.settings.at("train.z_loss").origin.place, "llama/config.json");
+  EXPECT_EQ(run.model_warnings, std::vector<std::string>{"strange is not known"});
+  request.overrides = {"train.z_loss=0.5"};
+  const LoadedRun other = load(request);
+  EXPECT_EQ(other.config.train.z_loss, 0.5);
+  ASSERT_EQ(other.model_warnings.size(), 2u);
+  EXPECT_EQ(other.model_warnings[1], "command line: train.z_loss = 0.5 takes the place of z_loss_multiplier = 0.25 in llama/config.json");
 }
 
 TEST(Load, AnIncompleteRunCanBeLookedAt) {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
@@ -95,9 +96,21 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   configs::LoadRequest request;
   for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
   request.environment = configs::environment_of_process();
-  request.read_model = [](const std::string& folder) { return layers::read_config_file(folder).model; };
+  request.read_model = [](const std::string& path) {
+    auto file = layers::read_config_file(path);
+    return configs::ModelFile{std::move(file.model), file.z_loss, std::move(file.warnings)};
+  };
   request.complete = complete;
   return configs::load(request);
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const auto& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+void print_warnings(const configs::LoadedRun& run) {
+  print_warnings(run.model_warnings);
+  print_warnings(run.warnings);
 }
 
 }  // namespace millrace::tools

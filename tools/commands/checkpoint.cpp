@@ -66,6 +66,9 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   const auto& identity = checkpoint.meta().identity;
   if (const auto z_loss = identity.find("train.z_loss"); z_loss != identity.end()) config.z_loss = std::stod(z_loss->second);
   while (out.size() > 1 && out.back() == '/') out.pop_back();
+  if (model.numerics != "maxtext" && config.z_loss > 0)
+    print_warnings(
+        std::vector{fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it stays behind", out, config.z_loss)});
   want_nothing_at(out, true, who);
   write_whole_folder(out, who, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);

@@ -81,6 +81,11 @@ class Arguments {
 /// Splits positional words into files and "key=value" overrides and loads the run; the environment's MILLRACE_… are a layer between.
 [[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
 
+/// A line "warning: …" on stderr for each. In a job of several processes one of them calls it.
+void print_warnings(const std::vector<std::string>& warnings);
+/// What the reader of model.from found, and values that have no effect.
+void print_warnings(const configs::LoadedRun& run);
+
 /// What this binary was built from: version, compiler, libraries. Equal on all processes of a job.
 [[nodiscard]] std::string build_id();
 

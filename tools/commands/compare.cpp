@@ -25,16 +25,16 @@ constexpr const char* who = "millrace compare";
 /// One of the two.
 struct Side {
   std::string directory;
-  actors::RunSettings settings;
+  RecordedRun run;
   runtime::HashRecording recording;
 
   explicit Side(const std::string& run_directory)
-      : directory(run_directory), settings(settings_of_run({run_directory}, who)), recording(run_directory) {}
+      : directory(run_directory), run(recorded_run({run_directory}, who)), recording(run_directory) {}
 };
 
 /// Keys that decide about the numbers and differ.
 void print_settings(const Side& left, const Side& right) {
-  const auto here = left.settings.identity(1), there = right.settings.identity(1);
+  const auto here = left.run.settings.identity(1), there = right.run.settings.identity(1);
   for (const auto& [key, value] : here) {
     const auto other = there.find(key);
     if (other != there.end() && other->second != value) fmt::print("{} = {} here, {} there\n", key, value, other->second);
@@ -54,7 +54,7 @@ std::string describe(const Difference& difference) {
 /// The tensor as the run makes it again; a line to the person where that is not what was recorded.
 std::optional<ValuesAgain> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
   try {
-    const auto run = run_before(side.settings, side.directory, step);
+    const auto run = run_before(side.run.settings, side.directory, step);
     auto values = values_again(*run, step, recorded);
     if (!values) {
       fmt::print("{}: run again, it does not come to this tensor\n", side.directory);
@@ -93,6 +93,8 @@ int compare(const std::vector<std::string>& arguments) {
                  parsed.positional().size());
   cluster::widen_affinity();
   const Side left(parsed.positional()[0]), right(parsed.positional()[1]);
+  print_warnings(left.run.model_warnings);
+  if (right.run.model_warnings != left.run.model_warnings) print_warnings(right.run.model_warnings);
   print_settings(left, right);
   const auto found = first_difference(left.recording, right.recording);
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,

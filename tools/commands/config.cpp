@@ -12,7 +12,7 @@ constexpr const char* who = "millrace config";
 /// TOML that loads to the same run, each value with where it came from. A model or data may be missing: it shows what there is.
 int show(const std::vector<std::string>& words) {
   const auto run = load_run(words, false);
-  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(run);
   fmt::print("{}", configs::show(run));
   return 0;
 }

@@ -68,7 +68,7 @@ int convert(const std::vector<std::string>& arguments) {
   want_nothing_at(to, folder, who);
 
   const auto config = layers::read_config_file(from);
-  for (const auto& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(config.warnings);
   const auto weights = layers::open_weights(from, config.model);
   const auto dtype = dtype_name.empty() ? weights->dtype() : dtype_named(dtype_name);
   std::vector<float> elements;  // of one tensor at a time

@@ -38,7 +38,7 @@ int debug(const std::vector<std::string>& arguments) {
   }
   cluster::widen_affinity();
   auto run = load_run(parsed.positional());
-  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(run);
   const auto settings = settings_of(run.config, build_id());
   std::optional<runtime::CheckpointReader> checkpoint;
   if (parsed.flag("checkpoint")) checkpoint.emplace(parsed.text("checkpoint", ""));

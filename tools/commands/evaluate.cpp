@@ -69,6 +69,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     request.overrides = {"train.batch=4",
                          fmt::format("train.sequence={}", std::min<std::int64_t>(512, model.model.max_position_embeddings))};
   }
+  if (model.z_loss > 0) request.overrides.push_back(fmt::format("train.z_loss={}", configs::to_text(model.z_loss)));
   for (const auto& [key, value] : model.identity) {
     const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "data.packing";
     if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
@@ -134,8 +135,9 @@ Request read(const Arguments& arguments, const actors::Session& session) {
 
 void introduce(const Request& request) {
   const auto& train = request.job.request.train;
-  for (const auto& warning : request.model.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  if (train.z_loss > 0) fmt::print(stderr, "warning: as in its run, the loss has the z-loss in it ({})\n", train.z_loss);
+  print_warnings(request.model.warnings);
+  const bool from_run = !request.model.checkpoint.empty();  // the reader of a folder says it
+  if (from_run && train.z_loss > 0) fmt::print(stderr, "warning: as in its run, the loss has the z-loss in it ({})\n", train.z_loss);
   fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
   if (request.choices) {
     fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),

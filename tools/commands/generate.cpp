@@ -124,8 +124,8 @@ void write(actors::Session& session, Request& request) {
   auto& settings = request.settings;
   const auto& tokenizer = *request.tokens.tokenizer;
   if (session.leads()) {
-    for (const auto& warning : request.model.warnings) fmt::print(stderr, "warning: {}\n", warning);
-    for (const auto& note : request.notes) fmt::print(stderr, "warning: {}\n", note);
+    print_warnings(request.model.warnings);
+    print_warnings(request.notes);
     fmt::print(stderr, "model     {}\n", describe(request.model, request.job));
     fmt::print(stderr, "prompt    {} tokens of {} ({} of the model's {} ids)\n", settings.prompt.size(), request.tokens.name,
                std::min(tokenizer.vocabulary(), request.model.model.vocab_size), request.model.model.vocab_size);

@@ -50,7 +50,7 @@ struct Inspection {
 Inspection inspection_of(const std::vector<std::string>& words) {
   Inspection result;
   auto run = load_run(words, false);
-  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(run);
   result.config = std::move(run.config);
   const auto& config = result.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,

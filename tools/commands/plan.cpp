@@ -102,7 +102,7 @@ Planning planning_of(const Arguments& arguments) {
   MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
   Planning planning;
   auto run = load_run(arguments.positional(), false);
-  for (const auto& warning : run.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  print_warnings(run);
   planning.config = std::move(run.config);
   const auto& config = planning.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,

@@ -78,6 +78,7 @@ int profile(const std::vector<std::string>& arguments) {
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
   int code = 0;
   session.carry_out([&] {
+    if (session.leads()) print_warnings(*run);
     settings.run = settings_of(run->config, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
       fmt::print("{}\n", line.format(record));

@@ -11,12 +11,13 @@
 
 namespace millrace::tools {
 
-actors::RunSettings settings_of_run(const std::vector<std::string>& words, const char* who) {
+RecordedRun recorded_run(const std::vector<std::string>& words, const char* who) {
   auto sources = words;
   sources.front() = runtime::join_path(words.front(), "run.toml");
   MILLRACE_CHECK(runtime::kind_of(sources.front()) == runtime::PathKind::file, ExitCode::usage, who,
                  "{}: no run directory, it has no run.toml", words.front());
-  return settings_of(load_run(sources).config, build_id());
+  auto run = load_run(sources);
+  return {settings_of(run.config, build_id()), std::move(run.model_warnings)};
 }
 
 std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory, std::int64_t step) {

@@ -23,6 +23,7 @@ struct Request {
   actors::RehearsalSettings settings;
   std::string costs;
   double tokens = 0;  // of a step; 0 where there is no model
+  configs::LoadedRun run;
 };
 
 Arguments parse(std::vector<std::string> words) {
@@ -42,7 +43,9 @@ bool is_run(const std::vector<std::string>& words) {
 /// A run description with the plan that was made for it: its schedule, with the stages as long as their parts were found to take.
 Request run_request(const Arguments& parsed) {
   refuse_sizes("of the run", parsed);
-  const auto run = load_run(parsed.positional(), false);
+  Request request;
+  request.run = load_run(parsed.positional(), false);
+  const auto& run = request.run;
   const auto& config = run.config;
   MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, who,
                  "pipeline.costs is empty, wanted what the model's parts take: a plan of millrace plan with --measure or --costs");
@@ -52,7 +55,6 @@ Request run_request(const Arguments& parsed) {
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
     counts.push_back(plan.layout[static_cast<std::size_t>(stage)].layer_count);
-  Request request;
   request.settings.schedule = actors::as_run(plan.schedule);
   request.settings.costs = costs_of(request.settings.schedule, parsed);
   request.settings.costs.stages = runtime::stage_costs(plan.schedule.placement, parts, counts);
@@ -148,6 +150,7 @@ int rehearse(const std::vector<std::string>& arguments) {
   const auto& schedule = settings.schedule;
   session.connect(schedule.placement.ranks(), {});
   session.carry_out([&] {
+    if (session.leads()) print_warnings(request.run);
     const auto rehearsal = actors::rehearse(session, settings);
     if (records) write_rehearsal_profile(std::move(*records), request, session, parsed.text("profile", ""));
     if (!rehearsal) return;

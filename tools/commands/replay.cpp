@@ -71,7 +71,8 @@ int replay(const std::vector<std::string>& arguments) {
   MILLRACE_CHECK(!parsed.flag("repeat") || parsed.flag("stage"), ExitCode::usage, who, "--repeat without --stage, wanted both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
-  const auto settings = settings_of_run(parsed.positional(), who);
+  const auto [settings, model_warnings] = recorded_run(parsed.positional(), who);
+  print_warnings(model_warnings);
   const long step = parsed.integer("step", 1, 1, settings.train.steps);
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
   const auto run = run_before(settings, directory, step);

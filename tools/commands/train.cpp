@@ -36,8 +36,7 @@ int train(const std::vector<std::string>& arguments) {
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
   session.carry_out([&] {
-    if (session.leads())
-      for (const auto& warning : run->warnings) fmt::print(stderr, "warning: {}\n", warning);
+    if (session.leads()) print_warnings(*run);
     auto settings = settings_of(run->config, build_id());
     settings.terminal = watched(session.launch(), STDOUT_FILENO);
     settings.profiled = write_live_profile;

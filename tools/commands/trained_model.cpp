@@ -9,6 +9,7 @@
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/config_file.hpp"
+#include "layers/llmc_file.hpp"
 #include "layers/model.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
@@ -45,6 +46,7 @@ bool byte_vocabulary(const TrainedModel& model) {
 }
 
 bool has_tokenizer(const fs::path& folder) {
+  if (is_file(folder)) return false;  // llm.c's
   if (is_file(folder / "tokenizer.json") || is_file(folder / "tokenizer.model")) return true;
   const auto names = runtime::list_directory(folder.string());
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".tiktoken"); });
@@ -65,15 +67,17 @@ TrainedModel find_model(const Arguments& arguments, const char* who) {
   const std::string path = arguments.text("model", "");
   if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, who);
   std::error_code error;
-  MILLRACE_CHECK(!is_file(path), ExitCode::model, who, "{}: a file, wanted a model folder; millrace convert makes one of llm.c's file",
-                 path);
-  MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
-  MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
-                 "{}: no model, wanted a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
+  if (!layers::is_llmc_file(path)) {
+    MILLRACE_CHECK(!is_file(path), ExitCode::model, who, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
+    MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
+    MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
+                   "{}: no model, wanted a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
+  }
   const auto config = layers::read_config_file(path);
   TrainedModel found;
   found.folder = path;
   found.model = config.model;
+  found.z_loss = config.z_loss;
   found.warnings = config.warnings;
   return found;
 }

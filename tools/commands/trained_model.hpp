@@ -16,13 +16,14 @@
 
 namespace millrace::tools {
 
-/// A model with weights, as --model or --checkpoint names it: a folder of transformers or MaxText, a run directory of ours (its newest
-/// checkpoint), or a checkpoint's folder.
+/// A model with weights, as --model or --checkpoint names it: a folder of transformers or MaxText, llm.c's file of a GPT-2, a run
+/// directory of ours (its newest checkpoint), or a checkpoint's folder.
 struct TrainedModel {
   layers::ModelConfig model;
-  std::string folder, checkpoint;               // one of them
+  std::string folder, checkpoint;               // one of them; llm.c's file counts as a folder
   std::string run;                              // the run directory that the checkpoint lies in, where it has a run.toml
   std::map<std::string, std::string> identity;  // the checkpoint's
+  double z_loss = 0;                            // of a folder
   std::vector<std::string> warnings;
 
   [[nodiscard]] const std::string& path() const { return checkpoint.empty() ? folder : checkpoint; }
@@ -32,7 +33,8 @@ struct TrainedModel {
 [[nodiscard]] std::vector<std::string> with_model_options(std::vector<std::string> options);
 /// What --help says of them.
 #define MILLRACE_MODEL_OPTIONS_HELP                                                                                                    \
-  "  --model DIR          a folder with config.json and model.safetensors (transformers' or MaxText's), or as --checkpoint\n"          \
+  "  --model DIR          a folder with config.json and model.safetensors (transformers' or MaxText's), llm.c's file of a GPT-2, or\n" \
+  "                       as --checkpoint\n"                                                                                           \
   "  --checkpoint DIR     a run directory (its newest checkpoint) or a checkpoint of one\n"                                            \
   "  --tokenizer PATH     tokenizer.json, a .model or .tiktoken file, a folder, or byte. Not given: the model folder's, or byte for\n" \
   "                       a model that was trained on bytes\n"                                                                         \
