@@ -72,13 +72,14 @@ const TensorRecord& CheckpointReader::at(std::string_view name) const {
   return *tensor;
 }
 
-void CheckpointReader::read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const {
+Hash128 CheckpointReader::read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const {
   const auto& file = file_of(tensor);
   file.read_bytes(file.at(tensor.name), chunk * hash_chunk_bytes, destination);
   const auto hash = hash_of(std::as_bytes(destination));
   MILLRACE_CHECK(hash == tensor.chunks[chunk], ExitCode::checkpoint, who,
                  "{}: tensor '{}' at byte {}: the hash of the chunk is {}, {} was committed", file.path(), tensor.name,
                  chunk * hash_chunk_bytes, hash.hex(), tensor.chunks[chunk].hex());
+  return hash;
 }
 
 void CheckpointReader::read_bytes(std::string_view name, std::span<std::byte> destination) const {
@@ -96,10 +97,28 @@ void CheckpointReader::read(std::string_view name, std::span<float> destination)
   read_bytes(name, std::as_writable_bytes(destination));
 }
 
+void CheckpointReader::drop_cache() const {
+  for (const auto& [name, file] : files_) file->drop_cache();
+}
+
+Hash128 CheckpointReader::hash_data() const {
+  StateHash state;
+  std::vector<std::byte> scratch(hash_chunk_bytes);
+  drop_cache();
+  for (const auto& tensor : manifest_.tensors) {
+    const auto& stored = file_of(tensor).at(tensor.name);
+    std::vector<Hash128> chunks;
+    for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk)
+      chunks.push_back(read_chunk(tensor, chunk, std::span(scratch).first(chunk_bytes(stored, chunk))));
+    state.add(tensor.name, to_string(stored.dtype), stored.shape, hash_of_chunks(chunks));
+  }
+  return state.digest();
+}
+
 std::vector<CheckpointProblem> CheckpointReader::verify() const {
   std::vector<CheckpointProblem> problems;
   std::vector<std::byte> scratch(hash_chunk_bytes);
-  for (const auto& [name, file] : files_) file->drop_cache();
+  drop_cache();
   for (const auto& tensor : manifest_.tensors) {
     const auto& stored = file_of(tensor).at(tensor.name);
     for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk) {

@@ -32,7 +32,7 @@ class CheckpointReader {
   [[nodiscard]] std::uint64_t step() const noexcept { return manifest_.meta.step; }
   [[nodiscard]] const CheckpointMeta& meta() const noexcept { return manifest_.meta; }
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
-  /// The hash over (name → bytes) that `millrace ckpt hash` prints.
+  /// The hash over (name → bytes) as the manifest has it: of what was committed, whatever the data are now.
   [[nodiscard]] Hash128 state_hash() const noexcept { return manifest_.state; }
   /// nullptr if there is none.
   [[nodiscard]] const TensorRecord* find(std::string_view name) const noexcept;
@@ -46,11 +46,16 @@ class CheckpointReader {
   /// Reads everything from the disk, not from the system's copy of it; all problems, in order of files and tensors.
   /// Error(storage) if the disk cannot be read.
   [[nodiscard]] std::vector<CheckpointProblem> verify() const;
+  /// The hash over (name → bytes) of the data, every byte of which is read from the disk. Error(checkpoint) at the first tensor that is not
+  /// what was committed.
+  [[nodiscard]] Hash128 hash_data() const;
 
  private:
   void open_shards();
+  void drop_cache() const;
   [[nodiscard]] const SafetensorsFile& file_of(const TensorRecord& tensor) const;
-  void read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const;
+  /// Returns the hash of what it read, which is the one that was committed.
+  Hash128 read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const;
 
   std::string folder_;
   Manifest manifest_;

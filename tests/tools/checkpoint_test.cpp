@@ -81,6 +81,21 @@ TEST_F(CheckpointCommand, HashIsTheNewestOnesOrTheNamedOnes) {
   EXPECT_NE(newest.out, older.out);
 }
 
+TEST_F(CheckpointCommand, HashIsOfTheDataAndNamesWhatIsDamaged) {
+  save(10);
+  const auto whole = run_millrace({"ckpt", "hash", run_});
+  const auto quick = run_millrace({"ckpt", "hash", run_, "--quick"});
+  EXPECT_EQ(quick.code, 0) << quick.err;
+  EXPECT_EQ(quick.out.substr(0, 32), whole.out.substr(0, 32));
+  expect_parts(quick.out, {"as the manifest says", "the data was not read"});
+  damage(10);
+  const auto damaged = run_millrace({"ckpt", "hash", run_});
+  expect_failure(damaged, ExitCode::checkpoint, {runtime::shard_name(0, 1), "tensor 'model.", "at byte 0", "was committed"});
+  EXPECT_EQ(damaged.out, "");
+  EXPECT_EQ(run_millrace({"ckpt", "hash", run_, "--quick"}).out, quick.out) << "which is why it says what it is";
+  expect_failure(run_millrace({"ckpt", "verify", run_, "--quick"}), ExitCode::usage, {"--quick goes with hash"});
+}
+
 TEST_F(CheckpointCommand, VerifyNamesTheDamage) {
   save(10);
   save(20);

@@ -47,8 +47,14 @@ int verify(const std::string& path) {
   return good ? 0 : static_cast<int>(ExitCode::difference);
 }
 
-int hash(const std::string& path) {
-  fmt::print("{}\n", open_checkpoint(path, who).state_hash().hex());
+/// Of the data; quick: of what the manifest says about them.
+int hash(const std::string& path, bool quick) {
+  const auto checkpoint = open_checkpoint(path, who);
+  if (quick) {
+    fmt::print("{}  as the manifest says: the data was not read\n", checkpoint.state_hash().hex());
+  } else {
+    fmt::print("{}\n", checkpoint.hash_data().hex());
+  }
   return 0;
 }
 
@@ -81,8 +87,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
 }  // namespace
 
 int checkpoint(const std::vector<std::string>& arguments) {
-  constexpr const char* usage = "ls RUN_DIRECTORY | verify PATH | hash PATH | export-hf PATH OUT [--dtype fp32|bf16]";
-  const Arguments parsed(arguments, {"dtype"}, {});
+  constexpr const char* usage = "ls RUN_DIRECTORY | verify PATH | hash PATH [--quick] | export-hf PATH OUT [--dtype fp32|bf16]";
+  const Arguments parsed(arguments, {"dtype"}, {"quick"});
   const auto& words = parsed.positional();
   MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, wanted {}", usage);
   const std::string& what = words.front();
@@ -92,9 +98,10 @@ int checkpoint(const std::vector<std::string>& arguments) {
   const std::size_t wanted = what == "export-hf" ? 3 : 2;
   MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, wanted {}", what, words.size() - 1, usage);
   MILLRACE_CHECK(what == "export-hf" || !parsed.flag("dtype"), ExitCode::usage, who, "--dtype goes with export-hf, not with {}", what);
+  MILLRACE_CHECK(what == "hash" || !parsed.flag("quick"), ExitCode::usage, who, "--quick goes with hash, not with {}", what);
   if (what == "ls") return list(words[1]);
   if (what == "verify") return verify(words[1]);
-  if (what == "hash") return hash(words[1]);
+  if (what == "hash") return hash(words[1], parsed.flag("quick"));
   return export_model_folder(words[1], words[2], parsed.text("dtype", "fp32"));
 }
 
