@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "tests/runtime/program/rig.hpp"
 
@@ -138,6 +139,56 @@ TEST(MemoryPlan, TheHighestByteTouchedIsThePlans) {
   }
 }
 
+SmallNet large_net() {
+  SmallNet net;
+  net.compute = DType::bf16;
+  net.rows = 2;
+  net.sequence = 1024;
+  net.width = 512;
+  net.heads = 8;
+  net.key_heads = 4;
+  net.head_dim = 64;
+  net.hidden = 1408;
+  net.vocabulary = 1024;
+  return net;
+}
+
+/// The most bytes that a program's values in the workspace hold at once.
+std::size_t peak(const ProgramSet& set, const MemoryPlan& plan, ProgramKind kind) {
+  const auto& program = set.program(kind);
+  std::map<int, std::pair<std::size_t, std::size_t>> lives;
+  for (std::size_t i = 0; i < program.size(); ++i)
+    for (const auto* ids : {&program[i].outputs, &program[i].inputs})
+      for (const auto id : *ids)
+        if (set.value(id).role == Role::intermediate && plan.placements[static_cast<std::size_t>(id.index)].region == Region::workspace)
+          lives[id.index] = {lives.try_emplace(id.index, i, i).first->second.first, i};
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    std::size_t now = 0;
+    for (const auto& [value, life] : lives)
+      if (life.first <= i && i <= life.second) now += kernels::align_up(bytes_of(set.values[static_cast<std::size_t>(value)].type));
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+TEST(MemoryPlan, AWorkspaceIsHardlyLargerThanWhatItHoldsAtOnce) {
+  auto net = large_net();
+  net.end_layer = 4;
+  for (const char* policy : {"none", "minimal", "full"}) {
+    const auto set = differentiate(build(net), RematerializationPolicy::parse(policy, labels()));
+    const auto nowhere = [](const Value&) { return Place{Region::master, 0}; };
+    for (const auto mode : {BackwardMode::fused, BackwardMode::split}) {
+      const auto plan = plan_memory(set, mode, {nowhere, nowhere}, 2);
+      for (const auto kind : kinds) {
+        if (!runs(mode, kind)) continue;
+        EXPECT_GE(plan.scratch_offset[at(kind)], peak(set, plan, kind)) << to_string(kind) << " " << policy;
+        EXPECT_LE(plan.scratch_offset[at(kind)], peak(set, plan, kind) * 5 / 4) << to_string(kind) << " " << policy;
+      }
+    }
+  }
+}
+
 TEST(MemoryPlan, BatchFieldsAlwaysLieInTheSamePlaces) {
   EXPECT_EQ(batch_offset("tokens", 40), 0U);
   EXPECT_EQ(batch_offset("positions", 40), 256U);
@@ -187,20 +238,6 @@ std::size_t planned_bytes(const SmallNet& net, BackwardMode mode) {
   std::size_t sum = 0;
   for (const auto bytes : plan.region_bytes) sum += bytes;
   return sum;
-}
-
-SmallNet large_net() {
-  SmallNet net;
-  net.compute = DType::bf16;
-  net.rows = 2;
-  net.sequence = 1024;
-  net.width = 512;
-  net.heads = 8;
-  net.key_heads = 4;
-  net.head_dim = 64;
-  net.hidden = 1408;
-  net.vocabulary = 1024;
-  return net;
 }
 
 TEST(MemoryPlan, MemoryGrowsWithTheSequenceAsItselfAndNotAsItsSquare) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "kernels/base/check.hpp"
 #include "tests/runtime/program/rig.hpp"
@@ -33,6 +35,25 @@ TEST(Rematerialization, PoliciesByName) {
   EXPECT_TRUE(RematerializationPolicy::parse("save_dot_except_mlpwi", {}).keep.contains("mlpwo"));
   EXPECT_FALSE(RematerializationPolicy::parse("save_dot_except_mlp", {}).keep.contains("mlpwo"));
   EXPECT_EQ(RematerializationPolicy::parse("context, mlpwo", labels()).keep, (std::set<std::string>{"context", "mlpwo"}));
+}
+
+// MaxText's remat_policy of these names, in the labels that layers write.
+TEST(Rematerialization, NamedPoliciesKeepWhatTheirNamesSay) {
+  const std::set<std::string> qkv = {"query_proj", "key_proj", "value_proj", "qkv_proj"};
+  const auto and_also = [](std::set<std::string> all, const std::set<std::string>& more) {
+    all.insert(more.begin(), more.end());
+    return all;
+  };
+  const auto without_mlp = and_also(qkv, {"out_proj"}), all_products = and_also(without_mlp, {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo"});
+  const std::map<std::string, std::set<std::string>> policies = {{"full", {}},
+                                                                 {"minimal", all_products},
+                                                                 {"minimal_with_context", and_also(all_products, {"context"})},
+                                                                 {"save_qkv_proj", qkv},
+                                                                 {"save_out_proj", {"out_proj"}},
+                                                                 {"save_dot_except_mlp", without_mlp},
+                                                                 {"save_dot_except_mlpwi", and_also(without_mlp, {"mlpwo"})},
+                                                                 {"save_dot_with_context_except_mlp", and_also(without_mlp, {"context"})}};
+  for (const auto& [name, keep] : policies) EXPECT_EQ(RematerializationPolicy::parse(name, {}).keep, keep) << name;
 }
 
 TEST(Rematerialization, AnUnknownWordNamesTheNearest) {

@@ -25,12 +25,14 @@ struct Net {
   HeadForm head;  // of the loss
 };
 
-/// An embedding, a product whose input gradient others reach, the body, a residual, the head.
+/// An embedding, a product whose input gradient others reach, the body and a residual as a layer, the head.
 ForwardProgram program_of(const Net& net, DType compute = DType::f32) {
   ProgramBuilder builder({compute, 2, 4});
   const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "embedding");
   const auto h = linear(builder, x, builder.parameter("before", {8, 8}), "before");
+  builder.enter(0, "layers.0");
   const auto y = add(builder, h, net.body(builder, h), "residual");
+  builder.enter(-1, "");
   builder.set_loss(linear_cross_entropy(builder, y, builder.parameter("head", {11, 8}), builder.batch("targets"), net.head, "loss"));
   return builder.finish();
 }
