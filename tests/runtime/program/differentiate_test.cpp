@@ -253,6 +253,18 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
   EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.token_out);
 }
 
+// The product's input gradient is the stage's too, and the bias's gradient reads it in W.
+TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto y = add_bias(builder, builder.token_in(8), builder.parameter("bias", {8}), "bias");
+  builder.set_token_out(linear(builder, y, builder.parameter("w", {8, 8}), "w"));
+  const auto set = differentiate(builder.finish(), {});
+  const auto& last = set.program(ProgramKind::input_gradient).back();
+  EXPECT_EQ(last.rule->name(), "copy");
+  EXPECT_EQ(set.value(last.inputs[0]).name, "w.dx");
+  EXPECT_EQ(last.outputs[0], set.gradient_out);
+}
+
 TEST(Differentiate, GradientsOfAValueAreAddedLastReaderFirst) {
   ProgramBuilder builder({DType::f32, 1, 4});
   const auto x = builder.token_in(8);

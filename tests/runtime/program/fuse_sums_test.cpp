@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/program/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -41,6 +43,36 @@ TEST(FuseSums, WhatSomebodyElseReadsStays) {
   const auto y = linear(builder, x, builder.parameter("w", {8, 8}), "o");
   builder.set_token_out(add(builder, swiglu(builder, y, x, "swiglu"), y, "sum"));
   EXPECT_EQ(rules_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "swiglu", "add"}));
+}
+
+TEST(FuseSums, WhatLeavesStays) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = builder.token_in(8);
+  const auto y = linear(builder, x, builder.parameter("w", {8, 8}), "o");
+  (void)add(builder, x, y, "sum");
+  builder.set_token_out(y);
+  EXPECT_EQ(rules_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "add"}));
+}
+
+// The gradient of the first sum is that of both its operands: of what came in, and, with another, of the embedding's.
+TEST(FuseSums, AGradientThatLeavesStays) {
+  ProgramBuilder builder({DType::f32, 2, 4});
+  const auto x = builder.token_in(8), e = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "e");
+  const auto left = linear(builder, add(builder, x, e, "s"), builder.parameter("left", {8, 8}), "left");
+  builder.set_token_out(add(builder, left, linear(builder, e, builder.parameter("right", {8, 8}), "right"), "out"));
+  const auto set = differentiate(builder.finish(), {});
+  int writers = 0;
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    for (const auto output : operation.outputs) writers += output == set.gradient_out || set.value(output).name == "left.dx" ? 1 : 0;
+  EXPECT_GE(writers, 1);
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    for (const auto input : operation.inputs) {
+      if (set.value(input).role != Role::intermediate) continue;
+      bool written = false;
+      for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient})
+        for (const auto& other : set.program(kind)) written = written || std::ranges::find(other.outputs, input) != other.outputs.end();
+      EXPECT_TRUE(written) << operation.name << " reads '" << set.value(input).name << "', which nobody writes";
+    }
 }
 
 TEST(FuseSums, NothingIsFusedAcrossALayer) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -158,6 +159,62 @@ TEST(Rules, BothBackwardsAndEveryPolicyHaveOneResult) {
           EXPECT_EQ(split.accumulators(), other.accumulators()) << policy;
         }
     }
+}
+
+double loss_of(const Net& net, DType dtype) {
+  Rig rig(program_of(net, dtype), SmallNet{}, {});
+  run(rig);
+  return rig.loss();
+}
+
+// An option that a rule does not hand to its kernels leaves the gradients right and the loss another.
+TEST(Rules, EveryOptionCounts) {
+  const auto expect_all_differ = [](const std::vector<Net>& variants, DType dtype) {
+    std::map<double, std::string> losses;
+    for (const Net& net : variants) {
+      const auto [found, is_new] = losses.emplace(loss_of(net, dtype), net.name);
+      EXPECT_TRUE(is_new) << net.name << " has the loss of " << found->second;
+    }
+  };
+  expect_all_differ({{"plain", attention_of({}), {}},
+                     {"scale", attention_of({.scale = 0.7F}), {}},
+                     {"soft cap", attention_of({.soft_cap = 1.0F}), {}},
+                     {"window", attention_of({.window = 1}), {}},
+                     {"chunk", attention_of({.chunk = 3}), {}},
+                     {"both ways", attention_of({.causal = false}), {}},
+                     {"sinks", attention_of({}, true), {}}},
+                    DType::f32);
+  const auto same = [](ProgramBuilder&, ValueId x) { return x; };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    std::vector<Net> heads{
+        {"plain", same, {}}, {"z", same, {.z_loss = 0.1F}}, {"scale", same, {.scale = 0.5F}}, {"soft cap", same, {.soft_cap = 2.0F}}};
+    if (dtype == DType::f32) heads.push_back({"rounded", same, {.round_table = true}});
+    expect_all_differ(heads, dtype);
+  }
+  const auto root = [](RmsNormForm form) -> Body {
+    return [form](ProgramBuilder& b, ValueId x) { return rms_norm(b, x, b.parameter("weight", {8}), form, "norm"); };
+  };
+  expect_all_differ({{"plain", root({}), {}},
+                     {"epsilon", root({.epsilon = 0.5F}), {}},
+                     {"offset", root({.offset = 0.5F}), {}},
+                     {"round last", root({.round_first = false}), {}}},
+                    DType::bf16);
+  const auto layer = [](LayerNormForm form) -> Body {
+    return [form](ProgramBuilder& b, ValueId x) {
+      return layer_norm(b, x, b.parameter("weight", {8}), b.parameter("bias", {8}), form, "norm");
+    };
+  };
+  expect_all_differ({{"plain", layer({}), {}}, {"epsilon", layer({.epsilon = 0.5F}), {}}, {"offset", layer({.offset = 0.5F}), {}}},
+                    DType::f32);
+  const auto turned = [](RopeForm form) -> Body { return [form](ProgramBuilder& b, ValueId x) { return rotated(b, x, form, "rope"); }; };
+  expect_all_differ(
+      {{"plain", turned({}), {}}, {"factor", turned({.factor = 1.5F}), {}}, {"interleaved", turned({.interleaved = true}), {}}},
+      DType::f32);
+  const auto dropped = [](double rate, const char* name) -> Body {
+    return [rate, name](ProgramBuilder& b, ValueId x) { return dropout(b, x, rate, name); };
+  };
+  expect_all_differ({{"one", dropped(0.25, "one"), {}}, {"rate", dropped(0.5, "one"), {}}, {"place", dropped(0.25, "two"), {}}},
+                    DType::f32);
 }
 
 }  // namespace
