@@ -34,6 +34,7 @@ constexpr auto let_frames_out = Milliseconds(50);  // before a process that must
 constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
+constexpr auto accept_again = Milliseconds(200);
 constexpr std::size_t spare_connections = 16;  // strangers at the door, beyond the processes of the job
 constexpr std::size_t most_progress_records = 64;
 constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // between heartbeats
@@ -61,6 +62,7 @@ class ControlLink::State {
         handlers(std::move(to_call)),
         timer(io),
         loss_timer(io),
+        accept_timer(io),
         acceptor(io),
         doorbell(io, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         peers(static_cast<std::size_t>(ranks.processes())),
@@ -86,6 +88,11 @@ class ControlLink::State {
                              static_cast<std::uint16_t>(topology.process()), static_cast<std::uint16_t>(to),   0};
     {
       const std::lock_guard lock(mutex);
+      if (kind == FrameKind::heartbeat && std::exchange(beat_asked, true)) return;
+      MILLRACE_CHECK(kind != FrameKind::message || submitted.size() + payload.size() <= control_queue_limit, ExitCode::memory,
+                     "cluster.control_link",
+                     "{} bytes of messages wait for the control thread and {} more are to be sent to process {}, the limit is {}",
+                     submitted.size(), payload.size(), to, control_queue_limit);
       const auto head = bytes_of(header);
       submitted.insert(submitted.end(), head.begin(), head.end());
       submitted.insert(submitted.end(), payload.begin(), payload.end());
@@ -135,15 +142,34 @@ class ControlLink::State {
   void accept_next() {
     acceptor.async_accept([this](const error_code& error, asio::ip::tcp::socket socket) {
       if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
-      if (!error && strangers.size() < peers.size() + spare_connections) {
-        auto session = std::make_shared<ControlSession>(
-            std::move(socket), [this](auto& from, const auto& header, auto payload) { on_stranger(from, header, payload); },
-            [this](auto& from, const std::string& reason) { on_end(from, reason); });
-        strangers.insert(session);
-        session->start();
-      }
+      if (error && error != asio::error::connection_aborted) return accept_later();
+      if (!error) welcome_stranger(std::move(socket));
       accept_next();
     });
+  }
+
+  /// The system has no descriptor or no memory for a connection, and would say so again at once.
+  void accept_later() {
+    accept_timer.expires_after(accept_again);
+    accept_timer.async_wait([this](const error_code& error) {
+      if (!error && acceptor.is_open()) accept_next();
+    });
+  }
+
+  /// All strangers are served at once. Where there are too many, the one that has been here longest makes room: a process of the job
+  /// introduces itself in milliseconds, who keeps silent is none.
+  void welcome_stranger(asio::ip::tcp::socket socket) {
+    if (strangers.size() >= peers.size() + spare_connections) {
+      const SessionPointer oldest = *std::min_element(strangers.begin(), strangers.end(),
+                                                      [](const auto& left, const auto& right) { return left->begun < right->begun; });
+      oldest->end("others want to introduce themselves");
+    }
+    auto session = std::make_shared<ControlSession>(
+        std::move(socket), control_queue_limit,
+        [this](auto& from, const auto& header, auto payload) { on_stranger(from, header, payload); },
+        [this](auto& from, const std::string& reason) { on_end(from, reason); });
+    strangers.insert(session);
+    session->start();
   }
 
   void on_stranger(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
@@ -193,7 +219,7 @@ class ControlLink::State {
     getsockname(connection.descriptor, reinterpret_cast<sockaddr*>(&own), &size);
     socket.assign(own.ss_family == AF_INET ? asio::ip::tcp::v4() : asio::ip::tcp::v6(), connection.descriptor);
     auto session = std::make_shared<ControlSession>(
-        std::move(socket), [this](auto& from, const auto& header, auto payload) { on_frame(from, header, payload); },
+        std::move(socket), control_queue_limit, [this](auto& from, const auto& header, auto payload) { on_frame(from, header, payload); },
         [this](auto& from, const std::string& reason) { on_end(from, reason); });
     session->process = 0;
     session->pid = static_cast<pid_t>(rendezvous.pid);
@@ -280,6 +306,7 @@ class ControlLink::State {
         taken_to = 0;
         const std::lock_guard lock(mutex);
         std::swap(taken, submitted);
+        beat_asked = false;
       }
       const std::size_t stop = taken_to + bytes_at_a_time;
       while (taken_to < std::min(stop, taken.size())) {
@@ -363,7 +390,9 @@ class ControlLink::State {
     heartbeat.resize(1 + count * sizeof(Progress));
     heartbeat[0] = std::byte{traced};
     std::memcpy(heartbeat.data() + 1, records.data(), count * sizeof(Progress));
-    send_to_all(FrameKind::heartbeat, 0, heartbeat);
+    // Who has not read the last ones gets the next when it has.
+    for (const SessionPointer& peer : peers)
+      if (peer && !peer->is_behind()) send_to(*peer, FrameKind::heartbeat, 0, heartbeat);
   }
 
   void tick(const error_code& error) {
@@ -389,7 +418,7 @@ class ControlLink::State {
     }
     for (auto place = strangers.begin(); place != strangers.end();) {
       const SessionPointer stranger = *place++;  // end() takes it from the set
-      if (now - stranger->last_heard > handshake_limit) stranger->end("it did not introduce itself");
+      if (now - stranger->begun > handshake_limit) stranger->end("it did not introduce itself");
     }
     next_tick = now + Milliseconds(std::max(1, config.heartbeat_ms));
     timer.expires_at(next_tick);
@@ -481,7 +510,7 @@ class ControlLink::State {
   ControlHandlers handlers;
 
   asio::io_context io{1};
-  asio::steady_timer timer, loss_timer;
+  asio::steady_timer timer, loss_timer, accept_timer;
   asio::ip::tcp::acceptor acceptor;
   asio::posix::stream_descriptor doorbell;
   std::thread thread;
@@ -502,6 +531,7 @@ class ControlLink::State {
   std::mutex mutex;  // guards what follows, and writes to `peers`
   std::condition_variable changed;
   std::vector<std::byte> submitted;
+  bool beat_asked = false;  // a heartbeat is among what was submitted
   int joined = 0;
   bool failure_taken = false;
   std::optional<std::string> agreement;

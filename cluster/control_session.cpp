@@ -7,8 +7,8 @@ namespace millrace::cluster {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-ControlSession::ControlSession(asio::ip::tcp::socket socket, OnFrame on_frame, OnEnd on_end)
-    : socket_(std::move(socket)), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {
+ControlSession::ControlSession(asio::ip::tcp::socket socket, std::size_t queue_limit, OnFrame on_frame, OnEnd on_end)
+    : socket_(std::move(socket)), queue_limit_(queue_limit), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
 }
@@ -55,6 +55,8 @@ void ControlSession::take_frame() {
 
 void ControlSession::send(FrameHeader header, std::span<const std::byte> payload) {
   if (ended_) return;
+  if (queued_.size() + payload.size() > queue_limit_)
+    return end_later(fmt::format("it does not read: {} bytes wait for it", queued_.size()));
   header.sequence = send_mac_ ? sent_++ : 0;
   append_frame(queued_, header, payload, send_mac_ ? &*send_mac_ : nullptr);
   if (!write_under_way_) write_next();
@@ -71,6 +73,12 @@ void ControlSession::write_next() {
     if (error) return self->end("its connection broke: " + error.message());
     self->write_next();
   });
+}
+
+/// Not at once: who sends may be walking over all sessions.
+void ControlSession::end_later(std::string reason) {
+  if (std::exchange(ends_, true)) return;
+  asio::post(socket_.get_executor(), [self = shared_from_this(), reason = std::move(reason)] { self->end(reason); });
 }
 
 void ControlSession::abandon() {

@@ -19,6 +19,9 @@
 
 namespace millrace::cluster {
 
+/// Bytes that may wait for a process to read them, or for the control thread; a process that lets more pile up is lost.
+inline constexpr std::size_t control_queue_limit = std::size_t{4} << 30;
+
 /// One connection of the control link, on the Asio thread: cuts the stream into frames, checks length, MAC and sequence, and keeps frames
 /// to write in order. Buffers keep their capacity: a steady stream of frames allocates nothing of ours.
 class ControlSession : public std::enable_shared_from_this<ControlSession> {
@@ -29,12 +32,15 @@ class ControlSession : public std::enable_shared_from_this<ControlSession> {
   /// Once, unless abandon() was called first: the peer is gone, or broke the protocol.
   using OnEnd = std::function<void(ControlSession&, const std::string& reason)>;
 
-  ControlSession(boost::asio::ip::tcp::socket socket, OnFrame on_frame, OnEnd on_end);
+  /// More than `queue_limit` bytes that the peer has not read end it.
+  ControlSession(boost::asio::ip::tcp::socket socket, std::size_t queue_limit, OnFrame on_frame, OnEnd on_end);
 
   void start() { read_header_then_rest(); }
   /// From now on frames have a MAC and may be long.
   void authenticate(const Bytes32& send_key, const Bytes32& receive_key);
   void send(FrameHeader header, std::span<const std::byte> payload);
+  /// Whether frames wait behind those that are being written: the peer does not read.
+  [[nodiscard]] bool is_behind() const noexcept { return !queued_.empty(); }
   /// Closes at once, without OnEnd.
   void abandon();
   /// Ends it with OnEnd(reason).
@@ -46,7 +52,8 @@ class ControlSession : public std::enable_shared_from_this<ControlSession> {
   std::string host;
   bool said_goodbye = false;
   bool traced = false;  // a debugger holds it: silence means nothing
-  Clock::time_point last_heard = Clock::now();
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point last_heard = begun;
   std::optional<Handshake> handshake;  // the listening side's, until the proof has come
 
  private:
@@ -54,8 +61,10 @@ class ControlSession : public std::enable_shared_from_this<ControlSession> {
   void read_rest();
   void take_frame();
   void write_next();
+  void end_later(std::string reason);
 
   boost::asio::ip::tcp::socket socket_;
+  const std::size_t queue_limit_;
   OnFrame on_frame_;
   OnEnd on_end_;
   std::optional<Hmac> send_mac_, receive_mac_;
@@ -63,7 +72,7 @@ class ControlSession : public std::enable_shared_from_this<ControlSession> {
   std::vector<std::byte> frame_;             // being read
   std::vector<std::byte> queued_, writing_;  // whole frames
   bool write_under_way_ = false;
-  bool ended_ = false;
+  bool ends_ = false, ended_ = false;
 };
 
 }  // namespace millrace::cluster

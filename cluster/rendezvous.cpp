@@ -28,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr int address_limit_ms = 1000;
-constexpr int handshake_limit_ms = 5000;
+constexpr auto first_handshake_limit = Milliseconds(500);  // an address may lead to somebody who says nothing; twice as long in each round
+constexpr auto handshake_limit = Milliseconds(5000);
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -152,8 +153,8 @@ std::optional<std::vector<std::byte>> read_frame(int descriptor, FrameKind kind,
 
 enum class Answer { accepted, nobody, refused };
 
-Answer shake_hands(Connection& connection, const Rendezvous& rendezvous, int process, std::string& reason) {
-  const auto deadline = Clock::now() + Milliseconds(handshake_limit_ms);
+Answer shake_hands(Connection& connection, const Rendezvous& rendezvous, int process, Milliseconds limit, std::string& reason) {
+  const auto deadline = Clock::now() + limit;
   Hello hello;
   hello.process = static_cast<std::uint32_t>(process);
   hello.pid = static_cast<std::uint32_t>(getpid());
@@ -221,6 +222,7 @@ Connection connect_to(const Rendezvous& rendezvous, int process, const ClusterCo
     std::stable_partition(addresses.begin(), addresses.end(), [](const std::string& address) { return address == "127.0.0.1"; });
   }
   std::string tried;
+  auto patience = first_handshake_limit;
   do {
     tried.clear();
     for (const std::string& text : addresses) {
@@ -230,11 +232,12 @@ Connection connect_to(const Rendezvous& rendezvous, int process, const ClusterCo
       Connection connection;
       connection.descriptor = connect_socket(*address, Milliseconds(address_limit_ms), reason);
       if (connection.descriptor >= 0) {
-        if (shake_hands(connection, rendezvous, process, reason) == Answer::accepted) return connection;
+        if (shake_hands(connection, rendezvous, process, patience, reason) == Answer::accepted) return connection;
         close(connection.descriptor);
       }
       tried += fmt::format("{}{}:{} ({})", tried.empty() ? "" : ", ", text, rendezvous.port, reason);
     }
+    patience = std::min(2 * patience, handshake_limit);
     std::this_thread::sleep_for(Milliseconds(100));
   } while (Clock::now() < deadline);
   fail(ExitCode::start, "cluster.rendezvous",

@@ -48,8 +48,8 @@ struct Connection {
 };
 
 /// Tries process 0's addresses in turn (the loopback first when it is on this host), each with a short limit, until config.start_timeout_ms
-/// is over. An address may lead to somebody else (bridges of containers exist on every host): who does not prove the secret is passed over.
-/// Throws Error(start) that lists what was tried and how it ended.
+/// is over. An address may lead to somebody else (bridges of containers exist on every host), who does not prove the secret and is passed
+/// over, after half a second of silence in the first round. Throws Error(start) that lists what was tried and how it ended.
 Connection connect_to(const Rendezvous& rendezvous, int process, const ClusterConfig& config);
 
 }  // namespace millrace::cluster

@@ -3,10 +3,30 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <memory>
+#include <thread>
 
+#include "cluster/control_session.hpp"
 #include "tests/cluster/control_team.hpp"
+
+namespace {
+std::atomic<bool> no_descriptor_is_left{false};
+std::atomic<int> accepts_refused{0};
+}  // namespace
+
+/// In the place of the C library's.
+extern "C" int accept(int descriptor, sockaddr* address, socklen_t* length) {
+  if (!no_descriptor_is_left) return accept4(descriptor, address, length, 0);
+  ++accepts_refused;
+  errno = EMFILE;
+  return -1;
+}
 
 namespace millrace::cluster {
 namespace {
@@ -171,6 +191,63 @@ TEST(ControlLink, AListenerWithoutTheSecretIsNotBelieved) {
   team.joined();
 }
 
+TEST(ControlLink, SilentStrangersDoNotHoldTheDoorShut) {
+  Team team(2, {0});
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (int count = 0; count < 60; ++count) crowd.push_back(std::make_unique<Stranger>(team.rendezvous));
+  std::unique_ptr<FakePeer> peer;
+  try {
+    ClusterConfig one_knock;
+    one_knock.start_timeout_ms = 1;
+    peer = std::make_unique<FakePeer>(team.rendezvous, 1, one_knock);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+    crowd.clear();
+    peer = std::make_unique<FakePeer>(team.rendezvous, 1);
+  }
+  team.joined();
+}
+
+TEST(ControlLink, AnAddressWhereNobodyAnswersDoesNotKeepAProcessOut) {
+  ClusterConfig config;
+  config.start_timeout_ms = 9000;
+  Team team(2, {0}, config);
+  // Listens and says nothing, on four addresses before the right one.
+  std::vector<int> silent;
+  Rendezvous crooked = team.rendezvous;
+  crooked.host.fill('\0');  // another host: the loopback is not tried first
+  crooked.addresses = 0;
+  for (int last = 2; last < 6; ++last) {
+    const std::string text = fmt::format("127.0.0.{}", last);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(team.rendezvous.port);
+    ASSERT_EQ(inet_pton(AF_INET, text.c_str(), &address.sin_addr), 1);
+    silent.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(bind(silent.back(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(silent.back(), 8), 0);
+    crooked.address[crooked.addresses].fill('\0');
+    std::copy(text.begin(), text.end(), crooked.address[crooked.addresses++].begin());
+  }
+  crooked.address[crooked.addresses++] = team.rendezvous.address[0];
+  const FakePeer peer(crooked, 1);
+  team.joined();
+  EXPECT_TRUE(team.links[0]) << "process 0 gave up before";
+  for (const int descriptor : silent) close(descriptor);
+}
+
+TEST(ControlLink, PausesBeforeItAcceptsAgainWhenNoDescriptorIsLeft) {
+  Team team(2, {0});
+  no_descriptor_is_left = true;
+  const Stranger knocking(team.rendezvous);
+  while (accepts_refused == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(accepts_refused, 100) << "without a pause there are a hundred thousand";
+  no_descriptor_is_left = false;
+  FakePeer peer(team.rendezvous, 1);  // and then it accepts again
+  team.joined();
+}
+
 // -- agreement --------------------------------------------------------------------------
 
 TEST(ControlLink, ADifferentHashIsNamedEverywhere) {
@@ -221,6 +298,47 @@ TEST(ControlLink, AClosedSocketIsALossAtOnceAndOnce) {
   ASSERT_TRUE(diary.wait([&] { return diary.ends == 1; }));
   EXPECT_EQ(diary.losses.size(), 1u);
   EXPECT_TRUE(contains(diary.losses[0].reason, "connection"));
+}
+
+TEST(ControlSession, WhoDoesNotReadIsGivenUpBeforeTheMemoryIs) {
+  boost::asio::io_context io;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  boost::asio::ip::tcp::socket socket(io);
+  socket.assign(boost::asio::ip::tcp::v4(), ends[0]);
+  std::vector<std::string> reasons;
+  const auto session = std::make_shared<ControlSession>(
+      std::move(socket), std::size_t{1} << 20, [](auto&, const auto&, auto) {},
+      [&](auto&, const std::string& reason) { reasons.push_back(reason); });
+  session->authenticate(random_bytes32(), random_bytes32());
+  const std::vector<std::byte> message(std::size_t{1} << 16);
+  for (int count = 0; count < 100 && reasons.empty(); ++count) {
+    session->send({.bytes = static_cast<std::uint32_t>(message.size()), .kind = static_cast<std::uint16_t>(FrameKind::message)}, message);
+    io.restart();  // it stops when there is nothing to do
+    io.poll();
+  }
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_TRUE(contains(reasons[0], "it does not read: ")) << reasons[0];
+  close(ends[1]);
+}
+
+TEST(ControlLink, HeartbeatsDoNotPileUpForWhoDoesNotRead) {
+  boost::asio::io_context io;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  boost::asio::ip::tcp::socket socket(io);
+  socket.assign(boost::asio::ip::tcp::v4(), ends[0]);
+  const auto session = std::make_shared<ControlSession>(
+      std::move(socket), std::size_t{1} << 30, [](auto&, const auto&, auto) {}, [](auto&, const std::string&) {});
+  EXPECT_FALSE(session->is_behind());
+  const std::vector<std::byte> much(std::size_t{1} << 24);
+  session->send({.bytes = static_cast<std::uint32_t>(much.size()), .kind = static_cast<std::uint16_t>(FrameKind::message)}, much);
+  io.poll();
+  EXPECT_FALSE(session->is_behind()) << "it is being written";
+  session->send({.kind = static_cast<std::uint16_t>(FrameKind::heartbeat)}, {});
+  EXPECT_TRUE(session->is_behind()) << "and here no further heartbeat follows";
+  session->abandon();
+  close(ends[1]);
 }
 
 TEST(ControlLink, AForgedOrRepeatedFrameEndsTheConnection) {

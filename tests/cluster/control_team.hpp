@@ -119,8 +119,8 @@ class Team {
 /// A process that the test plays by hand, past the handshake.
 class FakePeer {
  public:
-  FakePeer(const Rendezvous& rendezvous, int process)
-      : process_(process), connection_(connect_to(rendezvous, process, {})), mac_(connection_.connector_key) {}
+  FakePeer(const Rendezvous& rendezvous, int process, const ClusterConfig& config = {})
+      : process_(process), connection_(connect_to(rendezvous, process, config)), mac_(connection_.connector_key) {}
   ~FakePeer() { hang_up(); }
   FakePeer(const FakePeer&) = delete;
 
