@@ -46,10 +46,10 @@ class JsonReader {
 
   [[nodiscard]] const std::string& where() const { return where_; }
 
- private:
   /// As in the file, cut where it would fill the screen.
   [[nodiscard]] static std::string shown(const Json& value);
 
+ private:
   const Json& object_;
   std::string where_;
   std::string prefix_;

@@ -5,6 +5,8 @@
 
 #include "layers/config_file.hpp"
 #include "layers/hugging_face/gpt2_config.hpp"
+#include "layers/hugging_face/rope.hpp"
+#include "layers/hugging_face/unsupported.hpp"
 #include "layers/json_reader.hpp"
 
 namespace millrace::layers {
@@ -23,19 +25,24 @@ struct Family {
   std::int64_t heads = 32;
   std::int64_t kv_heads = 0;    // 0: as heads
   std::int64_t vocab_size = 0;  // 0: has to be there
+  std::int64_t positions = 2048;
   double epsilon = 1e-6;
-  double theta = 10000.0;
   std::int64_t window = 0;             // of sliding layers; 0: the family has none
-  std::int64_t full_every = 0;         // each so-manieth layer is full, the others slide; 0: all alike
+  std::int64_t full_every = 0;         // every n-th layer is full, the others slide; 0: all alike
+  bool reads_pattern = false;          // sliding_window_pattern says that n
   double query_pre_attn_scalar = 0.0;  // 0: the family has no such key
   double attention_cap = 0.0, final_cap = 0.0;
-  double local_theta = 0.0;  // of sliding layers; 0: the full ones'
-  bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
+  RopeDefaults rope = {};
 };
 
 constexpr std::array families = {
     Family{.model_type = "llama", .architecture = "LlamaForCausalLM", .family = "llama"},
-    Family{.model_type = "mistral", .architecture = "MistralForCausalLM", .family = "mistral", .kv_heads = 8, .window = 4096},
+    Family{.model_type = "mistral",
+           .architecture = "MistralForCausalLM",
+           .family = "mistral",
+           .kv_heads = 8,
+           .positions = 4096 * 32,
+           .window = 4096},
     Family{.model_type = "gemma",
            .architecture = "GemmaForCausalLM",
            .family = "gemma",
@@ -44,7 +51,8 @@ constexpr std::array families = {
            .head_dim = 256,
            .heads = 16,
            .kv_heads = 16,
-           .vocab_size = 256000},
+           .vocab_size = 256000,
+           .positions = 8192},
     Family{.model_type = "gemma2",
            .architecture = "Gemma2ForCausalLM",
            .family = "gemma2",
@@ -54,6 +62,7 @@ constexpr std::array families = {
            .heads = 8,
            .kv_heads = 4,
            .vocab_size = 256000,
+           .positions = 8192,
            .window = 4096,
            .full_every = 2,
            .query_pre_attn_scalar = 256,
@@ -68,22 +77,22 @@ constexpr std::array families = {
            .heads = 8,
            .kv_heads = 4,
            .vocab_size = 262208,
-           .theta = 1e6,
+           .positions = 131072,
            .window = 4096,
            .full_every = 6,
+           .reads_pattern = true,
            .query_pre_attn_scalar = 256,
-           .local_theta = 10000.0,
-           .two_ropes = true},
-    Family{.model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .family = "qwen2", .kv_heads = 32},
-    Family{.model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .family = "qwen3", .head_dim = 128, .kv_heads = 32},
+           .rope = {.theta = 1e6, .local_theta = 10000.0, .two_ropes = true}},
+    Family{.model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .family = "qwen2", .kv_heads = 32, .positions = 32768},
+    Family{
+        .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .family = "qwen3", .head_dim = 128, .kv_heads = 32, .positions = 32768},
     Family{.model_type = "olmo3",
            .architecture = "Olmo3ForCausalLM",
            .family = "olmo3",
            .epsilon = 1e-5,
-           .theta = 5e5,
            .window = 4096,
            .full_every = 4,
-           .two_ropes = true},
+           .rope = {.theta = 5e5, .two_ropes = true}},
 };
 
 const Family& family_of(JsonReader& reader) {
@@ -107,110 +116,56 @@ const Family& family_named(const std::string& name) {
 }
 
 void refuse_what_is_not_computed(JsonReader& reader, const Family& family, std::vector<std::string>& warnings) {
+  refuse_what_no_family_computes(reader);
   for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention"}) {
     if (reader.boolean(key).value_or(false)) reader.refuse(key, "supported is false");
   }
-  // Gemma's spelling comes first where it is present, as in transformers.
-  const char* activation_key = reader.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
-  (void)reader.find("hidden_act");
-  const std::string activation = reader.text(activation_key).value_or(family.gelu ? "gelu_pytorch_tanh" : "silu");
-  // Gemma's "gelu" has always meant the tanh form.
-  const bool known =
-      family.gelu ? activation == "gelu_pytorch_tanh" || activation == "gelu" : activation == "silu" || activation == "swish";
-  if (!known) reader.refuse(activation_key, family.gelu ? "supported is \"gelu_pytorch_tanh\"" : "supported is \"silu\"");
-  if (reader.find("quantization_config") != nullptr)
-    reader.refuse("quantization_config", "supported are fp32, fp16 and bf16 tensors without quantization");
+  // Which of the two is read depends on family and version: each that is there has to say what is computed.
+  for (const char* key : {"hidden_activation", "hidden_act"}) {
+    const auto activation = reader.text(key);
+    if (!activation) continue;
+    // In hidden_act Gemma's "gelu" has always meant the tanh form; in hidden_activation it is the exact one.
+    const bool tanh_form = *activation == "gelu_pytorch_tanh" || (*activation == "gelu" && key == std::string_view("hidden_act"));
+    const bool known = family.gelu ? tanh_form : *activation == "silu" || *activation == "swish";
+    if (!known) reader.refuse(key, family.gelu ? "supported is \"gelu_pytorch_tanh\"" : "supported is \"silu\"");
+  }
   if (reader.number("partial_rotary_factor", 0, 1).value_or(1.0) != 1.0) reader.refuse("partial_rotary_factor", "supported is 1");
   if (reader.number("attention_dropout", 0, 1).value_or(0.0) != 0.0) {
     warnings.push_back(fmt::format("{}: attention_dropout is not applied", reader.where()));
   }
 }
 
-void read_scaling(JsonReader& scaling, const ModelConfig& model, RopeConfig& rope) {
-  const char* kind_key = scaling.find("rope_type") != nullptr ? "rope_type" : "type";
-  const std::string kind = scaling.text(kind_key).value_or("default");
-  (void)scaling.find("type");
-  rope.kind = RopeKind::none;
-  for (const RopeKind known : {RopeKind::linear, RopeKind::llama3, RopeKind::yarn}) {
-    if (kind == to_string(known)) rope.kind = known;
-  }
-  if (rope.kind == RopeKind::none && kind != "default")
-    scaling.refuse(kind_key, "supported are \"default\", \"linear\", \"llama3\" and \"yarn\"");
-  rope.theta = scaling.number("rope_theta", 1.0, 1e15).value_or(rope.theta);
-  if (scaling.number("partial_rotary_factor", 0, 1).value_or(1.0) != 1.0) scaling.refuse("partial_rotary_factor", "supported is 1");
-  if (rope.kind == RopeKind::none) return;
-
-  const auto factor = scaling.number("factor", 1.0, 1e9);
-  if (!factor) scaling.refuse("factor", "wanted a number of 1 or more");
-  rope.factor = *factor;
-  if (rope.kind == RopeKind::linear) return;
-  rope.original_max_position = scaling.integer("original_max_position_embeddings", 1, 1LL << 40).value_or(model.max_position_embeddings);
-  if (rope.kind == RopeKind::yarn) {
-    rope.beta_fast = scaling.number("beta_fast", 1e-9, 1e9).value_or(32.0);
-    rope.beta_slow = scaling.number("beta_slow", 1e-9, 1e9).value_or(1.0);
-    if (rope.beta_fast < rope.beta_slow) scaling.refuse("beta_fast", fmt::format("wanted beta_slow = {} or more", rope.beta_slow));
-    rope.truncate = scaling.boolean("truncate").value_or(true);
-    rope.attention_factor = scaling.number("attention_factor", 1e-9, 1e9).value_or(0.0);
-    return;
-  }
-  const auto low = scaling.number("low_freq_factor", 1e-9, 1e9);
-  const auto high = scaling.number("high_freq_factor", 1e-9, 1e9);
-  if (!low) scaling.refuse("low_freq_factor", "wanted a number above 0");
-  if (!high || *high <= *low) scaling.refuse("high_freq_factor", "wanted a number above low_freq_factor");
-  rope.low_freq_factor = *low;
-  rope.high_freq_factor = *high;
-}
-
-/// transformers 5 keeps everything in rope_parameters, in families with two rotations a dictionary for each kind of layer; 4 keeps
-/// rope_theta outside and the rest, which is of the full layers alone, in rope_scaling.
-void read_rope(JsonReader& reader, const Family& family, ModelConfig& model, std::vector<std::string>& warnings) {
-  const auto outer_theta = reader.number("rope_theta", 1.0, 1e15);
-  model.rope.theta = outer_theta.value_or(family.theta);
-  if (family.local_theta > 0) model.rope_local_theta = reader.number("rope_local_base_freq", 1.0, 1e15).value_or(family.local_theta);
-  auto parameters = reader.object("rope_parameters");
-  auto scaling = reader.object("rope_scaling");
-  if (family.two_ropes && parameters && (parameters->has("full_attention") || parameters->has("sliding_attention"))) {
-    if (auto full = parameters->object("full_attention")) {
-      read_scaling(*full, model, model.rope);
-      full->warn_of_the_rest(warnings);
-    }
-    RopeConfig local{.theta = family.local_theta > 0 ? family.local_theta : family.theta};
-    if (auto sliding = parameters->object("sliding_attention")) {
-      read_scaling(*sliding, model, local);
-      if (local.kind != RopeKind::none) sliding->refuse("rope_type", "supported in sliding layers is \"default\"");
-      sliding->warn_of_the_rest(warnings);
-    }
-    model.rope_local_theta = local.theta;
-    return;  // what else stands there, transformers does not read either
-  }
-  auto& chosen = parameters ? parameters : scaling;
-  if (chosen) {
-    read_scaling(*chosen, model, model.rope);
-    chosen->warn_of_the_rest(warnings);
-    if (parameters && outer_theta && *outer_theta != model.rope.theta) {
-      warnings.push_back(fmt::format("{}: rope_theta = {} is overruled by rope_parameters.rope_theta = {}", reader.where(), *outer_theta,
-                                     model.rope.theta));
-    }
-  }
-  if (family.two_ropes && family.local_theta == 0) model.rope_local_theta = model.rope.theta;
+/// Every n-th layer is full. A pattern that transformers does not read in this family, or not without the other spelling, must not differ
+/// from what it takes; layer_types comes before any.
+std::int64_t read_period(JsonReader& reader, const Family& family, bool has_list) {
+  const auto pattern = reader.integer("sliding_window_pattern", 1, 1 << 16), old = reader.integer("_sliding_window_pattern", 1, 1 << 16);
+  if (family.full_every == 0 || has_list) return family.full_every;
+  const std::int64_t period = family.reads_pattern ? pattern.value_or(family.full_every) : family.full_every;
+  if (pattern && *pattern != period)
+    reader.refuse("sliding_window_pattern", fmt::format("supported by this family is {} (layer_types says any other)", period));
+  if (old && *old != period)
+    reader.refuse("_sliding_window_pattern", fmt::format("which transformers does not read: expected {}, or layer_types", period));
+  return period;
 }
 
 /// Which layers slide: the list, or the family's pattern.
 void read_layer_kinds(JsonReader& reader, const Family& family, ModelConfig& model) {
-  const char* pattern_key = reader.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
-  const std::int64_t period = reader.integer(pattern_key, 1, 1 << 16).value_or(family.full_every);
-  (void)reader.find("max_window_layers");
+  const Json* list = reader.find("layer_types");
+  const std::int64_t period = read_period(reader, family, list != nullptr);
+  static_cast<void>(reader.find("max_window_layers"));  // without use_sliding_window it means nothing
   if (family.window > 0) {
     // Mistral's null means that no layer slides.
     model.sliding_window = reader.has("sliding_window") ? reader.integer("sliding_window", 1, 1LL << 40).value_or(0) : family.window;
   } else {
     (void)reader.find("sliding_window");  // without use_sliding_window it means nothing
   }
+  if (family.full_every > 0 && model.sliding_window == 0 && list == nullptr)
+    reader.refuse("sliding_window", "expected a number: some layers slide");
   std::vector<LayerKind> kinds(static_cast<std::size_t>(model.layers), model.sliding_window > 0 ? LayerKind::sliding : LayerKind::full);
   for (std::size_t i = 0; family.full_every > 0 && i < kinds.size(); ++i) {
     if ((i + 1) % static_cast<std::size_t>(period) == 0) kinds[i] = LayerKind::full;
   }
-  if (const Json* list = reader.find("layer_types")) {
+  if (list != nullptr) {
     const bool fits = list->is_array() && list->size() == kinds.size();
     if (!fits) reader.refuse("layer_types", fmt::format("wanted a list of {} strings, one a layer", kinds.size()));
     for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -219,7 +174,8 @@ void read_layer_kinds(JsonReader& reader, const Family& family, ModelConfig& mod
       if (!sliding && entry != "full_attention") reader.refuse("layer_types", "supported are \"full_attention\" and \"sliding_attention\"");
       const LayerKind kind = sliding ? LayerKind::sliding : LayerKind::full;
       if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "wanted a number, layer_types has sliding layers");
-      if (kind != kinds[i] && !family.two_ropes) reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
+      if (kind != kinds[i] && !family.rope.two_ropes)
+        reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       kinds[i] = kind;
     }
   }
@@ -252,7 +208,7 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
     reader.refuse("head_dim", fmt::format("which makes heads of {}; wanted an even number (rotary embedding turns pairs)", model.head_dim));
   }
   model.rms_norm_eps = reader.number("rms_norm_eps", 0.0, 1.0).value_or(family.epsilon);
-  model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(2048);
+  model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(family.positions);
   model.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(family.tied);
   model.initializer_range = reader.number("initializer_range", 0.0, 1e3).value_or(0.02);
   if (family.query_pre_attn_scalar > 0) {
@@ -262,38 +218,6 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
     };
     model.attn_logit_softcapping = cap("attn_logit_softcapping", family.attention_cap);
     model.final_logit_softcapping = cap("final_logit_softcapping", family.final_cap);
-  }
-}
-
-/// rope_parameters of one kind of layer; theta stands in it where asked.
-OrderedJson rope_json(const RopeConfig& rope, bool with_theta) {
-  OrderedJson json;
-  json["rope_type"] = to_string(rope.kind);
-  if (rope.kind != RopeKind::none) json["factor"] = rope.factor;
-  if (rope.kind == RopeKind::llama3) {
-    json["low_freq_factor"] = rope.low_freq_factor;
-    json["high_freq_factor"] = rope.high_freq_factor;
-  }
-  if (rope.kind == RopeKind::llama3 || rope.kind == RopeKind::yarn) json["original_max_position_embeddings"] = rope.original_max_position;
-  if (rope.kind == RopeKind::yarn) {
-    json["beta_fast"] = rope.beta_fast;
-    json["beta_slow"] = rope.beta_slow;
-    json["truncate"] = rope.truncate;
-    if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
-  }
-  if (with_theta) json["rope_theta"] = rope.theta;
-  return json;
-}
-
-void write_rope(OrderedJson& json, const Family& family, const ModelConfig& model) {
-  json["rope_theta"] = model.rope.theta;
-  json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rope_json(model.rope, false);
-  if (family.local_theta > 0) json["rope_local_base_freq"] = model.rope_local_theta;
-  if (family.two_ropes) {
-    json["rope_parameters"]["full_attention"] = rope_json(model.rope, true);
-    json["rope_parameters"]["sliding_attention"] = rope_json(RopeConfig{.theta = model.rope_local_theta}, true);
-  } else {
-    json["rope_parameters"] = rope_json(model.rope, true);
   }
 }
 
@@ -338,7 +262,7 @@ OrderedJson standard_json(const ModelConfig& model) {
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, family, model);
-  write_rope(json, family, model);
+  write_rope(json, family.rope, model);
   return json;
 }
 
@@ -351,7 +275,7 @@ ModelConfig read_hugging_face(JsonReader& reader, std::vector<std::string>& warn
   ModelConfig model;
   read_sizes(reader, family, model);
   read_layer_kinds(reader, family, model);
-  read_rope(reader, family, model, warnings);
+  read_rope(reader, family.rope, model, warnings);
   return model;
 }
 

@@ -15,8 +15,8 @@ namespace millrace::layers {
 /// scaling, biases, a quantised checkpoint, a value of the wrong type or out of range, heads that kv_heads do not divide.
 [[nodiscard]] ModelConfig read_hugging_face(JsonReader& reader, std::vector<std::string>& warnings);
 
-/// A config.json that transformers 5 and 4 read alike: rope_parameters beside rope_theta and rope_scaling. `dtype` is the one of the
-/// exported tensors ("float32", "bfloat16").
+/// A config.json for transformers, with one of the keys of rotations (rope.hpp). `dtype` is the one of the exported tensors ("float32",
+/// "bfloat16").
 [[nodiscard]] OrderedJson hugging_face_json(const ModelConfig& model, std::string_view dtype);
 
 }  // namespace millrace::layers

@@ -3,8 +3,19 @@
 #include <array>
 
 #include "layers/config_file.hpp"
+#include "layers/hugging_face/unsupported.hpp"
 
 namespace millrace::layers {
+namespace {
+
+/// A size under GPT-2's own name or under the one of all other families, which transformers reads here too.
+std::int64_t read_size(JsonReader& reader, const char* key, const char* common_name, std::int64_t most, std::int64_t missing) {
+  const auto common = reader.integer(common_name, 1, most), own = reader.integer(key, 1, most);
+  if (common && own && *common != *own) reader.refuse(common_name, fmt::format("which contradicts {} = {}", key, *own));
+  return own ? *own : common.value_or(missing);
+}
+
+}  // namespace
 
 bool is_gpt2(JsonReader& reader) {
   if (const auto type = reader.text("model_type")) return *type == "gpt2";
@@ -16,14 +27,15 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   ModelConfig model;
   model.family = "gpt2";
   model.vocab_size = reader.size("vocab_size", 1 << 26, 50257);
-  model.hidden_size = reader.size("n_embd", 1 << 20, 768);
-  model.layers = reader.size("n_layer", most_layers, 12);
-  model.heads = reader.size("n_head", 1 << 16, 12);
+  refuse_what_no_family_computes(reader);
+  model.hidden_size = read_size(reader, "n_embd", "hidden_size", 1 << 20, 768);
+  model.layers = read_size(reader, "n_layer", "num_hidden_layers", most_layers, 12);
+  model.heads = read_size(reader, "n_head", "num_attention_heads", 1 << 16, 12);
   model.kv_heads = model.heads;
   if (model.hidden_size % model.heads != 0) reader.refuse("n_head", fmt::format("which does not divide n_embd = {}", model.hidden_size));
   model.head_dim = model.hidden_size / model.heads;
   model.intermediate_size = reader.integer("n_inner", 1, 1 << 24).value_or(4 * model.hidden_size);
-  model.max_position_embeddings = reader.size("n_positions", 1LL << 30, 1024);
+  model.max_position_embeddings = read_size(reader, "n_positions", "max_position_embeddings", 1LL << 30, 1024);
   (void)reader.find("n_ctx");  // what n_positions was called once
   model.rms_norm_eps = reader.number("layer_norm_epsilon", 0.0, 1.0).value_or(1e-5);
   model.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(true);
@@ -32,7 +44,9 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") reader.refuse("activation_function", "supported is \"gelu_new\"");
   for (const char* key : {"add_cross_attention", "scale_attn_by_inverse_layer_idx"})
     if (reader.boolean(key).value_or(false)) reader.refuse(key, "supported is false");
-  if (!reader.boolean("scale_attn_weights").value_or(true)) reader.refuse("scale_attn_weights", "supported is true");
+  // Python takes null for false.
+  const bool scales = !reader.has("scale_attn_weights") || reader.boolean("scale_attn_weights").value_or(false);
+  if (!scales) reader.refuse("scale_attn_weights", "supported is true");
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
     if (reader.number(key, 0, 1).value_or(0.0) != 0) warnings.push_back(fmt::format("{}: {} is not applied", reader.where(), key));
   // They change the rounding, or a head that is not this one.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 
@@ -139,7 +140,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
       {"dynamic rope", at("/rope_parameters/rope_type"), "dynamic", {"rope_parameters.rope_type = \"dynamic\"", "\"llama3\" and \"yarn\""}},
       {"partial rotary", at("/rope_parameters/partial_rotary_factor"), 0.5, {"rope_parameters.partial_rotary_factor = 0.5"}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
-      {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "wanted a number"}},
+      {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "expected a number"}},
       {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "above low_freq_factor"}},
       {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "wanted an object"}},
       {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "wanted an integer from 1"}},
@@ -410,27 +411,230 @@ TEST(ConfigFile, IsReadFromFoldersAndFiles) {
   EXPECT_EQ(read_config_file(file).model, parse(version_5()).model);
 }
 
+/// The config.json of a golden folder of transformers.
+json golden(const std::string& name) {
+  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
+  return json::parse(stream);
+}
+
 TEST(ConfigFile, ExportIsReadBack) {
   json linear = version_4();
   linear["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3.0}};
   json plain = version_5();
   plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
-  for (const json& config : {version_5(), linear, plain}) {
-    const ModelConfig model = parse(config).model;
-    const std::string text = config_file_text({model}, "bfloat16");
+  json yarn = golden("olmo3");
+  yarn["rope_parameters"]["full_attention"] = {
+      {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 16}, {"rope_theta", 5e5}, {"attention_factor", 1.25}};
+  json other_base = yarn;
+  other_base["rope_parameters"]["sliding_attention"]["rope_theta"] = 1e4;
+  json not_truncated = golden("gemma3");
+  not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
+  not_truncated["rope_parameters"]["truncate"] = false;
+  std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
+  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "olmo3", "qwen2", "qwen3"})
+    configs.push_back(golden(name));
+  for (const json& config : configs) {
+    const ConfigFile file = parse(config);
+    EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
+    const std::string text = config_file_text(file, "bfloat16");
     const ConfigFile again = parse_config_file(text, "export");
-    EXPECT_EQ(again.model, model);
+    EXPECT_EQ(again.model, file.model) << text;
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
-    EXPECT_EQ(config_file_text({again.model}, "bfloat16"), text);
-    // Each version of transformers finds its own spelling.
-    json version_4_only = json::parse(text);
-    version_4_only.erase("rope_parameters");
-    EXPECT_EQ(parse(version_4_only).model, model);
-    json version_5_only = json::parse(text);
-    version_5_only.erase("rope_theta");
-    version_5_only.erase("rope_scaling");
-    EXPECT_EQ(parse(version_5_only).model, model);
+    EXPECT_EQ(config_file_text(again, "bfloat16"), text);
+    // One of the two keys, so that there is nothing to contradict: the old one where both versions of transformers read it alike.
+    const json written = json::parse(text);
+    const bool needs_new = config == other_base || config == not_truncated;
+    EXPECT_EQ(written.contains("rope_parameters"), needs_new) << text;
+    EXPECT_EQ(written.contains("rope_scaling"), !needs_new) << text;
+    EXPECT_TRUE(written.contains("rope_theta"));
   }
+}
+
+/// What an export was until it had one key: both, alike.
+TEST(ConfigFile, ReadsBothRotaryKeysWhereTheyAgree) {
+  json config = version_4();
+  config["rope_parameters"] = version_5()["rope_parameters"];
+  EXPECT_EQ(parse(config).model, parse(version_5()).model);
+  EXPECT_TRUE(parse(config).warnings.empty());
+  for (const json& nothing : {json(nullptr), json::object()}) {
+    config["rope_scaling"] = nothing;
+    EXPECT_EQ(parse(config).model, parse(version_5()).model);
+  }
+  // A factor that is said and the same one by its formula.
+  json yarn = version_5();
+  yarn["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"rope_theta", 500000.0}};
+  yarn["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"attention_factor", 0.1 * std::log(8.0) + 1.0}};
+  yarn["rope_theta"] = 500000.0;
+  EXPECT_EQ(parse(yarn).model.rope.kind, RopeKind::yarn);
+}
+
+struct Contradiction {
+  const char* name;
+  json changes;  // a merge patch for version_4() with the rope_parameters of version_5()
+  std::vector<std::string> says;
+};
+
+TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
+  const std::vector<Contradiction> table = {
+      {"factor",
+       {{"rope_scaling", {{"factor", 4.0}}}},
+       {"rope_scaling = {", "\"factor\":4.0", "contradicts rope_parameters = {", "takes rope_scaling"}},
+      {"kind", {{"rope_scaling", {{"rope_type", "linear"}}}}, {"contradicts rope_parameters"}},
+      {"length", {{"rope_scaling", {{"original_max_position_embeddings", nullptr}}}}, {"contradicts rope_parameters"}},
+      {"base that only one has", {{"rope_theta", nullptr}}, {"contradicts rope_parameters", "with rope_theta = 10000"}},
+      {"unsupported kind in the one", {{"rope_scaling", {{"rope_type", "longrope"}}}}, {"rope_scaling.rope_type = \"longrope\""}},
+      {"unsupported kind in the other", {{"rope_parameters", {{"rope_type", "dynamic"}}}}, {"rope_parameters.rope_type = \"dynamic\""}},
+      {"both names of the kind",
+       {{"rope_scaling", {{"type", "linear"}}}},
+       {"rope_scaling.type = \"linear\"", "contradicts rope_type = \"llama3\""}},
+      {"base of the scaling",
+       {{"rope_parameters", nullptr}, {"rope_scaling", {{"rope_theta", 1e4}}}},
+       {"rope_scaling.rope_theta = 10000.0", "contradicts rope_theta = 500000", "transformers 4 takes that one, 5 this"}},
+      {"length beside", {{"original_max_position_embeddings", 32}}, {"original_max_position_embeddings = 32", "contradicts", "16"}},
+      {"two rotations", {{"rope_parameters", {{"full_attention", json::object()}}}}, {"rope_parameters = {", "expected one rotation"}},
+  };
+  for (const Contradiction& row : table) {
+    SCOPED_TRACE(row.name);
+    json config = version_4();
+    config["rope_parameters"] = version_5()["rope_parameters"];
+    config.merge_patch(row.changes);
+    expect_error([&] { (void)parse(config); }, ExitCode::model, row.says);
+  }
+  // transformers 5 says which base counts here, and 4 does not know the key.
+  json overruled = version_5();
+  overruled["rope_theta"] = 1e4;
+  EXPECT_EQ(parse(overruled).model.rope.theta, 500000.0);
+  ASSERT_EQ(parse(overruled).warnings.size(), 1u);
+  EXPECT_NE(parse(overruled).warnings[0].find("rope_theta = 10000 is overruled by rope_parameters.rope_theta = 500000"), std::string::npos);
+}
+
+TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
+  // rope_scaling adds to the full layers' dictionary.
+  json config = golden("gemma3");
+  const ModelConfig model = parse(config).model;
+  config["rope_parameters"]["full_attention"] = {{"rope_theta", 1000000.0}};
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  EXPECT_EQ(parse(config).model, model);
+  config["rope_parameters"]["full_attention"]["factor"] = 4.0;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"rope_scaling", "contradicts rope_parameters.full_attention.factor = 4.0"});
+  config["rope_parameters"]["full_attention"] = {{"type", "dynamic"}};
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"type = \"dynamic\"", "contradicts rope_type = \"linear\""});
+
+  // Version 4 alone; and its key for what version 5 leaves out.
+  json old = golden("gemma3");
+  old.erase("rope_parameters");
+  old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  EXPECT_EQ(parse(old).model, model);
+  old["rope_local_base_freq"] = 5000.0;
+  EXPECT_EQ(parse(old).model.rope_local_theta, 5000.0);
+  old["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
+  EXPECT_EQ(parse(old).model.rope_local_theta, 5000.0);
+  old["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}};
+  expect_error([&] { (void)parse(old); }, ExitCode::model, {"rope_parameters = {", "expected full_attention and sliding_attention"});
+
+  // transformers 4 turns OLMo's sliding layers by rope_theta, 5 by its class's.
+  json olmo = golden("olmo3");
+  olmo.erase("rope_parameters");
+  EXPECT_EQ(parse(olmo).model, parse(golden("olmo3")).model);
+  EXPECT_TRUE(parse(olmo).warnings.empty());
+  olmo["rope_theta"] = 1e4;
+  EXPECT_EQ(parse(olmo).model.rope_local_theta, 1e4);
+  ASSERT_EQ(parse(olmo).warnings.size(), 1u);
+  EXPECT_NE(parse(olmo).warnings[0].find("5 takes 500000 there"), std::string::npos) << parse(olmo).warnings[0];
+}
+
+TEST(ConfigFile, YarnsSmallPrint) {
+  json config = version_5();
+  config["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"rope_theta", 1e4}, {"original_max_position_embeddings", 16}};
+  EXPECT_TRUE(parse(config).model.rope.truncate);
+  config["rope_parameters"]["truncate"] = nullptr;  // Python's false
+  EXPECT_FALSE(parse(config).model.rope.truncate);
+  config["rope_parameters"]["mscale"] = 1.0;
+  EXPECT_EQ(parse(config).model.rope.attention_factor, 0);  // one of them alone is without effect
+  config["rope_parameters"]["mscale_all_dim"] = 0.5;
+  EXPECT_EQ(parse(config).model.rope.attention_factor, (0.1 * std::log(8.0) + 1.0) / (0.1 * 0.5 * std::log(8.0) + 1.0));
+  config["rope_parameters"]["attention_factor"] = 1.5;
+  EXPECT_EQ(parse(config).model.rope.attention_factor, 1.5);
+
+  // In a family with two rotations version 5 looks for truncate beside the dictionaries, 4 in rope_scaling.
+  json gemma = golden("gemma3");
+  gemma["rope_parameters"]["full_attention"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", false}};
+  expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"full_attention.truncate = false", "expected both alike"});
+  gemma["rope_parameters"]["truncate"] = false;
+  EXPECT_FALSE(parse(gemma).model.rope.truncate);
+  gemma["rope_parameters"]["full_attention"].erase("truncate");
+  EXPECT_FALSE(parse(gemma).model.rope.truncate);
+}
+
+/// The length before it was lengthened is that of the class where nobody says it.
+TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
+  for (const auto& [name, length] : {std::pair{"llama", 2048},
+                                     {"mistral", 131072},
+                                     {"gemma", 8192},
+                                     {"gemma2", 8192},
+                                     {"gemma3", 131072},
+                                     {"qwen2", 32768},
+                                     {"qwen3", 32768},
+                                     {"olmo3", 2048}}) {
+    json config = golden(name);
+    config.erase("max_position_embeddings");
+    EXPECT_EQ(parse(config).model.max_position_embeddings, length) << name;
+  }
+}
+
+TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
+  const auto refused = [](const char* name, const char* key, const json& value, const char* says) {
+    SCOPED_TRACE(std::string(name) + " " + key);
+    json config = golden(name);
+    config[key] = value;
+    expect_error([&] { (void)parse(config); }, ExitCode::model, {std::string(key) + " = " + value.dump(), says});
+  };
+  for (const char* name : {"llama", "gpt2", "gemma3"}) {
+    refused(name, "is_causal", false, "supported is true");
+    refused(name, "is_causal", nullptr, "supported is true");
+    refused(name, "per_layer_config", {{"0", {{"head_dim", 16}}}}, "all layers have the same sizes");
+    refused(name, "pruned_heads", {{"0", {1}}}, "all layers have the same sizes");
+    refused(name, "torchscript", true, "supported is false");
+    refused(name, "quantization_config", {{"quant_method", "gptq"}}, "without quantization");
+  }
+  // hidden_act is Gemma's own key, hidden_activation that of Gemma 2 and 3, where "gelu" is the exact form.
+  refused("gemma", "hidden_act", "relu", "supported is \"gelu_pytorch_tanh\"");
+  refused("gemma2", "hidden_activation", "gelu", "supported is \"gelu_pytorch_tanh\"");
+  json gelu = golden("gemma");
+  gelu["hidden_act"] = "gelu";
+  EXPECT_EQ(parse(gelu).model, parse(golden("gemma")).model);
+  // Layers slide, and nobody says how far.
+  json window = golden("gemma2");
+  window.erase("layer_types");
+  EXPECT_EQ(parse(window).model, parse(golden("gemma2")).model);
+  window["sliding_window"] = nullptr;
+  expect_error([&] { (void)parse(window); }, ExitCode::model, {"sliding_window = null", "some layers slide"});
+  // Patterns that transformers does not read.
+  json pattern = golden("olmo3");
+  pattern["sliding_window_pattern"] = 2;
+  EXPECT_EQ(parse(pattern).model, parse(golden("olmo3")).model);  // layer_types comes before it
+  pattern.erase("layer_types");
+  expect_error([&] { (void)parse(pattern); }, ExitCode::model, {"sliding_window_pattern = 2", "supported by this family is 4"});
+  json gemma = golden("gemma3");
+  gemma.erase("layer_types");
+  gemma["sliding_window_pattern"] = 3;
+  gemma["_sliding_window_pattern"] = 3;
+  EXPECT_EQ(parse(gemma).model, parse(golden("gemma3")).model);
+  gemma["_sliding_window_pattern"] = 2;
+  expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"_sliding_window_pattern = 2", "does not read"});
+  // GPT-2 under the names of the others.
+  json gpt2 = golden("gpt2");
+  refused("gpt2", "hidden_size", 64, "contradicts n_embd = 32");
+  refused("gpt2", "scale_attn_weights", nullptr, "supported is true");
+  for (const auto& [own, common] : {std::pair{"n_embd", "hidden_size"},
+                                    {"n_layer", "num_hidden_layers"},
+                                    {"n_head", "num_attention_heads"},
+                                    {"n_positions", "max_position_embeddings"}}) {
+    gpt2[common] = gpt2[own];
+    gpt2.erase(own);
+  }
+  EXPECT_EQ(parse(gpt2).model, parse(golden("gpt2")).model);
+  EXPECT_TRUE(parse(gpt2).warnings.empty());
 }
 
 }  // namespace
