@@ -32,11 +32,7 @@ class CompletionsTest : public ::testing::Test {
     for (int i = 0; i < copies; ++i) queue_->copy(lane, host_.data(), device_.data(), kBytes);
   }
   static void poll_to_the_end(Completions& completions) {
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (completions.poll()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), patience);
-      std::this_thread::yield();
-    }
+    while (completions.poll()) std::this_thread::yield();  // what never completes meets the test's own limit
   }
 
   static constexpr kernels::Device kDevice{kernels::DeviceKind::cuda, 0};

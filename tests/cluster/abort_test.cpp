@@ -107,7 +107,6 @@ TEST_F(Job, AKilledProcessEndsTheOthersWithOneMessage) {
   for (int victim = 0; victim < 3; ++victim) {
     std::vector<Child> children = start_job(ready_[1], [](ControlLink&, int) {});
     wait_until_all_work();
-    const auto killed = std::chrono::steady_clock::now();
     children[static_cast<std::size_t>(victim)].end_by(SIGKILL);
     std::string said;
     for (int process = 0; process < 3; ++process) {
@@ -115,8 +114,7 @@ TEST_F(Job, AKilledProcessEndsTheOthersWithOneMessage) {
       EXPECT_EQ(child.wait(), process == victim ? -SIGKILL : static_cast<int>(ExitCode::peer_lost));
       said += child.text;
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(10));
-    EXPECT_EQ(times(said, "was lost"), 1u) << said;
+    EXPECT_EQ(times(said, "was lost: its connection"), 1u) << said;  // seen at once, not by its silence
     EXPECT_EQ(times(said, fmt::format("process {} on ", victim)), 1u) << said;
     EXPECT_EQ(times(said, fmt::format("rank {}: forward, stage {}, microbatch 5, step 17", victim, victim + 10)), 1u) << said;
   }

@@ -37,11 +37,7 @@ void fill(Queue& queue, ThreadTeam& team, const Tensor& x, float value) {
 }
 
 void expect_complete(const Mark& mark) {
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!mark.complete()) {
-    ASSERT_LT(std::chrono::steady_clock::now(), patience);
-    std::this_thread::yield();
-  }
+  while (!mark.complete()) std::this_thread::yield();  // a mark that never is meets the test's own limit
 }
 
 TEST(Queue, RefusesADeviceThatIsNotThere) {
