@@ -4,6 +4,12 @@ if(MILLRACE_BUILD_TESTS)
   add_executable(test_headers EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp)
   target_link_libraries(test_headers PRIVATE millrace_options fmt::fmt GTest::gtest)
   target_compile_options(test_headers PRIVATE -O0)
+  # Every test's main(), and the lines about cases that it skipped.
+  add_library(millrace_test_main STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/main.cpp ${PROJECT_SOURCE_DIR}/tests/support/skipped_cases.cpp)
+  target_link_libraries(millrace_test_main PRIVATE millrace_options GTest::gtest)
+  # CTest runs this after the tests: it lists the skipped cases with their sentences.
+  file(WRITE ${PROJECT_BINARY_DIR}/CTestCustom.cmake
+    "set(CTEST_CUSTOM_POST_TEST \"python3 ${PROJECT_SOURCE_DIR}/tests/support/skipped_cases.py ${PROJECT_BINARY_DIR}\")\n")
   millrace_precompile(test_headers <gtest/gtest.h> <chrono> <cmath> <fstream> <iterator> <limits> <sstream> <thread>)
   # The two paths that differ from clone to clone are compiled into this file alone, so that a compiler cache serves every clone.
   add_library(millrace_test_paths STATIC ${PROJECT_SOURCE_DIR}/tests/support/paths.cpp)
@@ -12,7 +18,8 @@ if(MILLRACE_BUILD_TESTS)
 endif()
 
 # millrace_add_test(NAME SOURCES a_test.cpp … LIBRARIES millrace_kernels … [RANKS n] [LABEL quick|full] [TIMEOUT seconds])
-# One executable, one CTest entry. RANKS n > 1 starts it under mpirun with n processes and its own main().
+# One executable, one CTest entry. RANKS n > 1 starts it under mpirun with n processes and its own main(),
+# which returns tests::run_all_tests(). A test that exits with 77 was skipped as a whole.
 function(millrace_add_test name)
   cmake_parse_arguments(ARG "" "RANKS;LABEL;TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_LABEL)
@@ -25,17 +32,16 @@ function(millrace_add_test name)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE millrace_options ${ARG_LIBRARIES} millrace_test_paths GTest::gtest)
+  target_link_libraries(${name} PRIVATE millrace_options ${ARG_LIBRARIES} millrace_test_paths millrace_test_main GTest::gtest)
   target_compile_options(${name} PRIVATE -O0)
   millrace_reuse_precompiled(${name} test_headers)
   if(ARG_RANKS AND ARG_RANKS GREATER 1)
     add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none -np ${ARG_RANKS} $<TARGET_FILE:${name}>)
     set_tests_properties(${name} PROPERTIES PROCESSORS 2)
   else()
-    target_link_libraries(${name} PRIVATE GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name})
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
 # millrace_add_benchmark(NAME SOURCES … LIBRARIES …): built, run by hand (benchmarks/README.md).

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/support/skipped_cases.hpp"
 #include "tests/training/examined_run.hpp"
 #include "tests/training/expectations.hpp"
 #include "tests/training/small_run.hpp"
@@ -24,5 +25,5 @@ TEST(FourProcesses, HoldOneStageEachAndSendBoundariesAlone) {
 
 int main(int count, char** words) {
   ::testing::InitGoogleTest(&count, words);
-  return RUN_ALL_TESTS();
+  return millrace::tests::run_all_tests();
 }
