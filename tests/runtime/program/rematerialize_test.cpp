@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "kernels/base/check.hpp"
 #include "tests/runtime/program/rig.hpp"
@@ -132,6 +133,22 @@ TEST(Rematerialization, FullKeepsTheLayersInputsAlone) {
       for (const auto input : operation.inputs)
         if (of_forward.contains(input.index)) kept.insert(set.value(input).name);
   EXPECT_EQ(kept, (std::set<std::string>{"embedding", "layers.0.residual_2", "layers.1.residual_2", "norm", "norm.r"}));
+}
+
+// It is in memory for the next layer anyway.
+TEST(Rematerialization, WhatAnotherLayerReadsIsNotComputedAgain) {
+  ProgramBuilder builder({kernels::DType::f32, 2, 4});
+  builder.enter(0, "layers.0");
+  const auto norm = rms_norm(builder, builder.token_in(8), builder.parameter("n", {8}), {1e-5F}, "norm");
+  const auto shared = linear(builder, norm, builder.parameter("a", {8, 8}), "shared");
+  const auto own = linear(builder, shared, builder.parameter("b", {8, 8}), "own");
+  builder.enter(1, "layers.1");
+  builder.set_token_out(swiglu(builder, shared, own, "swiglu"));
+  const auto set = differentiate(builder.finish(), RematerializationPolicy::parse("full", {}));
+  std::vector<std::string> names;
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    if (operation.recomputed) names.push_back(operation.name);
+  EXPECT_EQ(names, std::vector<std::string>{"layers.0.norm.recomputed"});
 }
 
 TEST(Rematerialization, RecomputedOperandsOfWAreHandedOver) {
