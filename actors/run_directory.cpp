@@ -1,15 +1,43 @@
 #include "actors/run_directory.hpp"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
+namespace {
+
+/// Ranks outlive an mpirun that is killed by a second or two, so the same command given again at once finds the run still in use.
+class Patience {
+ public:
+  explicit Patience(const std::string& directory) : directory_(directory) {}
+  bool operator()() {
+    using namespace std::chrono;
+    constexpr seconds limit{5};
+    const auto now = steady_clock::now();
+    if (!end_) {
+      end_ = now + limit;
+      fmt::print(stderr, "warning: {}: another process is training in this run directory; waiting up to {} s for it to end\n", directory_,
+                 limit.count());
+    }
+    if (now >= *end_) return false;
+    std::this_thread::sleep_for(milliseconds(50));
+    return true;
+  }
+
+ private:
+  const std::string& directory_;
+  std::optional<std::chrono::steady_clock::time_point> end_;
+};
+
+}  // namespace
 
 RunDirectory::RunDirectory(const RunSettings& settings) : settings_(settings) {
   runtime::Retention retention;
   retention.keep_last = static_cast<std::uint64_t>(settings.checkpoint.keep);
-  store_ = std::make_unique<runtime::CheckpointStore>(settings.directory, retention);
+  store_ = std::make_unique<runtime::CheckpointStore>(settings.directory, retention, Patience(settings.directory));
   auto found = store_->newest_usable();
   for (const auto& warning : found.warnings) fmt::print(stderr, "warning: {}\n", warning);
   checkpoint_ = std::move(found.checkpoint);

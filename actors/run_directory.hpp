@@ -13,7 +13,7 @@ namespace millrace::actors {
 
 /// `run.directory` as process 0 keeps it: checkpoints/, journal.jsonl, metrics.jsonl, run.toml. Opening it finds the newest usable
 /// checkpoint and puts damaged ones aside, with a warning each on stderr. Errors: Error(checkpoint), Error(storage), Error(start) when
-/// another job has the run.
+/// another job has the run and keeps it for five seconds.
 class RunDirectory {
  public:
   explicit RunDirectory(const RunSettings& settings);

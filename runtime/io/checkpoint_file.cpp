@@ -145,24 +145,25 @@ void attempt(std::vector<CheckpointWarning>& warnings, CheckpointWarning::Cause 
   }
 }
 
-File take_lock(const std::string& run_directory) {
-  make_directories(checkpoints_folder(run_directory));
+File take_lock(const std::string& run_directory, const LockWait& wait) {
+  make_directories(run_directory);
   auto file = File::append(join_path(run_directory, "lock"));
-  MILLRACE_CHECK(file.try_lock(), ExitCode::start, who, "{}: another process is training in this run directory", run_directory);
+  while (!file.try_lock()) {
+    MILLRACE_CHECK(wait && wait(), ExitCode::start, who, "{}: another process is training in this run directory", run_directory);
+  }
   return file;
 }
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention)
-    : CheckpointStore(run_directory, retention, kind_of(checkpoints_folder(run_directory)) != PathKind::missing) {}
-
-CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention, bool folder_was_there)
+CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention, const LockWait& wait)
     : run_directory_(run_directory),
       folder_(checkpoints_folder(run_directory)),
       retention_(retention),
-      lock_(take_lock(run_directory)),
+      lock_(take_lock(run_directory, wait)),
       journal_(run_directory) {
+  const bool folder_was_there = kind_of(folder_) != PathKind::missing;
+  make_directories(folder_);
   decide_undecided(folder_was_there);
   remove_leftovers();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,13 +56,16 @@ struct FoundCheckpoint {
   std::vector<std::string> warnings;           // one for each that was damaged and put aside
 };
 
+/// Called while another process has the run, before each further try to take it over: waits a little, or returns false to give up.
+using LockWait = std::function<bool()>;
+
 /// The checkpoints of one run, `<run>/checkpoints/`: the coordinator's side. One store per run at a time, over all processes of the machine
 /// (a lock). Thread: one at a time.
 class CheckpointStore {
  public:
   /// Makes the run's folder and journal if needed, decides what a killed process left undecided, removes its temporary folders.
-  /// Error(start) if another process has the run; Error(storage).
-  explicit CheckpointStore(const std::string& run_directory, Retention retention = {});
+  /// Error(start) if another process has the run and `wait` gives up (without one: at once); Error(storage).
+  explicit CheckpointStore(const std::string& run_directory, Retention retention = {}, const LockWait& wait = {});
 
   /// Starts an attempt; `bytes` is the size of the whole state. Returns the temporary folder for the writers. Error(storage) if 1.2 × the
   /// size is not free, Error(checkpoint) if the step is there already.
@@ -83,7 +87,6 @@ class CheckpointStore {
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
 
  private:
-  CheckpointStore(const std::string& run_directory, Retention retention, bool folder_was_there);
   void decide_undecided(bool folder_was_there);
   void remove_leftovers();
   [[nodiscard]] bool ever_committed() const;

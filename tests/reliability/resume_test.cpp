@@ -1,4 +1,10 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
 
 #include "kernels/base/check.hpp"
 #include "tests/reliability/training.hpp"
@@ -43,6 +49,49 @@ TEST_F(Resume, OneProcessGoesOnAsFourAndAnotherSeedIsRefused) {
   const auto end = training_.run(4, "run");
   EXPECT_EQ(end.code, 0) << end.err;
   expect_as_undisturbed("run");
+}
+
+/// What a process that trains in the run directory holds, until it ends.
+class HeldRun {
+ public:
+  explicit HeldRun(const std::string& directory) {
+    std::filesystem::create_directories(directory);
+    lock_ = ::open((directory + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    EXPECT_EQ(::flock(lock_, LOCK_EX | LOCK_NB), 0);
+  }
+  ~HeldRun() { release(); }
+  HeldRun(const HeldRun&) = delete;
+  HeldRun& operator=(const HeldRun&) = delete;
+  void release() {
+    if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  }
+
+ private:
+  int lock_ = -1;
+};
+
+const std::vector<std::string> two_steps{"train.steps=2", "train.warmup_steps=1", "sample.tokens=0"};
+
+TEST_F(Resume, WaitsForTheProcessesOfALauncherThatWasKilled) {
+  HeldRun before(training_.path("run"));
+  Job job({}, training_.words("run", two_steps));
+  const std::string waits = "another process is training in this run directory; waiting up to 5 s";
+  while (!has(job.err(), waits)) {
+    ASSERT_FALSE(job.wait(Job::Seconds(0.002))) << "it ended instead of waiting\n" << job.out() << job.err();
+  }
+  before.release();
+  const auto end = job.wait(Training::patience);
+  ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+  EXPECT_EQ(end->code, 0) << end->err;
+  EXPECT_EQ(end->err.find(waits), end->err.rfind(waits)) << "said more than once\n" << end->err;
+}
+
+TEST_F(Resume, GivesUpOnARunDirectoryThatStaysInUse) {
+  const HeldRun before(training_.path("run"));
+  const auto end = training_.run(1, "run", two_steps);
+  EXPECT_EQ(end.code, static_cast<int>(ExitCode::start)) << end.out << end.err;
+  EXPECT_TRUE(has(end.err, "\n[runtime.checkpoint] " + training_.path("run") + ": another process is training in this run directory"))
+      << end.err;
 }
 
 TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {

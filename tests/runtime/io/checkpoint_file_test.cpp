@@ -204,6 +204,22 @@ TEST(CheckpointFile, IsReadBackBehindTheCache) {
   }
 }
 
+TEST(CheckpointFile, WaitsForTheProcessThatHasTheRun) {
+  const Scratch scratch;
+  auto first = std::make_unique<CheckpointStore>(scratch / "run");
+  save(*first, State(10));
+  int waits = 0;
+  CheckpointStore second(scratch / "run", {}, [&] {
+    if (++waits == 3) first.reset();
+    return true;
+  });
+  EXPECT_EQ(waits, 3);
+  EXPECT_EQ(second.newest_usable().checkpoint->step(), 10U);
+  const auto gives_up = [&] { return ++waits < 6; };
+  EXPECT_TRUE(contains(error_of(ExitCode::start, [&] { const CheckpointStore third(scratch / "run", {}, gives_up); }), "another process"));
+  EXPECT_EQ(waits, 6);
+}
+
 TEST(CheckpointFile, RefusesASecondProcessAndASecondSaveOfAStep) {
   const Scratch scratch;
   CheckpointStore store(scratch / "run");
