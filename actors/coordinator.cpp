@@ -245,12 +245,25 @@ void Coordinator::begin_evaluation() {
   port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
 }
 
+/// Parameters that leave a loss which is not finite are neither trained on nor saved: the checkpoint before them is the one to go on from.
 void Coordinator::handle(const EvaluationReport& message) {
   evaluation_losses_[static_cast<std::size_t>(message.rank)] = message.losses;
   if (!all_answered()) return;
   double sum = 0;
-  for (const int head : setup_.head_ranks)
-    for (const double loss : evaluation_losses_[static_cast<std::size_t>(head)]) sum += loss;
+  int microbatch = 0;
+  for (std::size_t head = 0; head < setup_.head_ranks.size(); ++head) {
+    const int rank = setup_.head_ranks[head];
+    for (const double loss : evaluation_losses_[static_cast<std::size_t>(rank)]) {
+      if (!std::isfinite(loss)) {
+        return fail_step(ExitCode::numerics,
+                         fmt::format("rank {}, stage {}, {}: the loss of held-out microbatch {} is {}; the step was not "
+                                     "saved, and none follows",
+                                     rank, setup_.head_stages.at(head), describe(), microbatch, loss));
+      }
+      sum += loss;
+      ++microbatch;
+    }
+  }
   port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0,
                   setup_.evaluation_targets);
   save_and_go_on();

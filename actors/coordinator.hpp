@@ -15,8 +15,9 @@ namespace millrace::actors {
 /// What the coordinator knows of the run before it starts.
 struct CoordinatorSetup {
   int ranks = 1;
-  std::vector<int> head_ranks{0};  // one a replica; their losses one after the other are those of all microbatches
-  std::int64_t first_step = 0;     // steps already in the checkpoint that was resumed
+  std::vector<int> head_ranks{0};   // one a replica; their losses one after the other are those of all microbatches
+  std::vector<int> head_stages{0};  // theirs, for messages
+  std::int64_t first_step = 0;      // steps already in the checkpoint that was resumed
   runtime::TrainConfig train;
   runtime::EvaluateConfig evaluate;
   runtime::CheckpointConfig checkpoint;

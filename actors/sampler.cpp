@@ -35,7 +35,10 @@ void leave_out(std::vector<double>& weights, std::int64_t top_k, double top_p) {
 
 std::int32_t sample_token(const std::vector<float>& logits, const Sampling& sampling, std::uint64_t index) {
   MILLRACE_CHECK(!logits.empty(), ExitCode::internal, "actors.sampler", "no logits");
-  const auto best = std::max_element(logits.begin(), logits.end());
+  const auto nan = std::find_if(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
+  const auto best = nan != logits.end() ? nan : std::max_element(logits.begin(), logits.end());
+  MILLRACE_CHECK(std::isfinite(*best), ExitCode::numerics, "actors.sampler", "the logit of token {} is {}, expected a finite number",
+                 best - logits.begin(), *best);
   const auto most_probable = static_cast<std::int32_t>(best - logits.begin());
   if (sampling.temperature <= 0) return most_probable;
   std::vector<double> weights(logits.size());

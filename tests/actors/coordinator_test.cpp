@@ -394,6 +394,46 @@ TEST(Coordinator, EvaluatesAndSamplesAtTheEnd) {
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 
+TEST(Coordinator, AnEvaluationThatIsNotFiniteEndsTheRunBeforeTheNextStep) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    for (const bool saving : {true, false}) {
+      RecordingPort port;
+      auto setup = SavingRun::setup();
+      setup.head_stages = {5};
+      setup.checkpoint.every = saving ? 1 : 0;
+      setup.evaluate.every = 2;
+      setup.evaluation_microbatches = 2;
+      setup.evaluation_targets = 4;
+      Coordinator coordinator(setup, port);
+      coordinator.receive(RankReady{0, 0});
+      coordinator.receive(RankReady{1, 0});
+      for (int step = 0; step < 2; ++step) {
+        answer_step(coordinator, step);
+        answer_optimize(coordinator, step);
+        if (saving && step == 0) {  // that of step 1 is in staging, and not on the disk yet
+          coordinator.receive(SnapshotTaken{0, 1, {}});
+          coordinator.receive(SnapshotTaken{1, 1, {}});
+        }
+      }
+      ASSERT_TRUE(port.last_is<Evaluate>());
+      coordinator.receive(EvaluationReport{0, {}});
+      coordinator.receive(EvaluationReport{1, {2.0, bad}});
+      if (saving) {
+        EXPECT_FALSE(port.ended) << "the checkpoint of step 1 would be lost";
+        coordinator.receive(ShardWritten{0, 1, "{}", ""});
+        coordinator.receive(ShardWritten{1, 1, "{}", ""});
+        coordinator.committed(1, "");
+      }
+      EXPECT_EQ(port.ended, ExitCode::numerics);
+      EXPECT_EQ(port.end_message.find("rank 1, stage 5, evaluation after step 2: the loss of held-out microbatch 1 is "), 0U)
+          << port.end_message;
+      EXPECT_TRUE(port.evaluations.empty());
+      EXPECT_EQ(port.count<RunStep>(), 2U);
+      EXPECT_EQ(port.count<TakeSnapshot>(), saving ? 1U : 0U) << "step 2 is not saved";
+    }
+  }
+}
+
 TEST(Coordinator, SavesAndEndsWhenAsked) {
   RecordingPort port;
   auto setup = two_ranks(100);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "kernels/base/mix.hpp"
+#include "tests/support/expect_error.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -61,6 +63,17 @@ TEST(Sampler, DrawsWithThePlainProbabilities) {
 TEST(Sampler, TakesTheFirstOfTheMostProbableAtTemperatureZero) {
   EXPECT_EQ(sample_token({0.5F, 2.0F, -1.0F, 2.0F}, Sampling{0, 0, 1, 1}, 0), 1);
   EXPECT_EQ(sample_token({0.5F, 2.0F, -1.0F, 2.0F}, Sampling{1.0, 1, 1, 1}, 17), 1);
+}
+
+TEST(Sampler, RefusesLogitsThatAreNotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const double temperature : {0.0, 0.8}) {
+    const auto sample = [&](std::vector<float> logits) { return [=] { (void)sample_token(logits, Sampling{temperature, 0, 1, 1}, 0); }; };
+    tests::expect_error(sample({1.0F, nan, 2.0F}), ExitCode::numerics, {"the logit of token 1 is nan"});
+    tests::expect_error(sample({1.0F, 2.0F, infinity}), ExitCode::numerics, {"the logit of token 2 is inf"});
+    tests::expect_error(sample({-infinity, -infinity}), ExitCode::numerics, {"the logit of token 0 is -inf"});
+    EXPECT_EQ(sample_token({-infinity, 2.0F}, Sampling{temperature, 0, 1, 1}, 0), 1) << "a token that cannot come is none that is wrong";
+  }
 }
 
 // Without top-k and top-p a sample is a walk through all weights in the order of ids, as train's always was.
