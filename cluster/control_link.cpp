@@ -363,7 +363,7 @@ class ControlLink::State {
       const std::string wanted = hash_at(0, name);
       for (int process = 1; process < topology.processes(); ++process) {
         const std::string found = hash_at(process, name);
-        if (found == wanted) continue;
+        if (found == wanted || found.empty() || wanted.empty()) continue;
         text += fmt::format("{}{} differs: process {} on {} ({}) has {}, process 0 on {} has {}", text.empty() ? "[cluster.agree] " : "; ",
                             name, process, host_of(process), ranks_text(topology, process), found, host_of(0), wanted);
       }
@@ -572,14 +572,15 @@ void ControlLink::send(int process, std::uint16_t type, std::span<const std::byt
   state_->submit(FrameKind::message, type, process, bytes);
 }
 
-void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name) {
+void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, Milliseconds limit) {
   State& state = *state_;
   std::string text;
   for (const auto& [name, hash] : hash_by_name) text += name + "=" + hash + "\n";
   state.submit(FrameKind::agree, 0, 0, bytes_of(std::string_view(text)));
-  const bool answered = state.wait(Milliseconds(state.config.start_timeout_ms), [&] { return state.agreement.has_value(); });
+  if (limit.count() == 0) limit = Milliseconds(state.config.start_timeout_ms);
+  const bool answered = state.wait(limit, [&] { return state.agreement.has_value(); });
   MILLRACE_CHECK(answered, ExitCode::start, "cluster.agree", "not all processes came to compare hashes within {} s",
-                 state.config.start_timeout_ms / 1000.0);
+                 static_cast<double>(limit.count()) / 1000.0);
   std::unique_lock lock(state.mutex);
   const std::string verdict = *std::exchange(state.agreement, std::nullopt);
   lock.unlock();

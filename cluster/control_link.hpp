@@ -89,8 +89,9 @@ class ControlLink {
   void send(int process, std::uint16_t type, std::span<const std::byte> bytes);
 
   /// Collective: compares named hashes (config, plan, build, …) of all processes. When one differs, throws the same Error(start) in every
-  /// process, naming hash, process and host; let process 0 alone print it. Call before the first kernel. Not from a handler.
-  void agree(const std::map<std::string, std::string>& hash_by_name);
+  /// process, naming hash, process and host; let process 0 alone print it. A hash that is empty is not compared: its process does not know.
+  /// Call before the first kernel; all have to come to it within `limit` (0: start_timeout_ms). Not from a handler.
+  void agree(const std::map<std::string, std::string>& hash_by_name, std::chrono::milliseconds limit = {});
 
   /// A heartbeat now, beside those of the clock: the ranks have begun something that the message about a loss should know. Any thread,
   /// never blocks.

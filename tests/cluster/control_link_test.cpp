@@ -266,6 +266,25 @@ TEST(ControlLink, ADifferentHashIsNamedEverywhere) {
   team.together([&](std::size_t process) { EXPECT_TRUE(team.links[process]->close()); });
 }
 
+TEST(ControlLink, AHashThatAProcessDoesNotKnowIsNotCompared) {
+  Team team(3, {0, 1, 2});
+  team.joined();
+  for (const bool differs : {false, true}) {
+    team.together([&](std::size_t process) {
+      const std::string hash = process == 1 ? "" : process == 2 && differs ? "d2" : "d1";
+      try {
+        team.links[process]->agree({{"data", hash}});
+        EXPECT_FALSE(differs) << "agreed";
+      } catch (const Error& error) {
+        EXPECT_TRUE(differs) << error.what();
+        EXPECT_TRUE(contains(error.what(), "data differs: process 2 on ")) << error.what();
+        EXPECT_FALSE(contains(error.what(), "process 1")) << error.what();
+      }
+    });
+  }
+  team.together([&](std::size_t process) { EXPECT_TRUE(team.links[process]->close()); });
+}
+
 // -- losses -----------------------------------------------------------------------------
 
 TEST(ControlLink, ASilentProcessIsLostWithWhatItDidLast) {
