@@ -43,7 +43,7 @@ class Checker {
     }
     MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, who,
                    "neither data.text nor data.tokens is given, wanted one of them");
-    want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps no file for evaluation");
+    want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps nothing for evaluation");
     if (config_.model.vocab_size == 0) return;
     want(data.text.empty() || config_.model.vocab_size >= 257, "model.vocab_size",
          "wanted 257 or more for data.text (256 bytes and the end of a document)");

@@ -230,7 +230,8 @@ void maxtext_keys(std::vector<Key>& keys) {
 }
 
 void data_keys(std::vector<Key>& keys) {
-  // The places of the data are layout: its fingerprint (names, sizes, tokens) is in the identity, so that data can be moved.
+  // The places of the data are layout: its fingerprint (names, sizes, tokens) and the hash of its content are in the identity, so that data
+  // can be moved.
   keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Either this or data.tokens.", MEMBER(data.text)));
   keys.push_back(
       bind("data.tokens", layout,
@@ -241,8 +242,11 @@ void data_keys(std::vector<Key>& keys) {
                       MEMBER(data.suffixes)));
   keys.push_back(between(
       bind("data.separator", identity, "The token that ends a document in data.tokens. -1: none.", MEMBER(data.separator)), -1, 1 << 26));
-  keys.push_back(between(bind("data.held_out", identity, "Every n-th file is kept for evaluation. 0: none.", MEMBER(data.held_out)), 0,
-                         many, "files"));
+  keys.push_back(between(bind("data.held_out", identity,
+                              "Every n-th file is kept for evaluation; of a single file the last n-th of its tokens, from the beginning of "
+                              "a document. 0: none.",
+                              MEMBER(data.held_out)),
+                         0, many, "files"));
   keys.push_back(bind("data.packing", identity, "Documents in one row do not see each other.", MEMBER(data.packing)));
 }
 
@@ -288,7 +292,7 @@ void train_keys(std::vector<Key>& keys) {
 }
 
 void evaluate_keys(std::vector<Key>& keys) {
-  keys.push_back(between(bind("evaluate.every", layout, "Evaluate on the held-out files. 0: only at the end.", MEMBER(evaluate.every)), 0,
+  keys.push_back(between(bind("evaluate.every", layout, "Evaluate on what is held out. 0: only at the end.", MEMBER(evaluate.every)), 0,
                          many, "steps"));
   keys.push_back(
       between(bind("evaluate.batches", layout, "Microbatches of an evaluation. 0: the whole held-out set.", MEMBER(evaluate.batches)), 0,

@@ -62,25 +62,41 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   const bool text = !config.text.empty();
   auto files = runtime::data_files(config);
   const auto listed = files.size();
-  if (config.held_out > 0) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
+  const bool single = listed == 1 && config.held_out > 1;
+  if (config.held_out > 0 && !single) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
   MILLRACE_CHECK(!files.empty(), ExitCode::data, who, "data.held_out = {} holds out none of {} files, wanted 0 (all of them) or at most {}",
                  config.held_out, listed, listed);
-  files_ = static_cast<std::int64_t>(files.size());
-  if (!text) {
-    stream_ = runtime::open_token_stream(files, vocabulary, static_cast<std::int32_t>(config.separator));
-  } else if (tokenizer == nullptr) {
-    MILLRACE_CHECK(vocabulary >= runtime::ByteTokenizer::vocabulary, ExitCode::data, who,
-                   "the byte vocabulary has {} tokens, the model's vocabulary has {}", +runtime::ByteTokenizer::vocabulary, vocabulary);
-    stream_ = runtime::open_text_stream(files);
-    target_bytes_ = 0;
-    for (const auto& file : files) *target_bytes_ += static_cast<std::int64_t>(std::max<std::uint64_t>(file.size, 1) - 1);
+  extent_ = fmt::format("{} files", files.size());
+  files_ = runtime::content_files(files, text);
+  const bool bytes = text && tokenizer == nullptr;
+  MILLRACE_CHECK(!bytes || vocabulary >= runtime::ByteTokenizer::vocabulary, ExitCode::data, who,
+                 "the byte vocabulary has {} tokens, the model's vocabulary has {}", +runtime::ByteTokenizer::vocabulary, vocabulary);
+  if (text) target_bytes_ = 0;
+
+  // Training parts a text by its bytes, so whatever the tokenizer here: the same bytes are held out.
+  std::int64_t begin = 0;
+  std::unique_ptr<runtime::TokenStream> stream;
+  if (!text) stream = runtime::open_token_stream(files, vocabulary, static_cast<std::int32_t>(config.separator));
+  if (bytes || (text && single)) stream = runtime::open_text_stream(files);
+  if (single) {
+    const auto part = runtime::last_part(*stream, config.held_out);
+    extent_ = runtime::describe(part, stream->size());
+    MILLRACE_CHECK(part.problem.empty(), ExitCode::data, who, "data.held_out = {} holds out {}; expected 0 (all of it)", config.held_out,
+                   extent_);
+    begin = part.begin;
+  }
+  if (!text || bytes) {
+    for (const auto& file : files)
+      if (text) *target_bytes_ += std::max<std::int64_t>(static_cast<std::int64_t>(file.size) - begin, 1) - 1;
+    const auto size = stream->size();
+    stream_ = single ? runtime::part_of(std::move(stream), begin, size) : std::move(stream);
   } else {
     auto tokenized = std::make_unique<TokenizedText>();
-    target_bytes_ = 0;
     for (const auto& file : files) {
       const runtime::MappedFile mapped(file.path);
       const auto first = static_cast<std::size_t>(tokenized->size());
-      if (!mapped.bytes().empty()) *target_bytes_ += tokenized->append(text_of(mapped), *tokenizer);
+      const auto part = text_of(mapped).substr(static_cast<std::size_t>(begin));
+      if (!part.empty()) *target_bytes_ += tokenized->append(part, *tokenizer);
       tokenized->check(file, first, vocabulary);
     }
     stream_ = std::move(tokenized);

@@ -3,15 +3,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/batch_provider.hpp"
 #include "runtime/data/batch_source.hpp"
+#include "runtime/data/text_files.hpp"
 #include "runtime/tokenize/tokenizer.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::tools {
 
-/// Files to measure a model on, as held-out batches. data.held_out = n takes every n-th file, as training holds them out; 0 takes all.
+/// Files to measure a model on, as held-out batches. data.held_out = n takes what training holds out: every n-th file, of a single one its
+/// last part; 0 takes all.
 class EvaluationData : public actors::BatchProvider {
  public:
   /// data.text through `tokenizer`: a file is a document, between the tokenizer's begin and end of a document where it has them. Null: the
@@ -20,7 +24,10 @@ class EvaluationData : public actors::BatchProvider {
   EvaluationData(const runtime::DataConfig& config, const runtime::Tokenizer* tokenizer, std::int64_t vocabulary,
                  const runtime::BatchShape& shape);
 
-  [[nodiscard]] std::int64_t files() const noexcept { return files_; }
+  /// "5 files", "the last 120 tokens of …".
+  [[nodiscard]] const std::string& extent() const noexcept { return extent_; }
+  /// All that is read.
+  [[nodiscard]] const std::vector<runtime::DataFile>& files() const noexcept { return files_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return stream_->size(); }
   /// Bytes of the text that the targets of all microbatches spell; nothing for token files.
   [[nodiscard]] std::optional<std::int64_t> target_bytes() const noexcept { return target_bytes_; }
@@ -34,7 +41,8 @@ class EvaluationData : public actors::BatchProvider {
   }
 
  private:
-  std::int64_t files_ = 0;
+  std::string extent_;
+  std::vector<runtime::DataFile> files_;
   std::optional<std::int64_t> target_bytes_;
   std::unique_ptr<runtime::TokenStream> stream_;
   std::unique_ptr<runtime::EvaluationSource> source_;

@@ -70,6 +70,73 @@ TEST(Dataset, HoldsOutEveryNthFile) {
   EXPECT_EQ(data.held_out_files, 2);
 }
 
+TEST(Dataset, HoldsOutTheLastPartOfASingleText) {
+  const TemporaryFolder folder;
+  std::string text(59, '.');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('0' + i);
+  const DataConfig config{.text = {folder.write("only", text)}, .held_out = 10};
+  const Dataset data = open_dataset(config, 257);
+  ASSERT_NE(data.held_out, nullptr);
+  auto all = all_tokens(*data.train);
+  EXPECT_EQ(all.size(), 54U);  // of 59 bytes and the end of the document
+  const auto last = all_tokens(*data.held_out);
+  all.insert(all.end(), last.begin(), last.end());
+  EXPECT_EQ(all, all_tokens(*open_dataset({.text = config.text, .held_out = 0}, 257).train));
+  EXPECT_EQ(data.held_out->next_border(0, 6), 5) << "the document ends with the part";
+  EXPECT_EQ(data.held_out_text, "the last 6 tokens of 60 (10.0 %), cut in its only document");
+  EXPECT_TRUE(data.fingerprint.ends_with("-54-6")) << data.fingerprint;
+}
+
+TEST(Dataset, HoldsOutWholeDocumentsOfASingleTokenFile) {
+  struct Case {
+    std::vector<std::int64_t> lengths;  // of the documents, their separators included
+    std::int64_t every, held;
+    std::string text;
+  };
+  const TemporaryFolder folder;
+  const std::vector<Case> cases = {
+      {std::vector<std::int64_t>(20, 10), 10, 20, "the last 20 tokens of 200 (10.0 %), from the beginning of a document"},
+      {{50, 50, 50, 27, 13, 10}, 10, 23, "(11.5 %)"},  // nearer than 10
+      {{100, 50, 41, 9}, 10, 9, "(4.5 %)"},            // nearer than 50
+      {{9000, 700, 300}, 2, 1000, "(10.0 %)"},         // the half lies in the first document
+      {{40, 60, 100}, 10, 100, "(50.0 %)"},            // at most half
+      {{40, 60, 101}, 10, 0, "nothing of the only file: to hold out one in 10 of its tokens, a document of 101 of 201 tokens would"},
+      {{199, 1}, 10, 0, "a document of 199 of 200 tokens would have to be split"},  // the last one has no target
+      {{200}, 10, 20, "cut in its only document"},
+      {{19}, 10, 0, "its 19 tokens are too few to hold out one in 10"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::uint16_t> tokens;
+    for (const auto length : c.lengths) {
+      tokens.insert(tokens.end(), static_cast<std::size_t>(length), 5);
+      tokens.back() = 9;
+    }
+    const DataConfig config{.tokens = {folder.write("only.bin", tokens_of_16_bits(tokens))}, .separator = 9, .held_out = c.every};
+    const Dataset data = open_dataset(config, 10);
+    EXPECT_EQ(data.held_out ? data.held_out->size() : 0, c.held) << data.held_out_text;
+    EXPECT_NE(data.held_out_text.find(c.text), std::string::npos) << data.held_out_text;
+    EXPECT_EQ(data.train->size(), static_cast<std::int64_t>(tokens.size()) - c.held);
+    if (c.held > 0 && c.lengths.size() > 1) EXPECT_EQ(all_tokens(*data.train).back(), 9) << "no document is split";
+  }
+  // Without a separator there are no documents.
+  const Dataset data = open_dataset({.tokens = {folder.write("only.bin", tokens_of_16_bits({1, 2, 3, 4}))}, .held_out = 2}, 10);
+  EXPECT_EQ(all_tokens(*data.held_out), (std::vector<std::int32_t>{3, 4}));
+}
+
+TEST(Dataset, FilesWithoutOneToHoldOutSayWhy) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b", "c"}) folder.write(name, name);
+  const auto text_of = [&](std::int64_t held_out) {
+    const Dataset data = open_dataset({.text = {folder.path().string()}, .held_out = held_out}, 257);
+    EXPECT_EQ(data.held_out, nullptr);
+    return data.held_out_text;
+  };
+  EXPECT_EQ(text_of(10), "nothing: data.held_out = 10 takes every 10th file, and there are 3");
+  EXPECT_EQ(text_of(0), "nothing (data.held_out = 0)");
+  folder.write("c", "");
+  EXPECT_EQ(text_of(3), "nothing: the 1 held-out files have 0 tokens");
+}
+
 TEST(Dataset, TokenFilesEndTheirDocumentsAtSeparators) {
   const TemporaryFolder folder;
   folder.write("1.bin", tokens_of_16_bits({5, 9, 6, 7}));
