@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "actors/data_content.hpp"
 #include "actors/device_placement.hpp"
 #include "actors/measured_run.hpp"
 #include "actors/message_actor.hpp"
@@ -140,7 +141,8 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   const auto plan = make_plan(run.plan_request());
   check_ring(plan.schedule, settings.steps);
   learning_rate(run.train).validate();
-  const DatasetBatches batches(runtime::open_dataset(run.data, run.model.vocab_size), batch_shape(run));
+  const DatasetBatches batches(open_data(run, false), batch_shape(run));
+  static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, run.directory, false));
   RankNeeds needs;
   needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
   place_on_devices(needs, session, run);
@@ -173,8 +175,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   session.control().agree({{"config", runtime::hash_of(run.text).hex()},
                            {"plan", runtime::hash_of(plan.text()).hex()},
                            {"build", run.build},
-                           {"steps", std::to_string(settings.steps)},
-                           {"data", batches.dataset().fingerprint}});
+                           {"steps", std::to_string(settings.steps)}});
   pipeline.start(start);
   Outcome outcome;
   if (session.leads()) {

@@ -44,7 +44,13 @@ RunDirectory::RunDirectory(const RunSettings& settings) : settings_(settings) {
 }
 
 void RunDirectory::check_identity(const std::map<std::string, std::string>& identity) const {
-  if (checkpoint_) settings_.check_identity(checkpoint_->meta().identity, identity, checkpoint_->folder());
+  if (checkpoint_) actors::check_identity(settings_, *checkpoint_, identity);
+}
+
+void RunDirectory::check_content(const DataContent& content) const {
+  if (!checkpoint_) return;
+  const auto warning = actors::check_content(*checkpoint_, content, settings_.directory);
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 runtime::MetricsFile* RunDirectory::metrics(std::int64_t step) {

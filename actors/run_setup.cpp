@@ -43,13 +43,26 @@ std::map<std::string, std::string> run_identity(const RunSettings& settings, con
   return identity;
 }
 
+bool held_nothing_out(const std::map<std::string, std::string>& identity) {
+  const auto data = identity.find("data");
+  return data != identity.end() && data->second.ends_with("-0");  // the fingerprint's last number: tokens that are held out
+}
+
+runtime::Dataset open_data(const RunSettings& settings, bool whole) {
+  auto config = settings.data;
+  if (whole) config.held_out = 0;
+  auto data = runtime::open_dataset(config, settings.model.vocab_size);
+  if (whole && settings.data.held_out > 0) data.held_out_text = "nothing, as since the run's beginning";
+  return data;
+}
+
 std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint) {
   const auto& notes = checkpoint.meta().notes;
   const auto found = notes.find("train.threads");
   return found == notes.end() ? 0 : std::stoll(found->second);
 }
 
-runtime::BatchShape batch_shape(const RunSettings& settings) {
+runtime::BatchShape batch_shape(const JobConfig& settings) {
   runtime::BatchShape shape;
   shape.rows = settings.train.batch;
   shape.sequence = settings.train.sequence;

@@ -16,14 +16,19 @@
 namespace millrace::actors {
 
 [[nodiscard]] layers::LearningRate learning_rate(const runtime::TrainConfig& train);
-[[nodiscard]] runtime::BatchShape batch_shape(const RunSettings& settings);
+[[nodiscard]] runtime::BatchShape batch_shape(const JobConfig& settings);
 /// `batches` outlives the coordinator. `evaluation_microbatches` 0: nothing is evaluated.
 [[nodiscard]] CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
                                                  std::int64_t first_step, std::int64_t evaluation_microbatches);
-/// What a resumed run must have in common with the one that it goes on with: the identity keys of the config, the data, and how gradient
-/// sums are split.
+/// What a resumed run must have in common with the one that it goes on with: the identity keys of the config, the names and sizes of the
+/// data, and how gradient sums are split. The content of the data comes beside it (data_content.hpp).
 [[nodiscard]] std::map<std::string, std::string> run_identity(const RunSettings& settings, const PipelinePlan& plan,
                                                               const DatasetBatches& batches, std::int64_t threads);
+/// Whether the run that wrote this identity held nothing out of its data. It is resumed that way, also where data.held_out would part the
+/// data today.
+[[nodiscard]] bool held_nothing_out(const std::map<std::string, std::string>& identity);
+/// The run's data. `whole`: nothing is held out, whatever data.held_out says. Errors: those of runtime::open_dataset.
+[[nodiscard]] runtime::Dataset open_data(const RunSettings& settings, bool whole);
 /// The threads a rank that a checkpoint's run had; 0 where it does not tell.
 [[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
 /// Parameters and moments of a rank: from `checkpoint`, where there is none from model.from, else from the seed.

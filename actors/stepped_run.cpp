@@ -3,33 +3,46 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/data_content.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
 namespace {
 
-std::int64_t threads_of(const RunSettings& settings, const PipelinePlan& plan, const runtime::CheckpointReader* checkpoint,
-                        std::int64_t noted) {
+std::int64_t threads_of(const RunSettings& settings, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
   if (settings.train.threads > 0) return settings.train.threads;
-  if (checkpoint != nullptr && noted_threads(*checkpoint) > 0) return noted_threads(*checkpoint);
-  if (noted > 0) return noted;
+  if (recorded != nullptr && noted_threads(*recorded) > 0) return noted_threads(*recorded);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / plan.ranks());
+}
+
+const runtime::CheckpointReader* either(const std::optional<runtime::CheckpointReader>& checkpoint,
+                                        const runtime::CheckpointReader* later) {
+  return checkpoint ? &*checkpoint : later;
 }
 
 }  // namespace
 
-SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, std::int64_t noted)
+SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, const runtime::CheckpointReader* later)
     : settings_(std::move(settings)),
       plan_(make_plan(settings_.plan_request())),
-      batches_(runtime::open_dataset(settings_.data, settings_.model.vocab_size), batch_shape(settings_)),
       checkpoint_(std::move(checkpoint)),
-      threads_(static_cast<int>(threads_of(settings_, plan_, checkpoint_ ? &*checkpoint_ : nullptr, noted))) {
+      batches_(open_data(settings_, either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
+               batch_shape(settings_)),
+      threads_(static_cast<int>(threads_of(settings_, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but what steps through a run looks at its memory on the CPU; wanted device = \"cpu\"", settings_.device);
   learning_rate(settings_.train).validate();
-  if (checkpoint_)
-    settings_.check_identity(checkpoint_->meta().identity, run_identity(settings_, plan_, batches_, threads_), checkpoint_->folder());
+  if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
+}
+
+/// Data are hashed for a checkpoint that has a hash to compare with.
+void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
+  check_identity(settings_, checkpoint, run_identity(settings_, plan_, batches_, threads_));
+  DataContent content{batches_.dataset().files, {}};
+  if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
+  const auto warning = check_content(checkpoint, content, settings_.directory);
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 StepperSetup SteppedRun::setup() const {

@@ -10,10 +10,10 @@ namespace millrace::actors {
 /// A run opened to be walked through in one process: its plan, its data, and where it begins. Outlives the steppers that it sets up.
 class SteppedRun {
  public:
-  /// Begins with `checkpoint`, where there is none with the run's own beginning. Threads a rank: train.threads, else those that the run
-  /// had (the checkpoint's, then `noted`, 0 where nobody knows), else the cores' share. Errors: those of a training run's start;
-  /// Error(checkpoint) when the checkpoint is of a run with other identity keys.
-  SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, std::int64_t noted = 0);
+  /// Begins with `checkpoint`, where there is none with the run's own beginning. `later`, another checkpoint of the run, tells then what
+  /// the run was; it may be null. Threads a rank: train.threads, else those that the run had, else the cores' share. Errors: those of a
+  /// training run's start; Error(checkpoint) when the run had other identity keys or data.
+  SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, const runtime::CheckpointReader* later = nullptr);
   SteppedRun(const SteppedRun&) = delete;
   SteppedRun& operator=(const SteppedRun&) = delete;
 
@@ -26,10 +26,12 @@ class SteppedRun {
   [[nodiscard]] StepperSetup setup() const;
 
  private:
+  void check(const runtime::CheckpointReader& checkpoint) const;
+
   RunSettings settings_;
   PipelinePlan plan_;
-  DatasetBatches batches_;
   std::optional<runtime::CheckpointReader> checkpoint_;
+  DatasetBatches batches_;
   int threads_ = 1;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
+#include "actors/data_content.hpp"
 #include "actors/device_placement.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
@@ -42,15 +43,17 @@ bool profile_asked() {
 struct Beginning {
   std::int64_t step = 0;     // finished
   std::int64_t threads = 0;  // of each rank
+  bool whole = false;        // nothing is held out: the checkpoint's run did not
   std::string checkpoint;    // folder; empty: from the seed or the model's folder
 
-  [[nodiscard]] std::string text() const { return fmt::format("{} {} {}", step, threads, checkpoint); }
+  [[nodiscard]] std::string text() const { return fmt::format("{} {} {} {}", step, threads, whole ? 1 : 0, checkpoint); }
   static Beginning from_text(const std::string& text) {
     Beginning beginning;
-    const auto first = text.find(' '), second = text.find(' ', first + 1);
+    const auto first = text.find(' '), second = text.find(' ', first + 1), third = text.find(' ', second + 1);
     beginning.step = std::stoll(text.substr(0, first));
     beginning.threads = std::stoll(text.substr(first + 1, second - first - 1));
-    beginning.checkpoint = text.substr(second + 1);
+    beginning.whole = text.substr(second + 1, third - second - 1) == "1";
+    beginning.checkpoint = text.substr(third + 1);
     return beginning;
   }
 };
@@ -106,18 +109,45 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
+/// What an evaluation is made of.
+struct HeldOut {
+  std::int64_t microbatches = 0;  // 0: there is nothing to evaluate
+  std::string text;
+};
+
+HeldOut held_out(const RunSettings& settings, const DatasetBatches& batches) {
+  HeldOut result{batches.evaluation_microbatches(), batches.dataset().held_out_text};
+  if (settings.evaluate.batches > 0) result.microbatches = std::min(result.microbatches, settings.evaluate.batches);
+  if (result.microbatches > 0 && batches.evaluation_targets(result.microbatches) == 0) {
+    result.microbatches = 0;
+    result.text += ", none of which has a next one in its document";
+  }
+  return result;
+}
+
+/// A run that is to evaluate and cannot is refused, or told so where it went on like that before.
+void check_evaluation(const Session& session, const RunSettings& settings, const Beginning& beginning, const HeldOut& held_out) {
+  if (settings.evaluate.every == 0 || held_out.microbatches > 0) return;
+  const auto message = fmt::format(
+      "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, or evaluate.every = 0",
+      settings.evaluate.every, held_out.text);
+  MILLRACE_CHECK(beginning.step > 0, ExitCode::config, "actors.training", "{}", message);
+  if (session.leads()) fmt::print(stderr, "warning: {}\n", message);
+}
+
 void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
-               const Beginning& beginning, const DatasetBatches& batches, std::int64_t evaluation_microbatches) {
+               const Beginning& beginning, const DatasetBatches& batches, const HeldOut& held_out) {
   auto& reporter = telemetry.reporter();
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
   reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
                            count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
                            settings.train.dtype));
-  reporter.say(fmt::format("data      {} tokens{} in {} files, {} files held out ({} microbatches an evaluation)",
-                           count_text(static_cast<double>(batches.dataset().train->size())),
-                           batches.dataset().format.empty() ? "" : " (" + batches.dataset().format + ")", batches.dataset().train_files,
-                           batches.dataset().held_out_files, evaluation_microbatches));
+  const auto& data = batches.dataset();
+  reporter.say(fmt::format("data      {} tokens{} in {} files", count_text(static_cast<double>(data.train->size())),
+                           data.format.empty() ? "" : " (" + data.format + ")", data.train_files));
+  reporter.say(fmt::format("held out  {}{}", held_out.text,
+                           held_out.microbatches > 0 ? fmt::format(" | {} microbatches an evaluation", held_out.microbatches) : ""));
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
                            session.topology().processes(), plan.schedule.name, plan.layout_text(), settings.train.microbatches,
                            settings.train.batch, settings.train.sequence));
@@ -142,9 +172,7 @@ void train(Session& session, const RunSettings& settings) {
   auto server = status_server(session, settings);  // a port that is taken ends the run before it begins
   const auto plan = make_plan(settings.plan_request());
   learning_rate(settings.train).validate();
-  const DatasetBatches batches(runtime::open_dataset(settings.data, settings.model.vocab_size), batch_shape(settings));
-  std::int64_t evaluation_microbatches = batches.evaluation_microbatches();
-  if (settings.evaluate.batches > 0) evaluation_microbatches = std::min(evaluation_microbatches, settings.evaluate.batches);
+  std::optional<DatasetBatches> opened(std::in_place, open_data(settings, false), batch_shape(settings));
 
   // Process 0 finds where the run stands; all others hear of it.
   std::unique_ptr<RunDirectory> directory;
@@ -156,6 +184,7 @@ void train(Session& session, const RunSettings& settings) {
     if (checkpoint != nullptr) {
       beginning.step = static_cast<std::int64_t>(checkpoint->step());
       beginning.checkpoint = checkpoint->folder();
+      beginning.whole = held_nothing_out(checkpoint->meta().identity);
     }
   }
   const bool records = settings.record == "hashes";
@@ -163,12 +192,22 @@ void train(Session& session, const RunSettings& settings) {
                  "run.record = \"hashes\" without run.directory, wanted a folder to record in");
   if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
   beginning = Beginning::from_text(session.broadcast(beginning.text()));
-  const auto identity = run_identity(settings, plan, batches, beginning.threads);
+  if (beginning.whole) opened.emplace(open_data(settings, true), batch_shape(settings));
+  const DatasetBatches& batches = *opened;
+  const HeldOut held = held_out(settings, batches);
+  check_evaluation(session, settings, beginning, held);
+  auto identity = run_identity(settings, plan, batches, beginning.threads);
   if (directory) directory->check_identity(identity);
+  const auto content = agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, settings.directory,
+                                        !settings.directory.empty(), [&](const DataContent& found) {
+                                          if (directory) directory->check_content(found);
+                                        });
+  identity[data_content_key] = content.hash();
+  if (!settings.directory.empty() && !content.contents.empty()) record_content(content, settings.directory, session.launch().process);
 
   RankNeeds needs;
   needs.threads = static_cast<int>(beginning.threads);
-  needs.evaluation_microbatches = evaluation_microbatches;
+  needs.evaluation_microbatches = held.microbatches;
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
   place_on_devices(needs, session, settings);
@@ -200,7 +239,7 @@ void train(Session& session, const RunSettings& settings) {
   start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
-    setup.coordinator = coordinator_setup(settings, plan, batches, beginning.step, evaluation_microbatches);
+    setup.coordinator = coordinator_setup(settings, plan, batches, beginning.step, held.microbatches);
     setup.reporter = &reporter;
     setup.store = directory ? &directory->store() : nullptr;
     for (const auto& parameter : plan.parameters)
@@ -218,9 +257,8 @@ void train(Session& session, const RunSettings& settings) {
                                             {"plan", runtime::hash_of(plan.text()).hex()},
                                             {"build", settings.build},
                                             {"instruction set", instruction_set()}};
-  hashes["data"] = batches.dataset().fingerprint;
   session.control().agree(hashes);
-  if (session.leads()) introduce(telemetry, settings, plan, session, beginning, batches, evaluation_microbatches);
+  if (session.leads()) introduce(telemetry, settings, plan, session, beginning, batches, held);
   if (directory && directory->checkpoint() != nullptr) warn_of_changes(reporter, *directory->checkpoint(), arithmetic);
 
   pipeline.start(start);

@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "actors/data_content.hpp"
 #include "actors/log_line.hpp"
+#include "actors/run_setup.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/model.hpp"
@@ -25,8 +27,8 @@ namespace millrace::tools {
 
 const char* const evaluate_help =
     "  data.text=FILES      text files and folders, a document a file; or data.tokens=FILES, token files. data.suffixes, data.separator,\n"
-    "                       data.packing are as in a run; data.held_out=N takes every N-th file only. Of a run directory not given: the\n"
-    "                       run's own held-out files\n"
+    "                       data.packing are as in a run; data.held_out=N takes what a run holds out: every N-th file, of a single one\n"
+    "                       its last part. Of a run directory not given: what the run itself holds out\n"
     "  --sequence S         tokens of a row (the run's, else 512 or what the model is meant for)\n"
     "  --batch B            rows of a microbatch (the run's, else 4)\n"
     "  --microbatches M     at most so many (0: all)\n"
@@ -46,6 +48,12 @@ struct Request {
   std::unique_ptr<runtime::ChoiceFile> choices;  // these
   std::int64_t microbatches = 0;
   bool json = false;
+  std::string choices_path;
+
+  /// All that is read of the data, here.
+  [[nodiscard]] std::vector<runtime::DataFile> files() const {
+    return choices ? runtime::list_data_files(std::vector{choices_path}) : data->files();
+  }
 };
 
 bool names_data(const std::string& word) { return word.starts_with("data.text=") || word.starts_with("data.tokens="); }
@@ -85,7 +93,8 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     const auto data = data_of_run(model);
     config.data.text = data.text;
     config.data.tokens = data.tokens;
-    MILLRACE_CHECK(config.data.held_out > 0, ExitCode::usage, who, "{} held no files out, wanted data.text=… or data.tokens=…", model.run);
+    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, who,
+                   "{} held nothing out, expected data.text=… or data.tokens=…", model.run);
   }
   return config;
 }
@@ -95,7 +104,7 @@ void read_choices(Request& request, const Arguments& arguments, const actors::Se
                  arguments.positional().front());
   for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
     MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
-  const auto path = arguments.text("choices", "");
+  const auto path = request.choices_path = arguments.text("choices", "");
   const auto& model = request.model.model;
   request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
   const ChoiceData data(*request.choices);
@@ -144,8 +153,8 @@ void introduce(const Request& request) {
                request.microbatches, train.sequence);
     return;
   }
-  fmt::print(stderr, "data        {} tokens in {} files{} | {} microbatches of {} x {}\n",
-             actors::count_text(static_cast<double>(request.data->tokens())), request.data->files(),
+  fmt::print(stderr, "data        {} tokens in {}{} | {} microbatches of {} x {}\n",
+             actors::count_text(static_cast<double>(request.data->tokens())), request.data->extent(),
              request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
 }
 
@@ -190,6 +199,8 @@ void tell_choices(const Request& request, const actors::Evaluated& evaluated) {
 
 void measure(actors::Session& session, const Request& request) {
   if (session.leads()) introduce(request);
+  const auto files = request.files();
+  static_cast<void>(actors::agree_on_content(session, files, runtime::data_fingerprint(files), "", false));
   ProgressLine line(session.leads() && watched(session.launch(), STDERR_FILENO));
   const auto progress = [&](std::int64_t begun) { line.show(fmt::format("{} of {} microbatches", begun, request.microbatches)); };
   std::optional<ChoiceData> choices;

@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "actors/batch_provider.hpp"
 #include "actors/device_placement.hpp"
 #include "actors/log_line.hpp"
+#include "actors/run_setup.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
@@ -44,8 +46,28 @@ struct Inspection {
   actors::PipelinePlan plan;
   actors::RankNeeds options;
   bool threads_given = false;
-  bool evaluation_given = false;
+  std::string data;  // what train reads and holds out, or why that is not known
 };
+
+/// Data need not be there to look at a plan: where they are, what is held out is counted, else it is guessed.
+void look_at_data(Inspection& run) {
+  const auto& config = run.config;
+  auto& evaluated = run.options.evaluation_microbatches;
+  if (config.data.held_out > 0) evaluated = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
+  try {
+    const actors::DatasetBatches batches(runtime::open_dataset(config.data, config.model.vocab_size), actors::batch_shape(config));
+    const auto& data = batches.dataset();
+    evaluated = batches.evaluation_microbatches();
+    if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);
+    run.data = fmt::format("data      {} tokens in {} files\nheld out  {}{}", data.train->size(), data.train_files, data.held_out_text,
+                           data.held_out ? fmt::format(" | {} microbatches an evaluation", evaluated) : "");
+  } catch (const Error& error) {
+    run.data = fmt::format("data      not read: {}", error.what());
+    if (evaluated > 0 && config.evaluate.batches == 0)
+      run.data += fmt::format(
+          "\nheld out  not known: evaluate.batches = 0 means all of it, counted here as {} microbatches of 16 bytes of results", evaluated);
+  }
+}
 
 Inspection inspection_of(const std::vector<std::string>& words) {
   Inspection result;
@@ -63,9 +85,7 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
   result.options.staging = !config.directory.empty();
   result.options.logits = config.sample.tokens > 0;
-  result.evaluation_given = config.evaluate.batches > 0 || config.data.held_out == 0;
-  if (config.data.held_out > 0)
-    result.options.evaluation_microbatches = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
+  look_at_data(result);
   return result;
 }
 
@@ -81,10 +101,7 @@ void print_head(const Inspection& run) {
              plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
-  if (!run.evaluation_given)
-    fmt::print(
-        "data      not read: evaluate.batches = 0 means the whole held-out set, counted here as {} microbatches of 16 bytes of results\n",
-        run.options.evaluation_microbatches);
+  fmt::print("{}\n", run.data);
 }
 
 double total_flops(const runtime::ProgramSet& programs, ProgramKind kind) { return programs.cost(kind).flops / giga; }

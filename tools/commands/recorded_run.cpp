@@ -21,15 +21,12 @@ RecordedRun recorded_run(const std::vector<std::string>& words, const char* who)
 }
 
 std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory, std::int64_t step) {
-  std::optional<runtime::CheckpointReader> newest;
-  std::int64_t threads = 0;  // that the run had: any of its checkpoints tells
+  std::optional<runtime::CheckpointReader> newest, later;
   for (const auto& listed : runtime::list_checkpoints(directory)) {
     if (!listed.problem.empty()) continue;
-    runtime::CheckpointReader reader(listed.folder);
-    if (actors::noted_threads(reader) > 0) threads = actors::noted_threads(reader);
-    if (static_cast<std::int64_t>(listed.step) < step) newest.emplace(std::move(reader));
+    (static_cast<std::int64_t>(listed.step) < step ? newest : later).emplace(listed.folder);
   }
-  return std::make_unique<actors::SteppedRun>(settings, std::move(newest), threads);
+  return std::make_unique<actors::SteppedRun>(settings, std::move(newest), later ? &*later : nullptr);
 }
 
 }  // namespace millrace::tools
