@@ -174,8 +174,8 @@ TEST(Matmul, RunsSmallerCountsInTheScratchOfTheCapacity) {
 
 TEST(Matmul, AddsAWeightsGradientInStretchesOfAnyCount) {
   ThreadTeam team(2);
-  const MatmulOptions options{.transpose_a = true, .accumulate = true};
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const auto& [dtype, accumulate] : {std::pair{DType::f32, true}, {DType::bf16, true}, {DType::f32, false}, {DType::bf16, false}}) {
+    const MatmulOptions options{.transpose_a = true, .accumulate = accumulate};
     const Shape a{Dimension(1100, 0), 70}, b{Dimension(1100, 0), 50};
     const Stream stream = fast(team);
     const Buffer scratch = scratch_of(stream, matmul_scratch_bytes(a, b, dtype, DType::f32, options, stream.processor()));
