@@ -60,7 +60,7 @@ TEST_P(Parity, IsWithinToleranceWithTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
-                         ::testing::Combine(::testing::Values("hf_llama", "hf_llama3"), ::testing::Values("fp32", "bf16"),
+                         ::testing::Combine(::testing::Values("hf_llama", "hf_llama3", "hf_gpt2"), ::testing::Values("fp32", "bf16"),
                                             ::testing::ValuesIn(everywhere())),
                          [](const auto& one) {
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
