@@ -121,6 +121,12 @@ void zero_block(const std::string& folder) {
   std::fill(bytes.end() - 16, bytes.end(), '\0');
   spill(folder + shard0, bytes);
 }
+/// A commit of the same manifest that says it is of another attempt.
+void commit_of_another_attempt(const std::string& folder) {
+  auto commit = Commit::from_text(slurp(folder + "/COMMIT"), "COMMIT");
+  ++commit.epoch;
+  spill(folder + "/COMMIT", commit.text());
+}
 void link_shard(const std::string& folder) {
   fs::rename(folder + shard0, folder + "/elsewhere");
   fs::create_symlink("elsewhere", folder + shard0);
@@ -135,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Damage{"TornShard", [](const std::string& f) { fs::resize_file(f + shard1, fs::file_size(f + shard1) / 2); }},
                       Damage{"GrownShard", [](const std::string& f) { fs::resize_file(f + shard1, fs::file_size(f + shard1) + 8); }},
                       Damage{"SwappedShards", swap_shards}, Damage{"StaleShard", stale_shard}, Damage{"ZeroedBlock", zero_block},
-                      Damage{"SymbolicLink", link_shard},
+                      Damage{"SymbolicLink", link_shard}, Damage{"CommitOfAnotherAttempt", commit_of_another_attempt},
                       Damage{"OtherManifest",
                              [](const std::string& f) {
                                fs::copy_file(fs::path(f).parent_path().string() + "/step-00000010/manifest.json", f + "/manifest.json",

@@ -235,6 +235,29 @@ TEST(CheckpointFile, AFullDiskIsNoticedBeforeAnythingIsWritten) {
   EXPECT_TRUE(names_in(store).empty());
 }
 
+TEST(CheckpointFile, AFifthMoreThanTheStateMustBeFree) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  const auto free = free_space(store.folder());
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { (void)store.begin(10, free / 10 * 9); }), "free"));
+  store.discard(store.begin(10, free / 10 * 7));
+}
+
+TEST(CheckpointFile, TheJournalHasWhatHappenedInOrder) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  save(store, State(10));
+  store.discard(store.begin(20, 1));
+  save(store, State(30));
+  const RunJournal journal(scratch / "run");
+  std::vector<std::string> events;
+  for (const auto& record : journal.records())
+    events.push_back(fmt::format("{} {} {}", to_string(record.event), record.step, record.epoch));
+  const std::vector<std::string> expected = {"start 0 0",      "begin 10 1", "committing 10 1", "committed 10 1", "begin 20 2",
+                                             "discarded 20 2", "begin 30 3", "committing 30 3", "committed 30 3"};
+  EXPECT_EQ(events, expected);
+}
+
 TEST(CheckpointFile, DiscardedAttemptsAreGone) {
   const Scratch scratch;
   CheckpointStore store(scratch / "run");
