@@ -5,13 +5,13 @@
 #include <caf/atom.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
-#include <cstdio>
 #include <exception>
 #include <utility>
 
 #include "actors/rank_actor.hpp"
 #include "actors/wire.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/console.hpp"
 #include "cluster/transport.hpp"
 
 namespace millrace::actors {
@@ -148,7 +148,7 @@ void Pipeline::watch(std::span<const cluster::Progress> ranks) {
   const auto now = StallWatch::Clock::now();
   watch_.heard(ranks, now);
   if (!session_.leads()) return;
-  if (const auto message = watch_.look(now)) std::fputs(fmt::format("warning: {}\n", *message).c_str(), stderr);
+  if (const auto message = watch_.look(now)) cluster::console().err.put(fmt::format("warning: {}\n", *message));
 }
 
 void Pipeline::find_rings() {

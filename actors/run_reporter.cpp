@@ -1,40 +1,30 @@
 #include "actors/run_reporter.hpp"
 
 #include <cmath>
-#include <cstdio>
+#include <utility>
+
+#include "cluster/console.hpp"
 
 namespace millrace::actors {
-namespace {
 
-/// A terminal that went away, or a log on a full disk, does not end a run: what cannot be written is passed over.
-void put(std::FILE* stream, const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-  std::fflush(stream);
-}
-
-}  // namespace
-
-void RunReporter::finish_line() {
-  if (line_open_) std::fputc('\n', stdout);
-  line_open_ = false;
-}
+/// A line that is still open on a terminal ends before another text.
+std::string RunReporter::closed_line() { return std::exchange(line_open_, false) ? "\n" : ""; }
 
 void RunReporter::say(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  finish_line();
-  put(stdout, fmt::format("{}\n", text));
+  cluster::console().out.put(fmt::format("{}{}\n", closed_line(), text));
 }
 
 void RunReporter::warn(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  finish_line();
-  std::fflush(stdout);
-  put(stderr, fmt::format("warning: {}\n", text));
+  if (line_open_) cluster::console().out.put(closed_line());
+  cluster::console().err.put(fmt::format("warning: {}\n", text));
 }
 
 void RunReporter::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  put(stdout, terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));  // to the first column, and clear what was there
+  // On a terminal: to the first column, and clear what was there.
+  cluster::console().out.put(terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));
   line_open_ = terminal_;
 }
 

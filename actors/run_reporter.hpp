@@ -15,7 +15,8 @@
 namespace millrace::actors {
 
 /// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0
-/// only. say() and warn() from any thread; the rest from one at a time.
+/// only. say() and warn() from any thread; the rest from one at a time. Lines go through the console: a terminal that went away or is
+/// stopped, a closed pipe or a log on a full disk neither end a run nor hold it up.
 class RunReporter {
  public:
   /// `metrics` may be null (nothing is written) and is not owned.
@@ -36,7 +37,7 @@ class RunReporter {
 
  private:
   void show(std::string_view text);
-  void finish_line();
+  [[nodiscard]] std::string closed_line();
   std::mutex mutex_;  // of what is printed
   bool terminal_;
   bool line_open_ = false;

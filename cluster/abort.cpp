@@ -1,18 +1,25 @@
 #include "cluster/abort.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "cluster/console.hpp"
 
 namespace millrace::cluster {
 namespace {
 
-constexpr auto hook_limit = std::chrono::milliseconds(400);
+using Clock = std::chrono::steady_clock;
+
+constexpr auto whole_limit = std::chrono::milliseconds(550);
+constexpr auto lines_limit = std::chrono::milliseconds(80);     // for what was printed before, on each stream
+constexpr auto message_limit = std::chrono::milliseconds(100);  // and somewhat more where the reader takes a part
 
 struct Hooks {
   std::mutex mutex;
@@ -27,11 +34,19 @@ Hooks& hooks() {
 std::atomic<bool> leaving{false};
 std::atomic<const std::string*> first_message{nullptr};
 
-void write_all(const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (written <= 0) return;
-    done += static_cast<std::size_t>(written);
+/// From here on the process ends with this code whatever becomes of this thread: a reader of stderr that does not read, a hook that hangs
+/// on a lock of a thread that is stuck.
+void end_after(std::chrono::milliseconds limit, ExitCode code) {
+  try {
+    std::thread([limit, code] {
+      std::this_thread::sleep_for(limit);
+      _exit(static_cast<int>(code));
+    }).detach();
+  } catch (const std::system_error&) {  // no thread to be had: the alarm ends it, a little later
+    static std::atomic<int> status;
+    status = static_cast<int>(code);
+    ::signal(SIGALRM, [](int) { _exit(status.load()); });
+    ::alarm(1);
   }
 }
 
@@ -64,12 +79,13 @@ void abort_job(ExitCode code, std::string_view message, bool speak) {
   }
   const auto* text = new std::string(message);  // lives until _exit
   first_message.store(text, std::memory_order_release);
-  if (speak) write_all(*text + "\n");
-  // Hooks may hang on a lock of a thread that is stuck; the process must leave all the same.
-  std::thread([code] {
-    std::this_thread::sleep_for(hook_limit);
-    _exit(static_cast<int>(code));
-  }).detach();
+  end_after(whole_limit, code);
+  ::signal(SIGPIPE, SIG_IGN);  // a stderr that nobody reads must not end the process in another way
+  drain_console(lines_limit);
+  if (speak) {
+    const auto deadline = Clock::now() + message_limit;
+    write_text(STDERR_FILENO, *text + "\n", [deadline] { return Clock::now() > deadline; });
+  }
   run_hooks();
   _exit(static_cast<int>(code));
 }

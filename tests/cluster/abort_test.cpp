@@ -1,6 +1,7 @@
 // Ends of whole processes: each test forks the processes of a job and reads what they write and how they end.
 #include "cluster/abort.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -8,6 +9,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "cluster/control_link.hpp"
@@ -171,6 +174,57 @@ TEST(Abort, AHookThatHangsDoesNotKeepTheProcess) {
   });
   EXPECT_EQ(child.wait(), static_cast<int>(ExitCode::storage));
   EXPECT_EQ(child.text, "");
+}
+
+/// Exit code or minus the signal of a child whose stderr is a pipe that nobody reads; nothing when it has not ended in time.
+template <class Body>
+std::optional<int> end_of_unread_child(bool reader_is_gone, const Body& body) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]), close(ends[1]);
+    if (!reader_is_gone) {  // the parent has the other end
+      fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK);
+      const std::string much(4096, 'x');
+      while (write(STDERR_FILENO, much.data(), much.size()) > 0) continue;
+      while (write(STDERR_FILENO, "x", 1) > 0) continue;
+      fcntl(STDERR_FILENO, F_SETFL, 0);
+    }
+    body();
+    _exit(99);
+  }
+  close(ends[1]);
+  if (reader_is_gone) close(ends[0]);
+  std::optional<int> end;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!end && std::chrono::steady_clock::now() < deadline) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) end = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (!end) kill(child, SIGKILL), waitpid(child, nullptr, 0);
+  if (!reader_is_gone) close(ends[0]);
+  return end;
+}
+
+/// Ends by abort_job with a hook that tells the parent that it ran.
+void abort_with_hook(int told) {
+  signal(SIGPIPE, SIG_DFL);
+  add_abort_hook([told] { static_cast<void>(write(told, "h", 1)); });
+  abort_job(ExitCode::numerics, "the message that nobody reads");
+}
+
+TEST(Abort, AStderrThatNobodyReadsOrThatIsClosedKeepsNeitherTheProcessNorItsHooksNorItsCode) {
+  for (const bool gone : {false, true}) {
+    int told[2];
+    ASSERT_EQ(pipe2(told, O_NONBLOCK), 0);
+    EXPECT_EQ(end_of_unread_child(gone, [&] { abort_with_hook(told[1]); }), static_cast<int>(ExitCode::numerics)) << "gone: " << gone;
+    char byte = 0;
+    EXPECT_EQ(read(told[0], &byte, 1), 1) << "the hook did not run, gone: " << gone;
+    close(told[0]), close(told[1]);
+  }
 }
 
 }  // namespace
