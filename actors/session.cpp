@@ -9,6 +9,7 @@
 
 #include "cluster/abort.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/console.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -39,7 +40,7 @@ void Session::prepare_together(const std::function<void()>& prepare) {
     code = error.code();
     message = error.what();
   } catch (const std::exception& error) {
-    code = ExitCode::internal;
+    code = cluster::exit_code_of(error);
     message = error.what();
   }
   std::int32_t leader = static_cast<std::int32_t>(code);
@@ -135,7 +136,7 @@ void Session::carry_out(const std::function<void()>& work) {
   } catch (const Error& error) {
     fail(error.code(), error.what());
   } catch (const std::exception& error) {
-    fail(ExitCode::internal, error.what());
+    fail(cluster::exit_code_of(error), error.what());
   }
   close();
 }

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cluster/console.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/standard_streams.hpp"
 
 namespace {
 
@@ -90,17 +92,25 @@ int run(const std::vector<std::string>& words) {
                  close.empty() ? "; millrace --help lists them" : ", nearest is " + close);
 }
 
+int run_or_tell(const std::vector<std::string>& words) {
+  // Not fmt::print, which throws where stderr cannot be written.
+  const auto tell = [](const std::string& message) { std::fputs((message + "\n").c_str(), stderr); };
+  try {
+    millrace::runtime::set_faults_from_environment();
+    return run(words);
+  } catch (const millrace::Error& error) {
+    tell(error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    const auto code = millrace::cluster::exit_code_of(error);
+    if (code == millrace::ExitCode::internal) tell(fmt::format("[millrace] {}", error.what()));
+    return static_cast<int>(code);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    millrace::runtime::set_faults_from_environment();
-    return run({argv + 1, argv + argc});
-  } catch (const millrace::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "[millrace] {}\n", error.what());
-    return static_cast<int>(millrace::ExitCode::internal);
-  }
+  millrace::tools::prepare_streams();
+  return millrace::tools::finish_streams(run_or_tell({argv + 1, argv + argc}));
 }

@@ -19,8 +19,9 @@ struct CommandResult {
   std::string out, err;
 };
 
-/// Runs the built `millrace` with these words, as a shell would, in the source folder. Before it may stand variables or a launcher.
-inline CommandResult run_millrace(const Words& words, const std::string& before = "") {
+/// Runs the built `millrace` with these words, as a shell would, in the source folder. Before it may stand variables or a launcher, behind
+/// it other redirections.
+inline CommandResult run_millrace(const Words& words, const std::string& before = "", const std::string& behind = "") {
   const TemporaryFolder folder;
   const auto quote = [](const std::string& word) {
     std::string quoted = "'";
@@ -29,7 +30,7 @@ inline CommandResult run_millrace(const Words& words, const std::string& before 
   };
   std::string line = "cd " + quote(source_path()) + " && " + before + " " + quote(build_path("millrace"));
   for (const auto& word : words) line += " " + quote(word);
-  line += " > " + quote(folder / "out") + " 2> " + quote(folder / "err") + " < /dev/null";
+  line += " > " + quote(folder / "out") + " 2> " + quote(folder / "err") + " < /dev/null " + behind;
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder / "out"), read_file(folder / "err")};
 }

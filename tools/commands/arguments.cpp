@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -105,7 +106,8 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
 }
 
 void print_warnings(const std::vector<std::string>& warnings) {
-  for (const auto& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  // Not fmt::print, which throws where stderr cannot be written.
+  for (const auto& warning : warnings) std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
 }
 
 void print_warnings(const configs::LoadedRun& run) {

@@ -81,7 +81,7 @@ int profile(const std::vector<std::string>& arguments) {
     if (session.leads()) print_warnings(*run);
     settings.run = settings_of(run->config, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
-      fmt::print("{}\n", line.format(record));
+      std::fputs((line.format(record) + "\n").c_str(), stdout);  // fmt::print throws where stdout cannot be written
       std::fflush(stdout);
     };
     if (auto measured = actors::profile_training(session, settings)) {
