@@ -1,14 +1,29 @@
 #include "actors/checkpoint_actor.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "actors/save_messages.hpp"
+
 namespace millrace::actors {
+namespace {
+
+void begin(runtime::CheckpointStore& store, const BeginCheckpoint& request) {
+  try {
+    request.folder->set_value(store.begin(static_cast<std::uint64_t>(request.step), request.bytes));
+  } catch (...) {
+    request.folder->set_exception(std::current_exception());
+  }
+}
+
+}  // namespace
 
 CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : MessageActor(config), setup_(std::move(setup)) {}
 
 caf::behavior CheckpointActor::make_behavior() {
   return {
+      [this](const BeginCheckpoint& request) { begin(*setup_.store, request); },
       [this](const WriteShard& request) { return write(request); },
       [this](const CommitCheckpoint& request) { return commit(request); },
       [this](const DiscardCheckpoint& request) { return discard(request); },

@@ -24,8 +24,8 @@ struct CheckpointActorSetup {
   std::int64_t samples_per_step = 0;
 };
 
-/// Writes the staged state of its process's ranks while they compute, and in process 0 commits. Spawned detached: it is the one actor that
-/// blocks, on the disk, on a thread of its own.
+/// Writes the staged state of its process's ranks while they compute; in process 0 it alone begins, commits and discards checkpoints.
+/// Spawned detached: it waits for the disk, for minutes where gigabytes are written or deleted, on a thread of its own.
 class CheckpointActor : public MessageActor {
  public:
   CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup);

@@ -45,7 +45,11 @@ void Coordinator::handle(const RankReady& message) {
   planned_bytes_ = std::max<std::uint64_t>(planned_bytes_, message.planned_bytes);
   if (!all_answered()) return;
   port_.ready(planned_bytes_);
-  if (step_ < setup_.train.steps) return begin_step();
+  if (step_ < setup_.train.steps) {
+    // A run that was asked to end saved without the evaluation that was due.
+    if (step_ > 0 && !setup_.evaluation_recorded && evaluation_due()) return begin_evaluation();
+    return begin_step();
+  }
   last_ = true;  // a finished run that was started again tells its result
   if (setup_.evaluation_microbatches > 0) return begin_evaluation();
   begin_sample();
@@ -157,9 +161,13 @@ void Coordinator::after_step() {
   last_ = stopping_ || step_ + 1 >= setup_.train.steps;
   ++step_;
   save_due_ = setup_.writes_checkpoints && (last_ || (setup_.checkpoint.every > 0 && step_ % setup_.checkpoint.every == 0));
-  const bool evaluate = step_ >= setup_.train.steps || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0);
-  if (evaluate && setup_.evaluation_microbatches > 0) return begin_evaluation();
+  if (evaluation_due() && !stopping_) return begin_evaluation();
   save_and_go_on();
+}
+
+bool Coordinator::evaluation_due() const {
+  if (setup_.evaluation_microbatches == 0) return false;
+  return step_ >= setup_.train.steps || (setup_.evaluate.every > 0 && step_ % setup_.evaluate.every == 0);
 }
 
 void Coordinator::save_and_go_on() {
@@ -242,6 +250,7 @@ void Coordinator::committed(std::int64_t step, const std::string& error) {
 void Coordinator::begin_evaluation() {
   phase_ = Phase::evaluating;
   answers_ = 0;
+  abandoned_ = false;
   port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
 }
 
@@ -249,6 +258,7 @@ void Coordinator::begin_evaluation() {
 void Coordinator::handle(const EvaluationReport& message) {
   evaluation_losses_[static_cast<std::size_t>(message.rank)] = message.losses;
   if (!all_answered()) return;
+  if (abandoned_) return save_and_go_on();
   double sum = 0;
   int microbatch = 0;
   for (std::size_t head = 0; head < setup_.head_ranks.size(); ++head) {
@@ -267,6 +277,14 @@ void Coordinator::handle(const EvaluationReport& message) {
   port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0,
                   setup_.evaluation_targets);
   save_and_go_on();
+}
+
+void Coordinator::stop() {
+  stopping_ = true;  // after_step() and what follows a token of a sample look at it
+  if (phase_ != Phase::evaluating || std::exchange(abandoned_, true)) return;
+  port_.to_ranks(Evaluate{step_, 0});
+  last_ = true;
+  save_due_ = setup_.writes_checkpoints && step_ > setup_.first_step;  // what the run began with is on the disk
 }
 
 void Coordinator::begin_sample() {
@@ -295,6 +313,7 @@ void Coordinator::handle(const LogitsReport& message) {
   }
   if (!all_answered()) return;
   const auto written = static_cast<std::int64_t>(sample_.size() - setup_.prompt.size());
+  if (stopping_) return drain();
   if (written < setup_.sample.tokens) return next_sample_token();
   port_.sampled(sample_);
   drain();

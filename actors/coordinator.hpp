@@ -26,6 +26,7 @@ struct CoordinatorSetup {
   bool replays = true;                       // a step that is not finite is run once more, to find the operation
   std::int64_t evaluation_microbatches = 0;  // of one evaluation; 0: nothing is held out
   std::int64_t evaluation_targets = 0;       // their valid targets
+  bool evaluation_recorded = false;          // metrics.jsonl has that of first_step
   std::vector<std::string> tensors;          // names of the parameters in model order
   std::vector<std::int32_t> prompt;          // tokens that a sample starts with
   std::int64_t vocabulary = 0;
@@ -83,6 +84,10 @@ class Coordinator {
   /// The checkpoint of `step` is committed, or `error` says why not.
   void committed(std::int64_t step, const std::string& error);
 
+  /// A person or the batch system asks the run to save and end: an evaluation or a sample under way is cut short. The resumed run makes up
+  /// for the evaluation.
+  void stop();
+
   /// "step 12", "evaluation after step 40": for messages about failures.
   [[nodiscard]] std::string describe() const;
 
@@ -112,6 +117,7 @@ class Coordinator {
   void count_save(std::int64_t step, const std::string& error);
   void fail_step(ExitCode code, const std::string& message);
   void fail_run(ExitCode code, const std::string& message);
+  [[nodiscard]] bool evaluation_due() const;
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
   [[nodiscard]] StepRecord record(double loss, double norm) const;
 
@@ -121,7 +127,7 @@ class Coordinator {
   int answers_ = 0;
   std::int64_t step_ = 0;
   std::string bad_step_;  // what was not finite in the step that is run again
-  bool stopping_ = false, last_ = false, save_due_ = false;
+  bool stopping_ = false, last_ = false, save_due_ = false, abandoned_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;
   std::vector<StepReport> reports_;                     // by rank

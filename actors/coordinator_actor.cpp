@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/save_messages.hpp"
+
 namespace millrace::actors {
 
 CoordinatorActor::CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup)
@@ -21,6 +23,7 @@ caf::behavior CoordinatorActor::make_behavior() {
   };
   return {
       [this, guarded](const ToCoordinator& message) { guarded([&] { coordinator_.receive(message); }); },
+      [this, guarded](const StopSoon&) { guarded([&] { coordinator_.stop(); }); },
       [this, guarded](const CheckpointCommitted& result) {
         guarded([&] {
           setup_.reporter->checkpoint(result);
@@ -36,7 +39,10 @@ void CoordinatorActor::ready(std::uint64_t planned_bytes) {
 
 std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {
   try {
-    attempt_ = setup_.store->begin(static_cast<std::uint64_t>(step), setup_.state_bytes);
+    auto folder = std::make_shared<std::promise<std::string>>();
+    auto begun = folder->get_future();
+    send(setup_.checkpoint, BeginCheckpoint{step, setup_.state_bytes, std::move(folder)});
+    attempt_ = begun.get();  // on this actor's own thread
     return attempt_;
   } catch (const Error& error) {
     setup_.reporter->checkpoint({step, error.what(), {}});
@@ -53,7 +59,8 @@ void CoordinatorActor::discard_checkpoint(std::int64_t step, const std::string& 
 }
 
 void CoordinatorActor::evaluated(std::int64_t step, double loss, std::int64_t targets) {
-  setup_.reporter->evaluation(step, loss, targets, step == setup_.coordinator.first_step);
+  const auto& begun = setup_.coordinator;
+  setup_.reporter->evaluation(step, loss, targets, step == begun.first_step && begun.evaluation_recorded);
 }
 
 std::int64_t CoordinatorActor::now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }

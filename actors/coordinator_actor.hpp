@@ -8,7 +8,6 @@
 #include "actors/coordinator.hpp"
 #include "actors/message_actor.hpp"
 #include "actors/run_reporter.hpp"
-#include "runtime/io/checkpoint_file.hpp"
 
 namespace millrace::actors {
 
@@ -16,8 +15,7 @@ namespace millrace::actors {
 struct CoordinatorActorSetup {
   CoordinatorSetup coordinator;
   RunReporter* reporter = nullptr;
-  runtime::CheckpointStore* store = nullptr;  // null: nothing is saved
-  std::uint64_t state_bytes = 0;              // of a whole checkpoint
+  std::uint64_t state_bytes = 0;  // of a whole checkpoint
   std::function<void(const ToRank&)> to_ranks;
   caf::actor checkpoint;
   std::function<std::string(const std::vector<std::int32_t>&)> text_of;  // of a sample
@@ -25,7 +23,8 @@ struct CoordinatorActorSetup {
   std::function<void(ExitCode, const std::string&)> finished;  // once, from the actor's thread
 };
 
-/// Shell of the coordinator: messages in, phases out to all ranks, lines to the reporter, commits to the checkpoint actor.
+/// Shell of the coordinator: messages in, phases out to all ranks, lines to the reporter, commits to the checkpoint actor. Spawned
+/// detached: on a thread of its own it waits for the disk, for the folder of a checkpoint and for the lines of metrics.jsonl.
 class CoordinatorActor : public MessageActor, private CoordinatorPort {
  public:
   CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup);

@@ -86,7 +86,8 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
   start.batches = &nothing;
   start.train = job.request.train;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<GenerationActor>(GenerationActor::Setup{plan.ranks(), std::move(to_ranks), &output}, settings);
+    return pipeline.system().spawn<GenerationActor, caf::detached>(GenerationActor::Setup{plan.ranks(), std::move(to_ranks), &output},
+                                                                   settings);
   };
   agree(session, plan, job, fmt::format("{} {}", fmt::join(settings.prompt, ","), settings.tokens));
   return drive(session, pipeline, start, output);

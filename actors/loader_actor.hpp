@@ -9,8 +9,8 @@
 
 namespace millrace::actors {
 
-/// Reads the tokens of one rank: a function of (seed, step, microbatch), so they do not travel down the pipeline. Fills batch slots when
-/// the rank actor says that they are free, and tells it; a step ahead, so that compute does not wait for data.
+/// Reads the tokens of one rank, a function of (seed, step, microbatch): they do not travel down the pipeline. Fills batch slots when the
+/// rank actor says that they are free, and tells it; a step ahead. Spawned detached: its own thread waits for pages that come from a disk.
 class LoaderActor : public MessageActor {
  public:
   /// `rank` and `batches` outlive the actor.

@@ -170,7 +170,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
     setup.to_ranks = std::move(to_ranks);
     setup.stepped = settings.stepped;
     setup.outcome = &promise;
-    return pipeline.system().spawn<ProfileActor>(std::move(setup));
+    return pipeline.system().spawn<ProfileActor, caf::detached>(std::move(setup));
   };
   session.control().agree({{"config", runtime::hash_of(run.text).hex()},
                            {"plan", runtime::hash_of(plan.text()).hex()},

@@ -16,7 +16,7 @@ caf::behavior RankActor::make_behavior() {
   report_exceptions(*this, [this](const WorkFailed& failure) { control_.failed(failure); });
   const caf::actor self(this);
   rank_.failed = [this](const WorkFailed& failure) { caf::anon_send(caf::actor(this), failure); };  // the worker is idle before this ends
-  loader_ = spawn<LoaderActor>(rank_, *setup_.control.batches, self);
+  loader_ = spawn<LoaderActor, caf::detached>(rank_, *setup_.control.batches, self);
   const auto& plan = rank_.plan();
   for (const auto stage : plan.schedule.placement.stages_of(rank_.id())) {
     if (plan.is_last(stage)) {

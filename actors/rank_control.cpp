@@ -105,6 +105,10 @@ void RankControl::handle(const RunStep& message) {
 }
 
 void RankControl::handle(const Evaluate& message) {
+  if (message.microbatches == 0) {
+    abandoned_ = table_ == Table::evaluation;
+    return;
+  }
   step_ = message.step;
   evaluation_batches_ = BatchWindow(rank_.evaluation_batches(), 0);
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
@@ -182,6 +186,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   wait_ = WaitClock();
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
+  abandoned_ = false;
   starting_ = true;  // what was loaded ahead is not missing
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
@@ -205,6 +210,27 @@ void RankControl::carry_out(const runtime::Decisions& decisions) {
   const bool finished = decisions.finished;
   note_wait();
   if (finished) list_finished();
+  pass_over();
+}
+
+/// What is left of an abandoned evaluation: tokens, credits and batches come out even, and whatever is in a slot is sent.
+void RankControl::pass_over() {
+  if (passing_over_) return;  // further up
+  passing_over_ = true;
+  while (!passed_over_.empty() && passed_over_.front().index == engine_.finished()) {
+    const auto issue = passed_over_.front();
+    passed_over_.pop_front();
+    finished_at_ = runtime::steady_now();
+    if (issue.output.present() && rank_.leaves_in_parts(issue.output.edge.value)) {
+      auto& link = rank_.links->link(issue.output.edge.value);
+      link.begin(issue.output.sequence, rank_.plan().boundary_bytes(), finished_at_);
+      link.ready(issue.output.sequence, rank_.plan().boundary_bytes());
+    }
+    evaluation_batches_.used(issue.action.microbatch.index());
+    request_batches();
+    carry_out(engine_.action_finished(issue.action));
+  }
+  passing_over_ = false;
 }
 
 /// Where the link has a ring slot: an incoming token where it arrived, everything else where the link says.
@@ -232,6 +258,7 @@ void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const
 }
 
 void RankControl::issue(const runtime::Issue& issue) {
+  if (abandoned_) return passed_over_.push_back(issue);
   const auto microbatch = issue.action.microbatch.value;
   const bool last = rank_.plan().is_last(issue.action.stage);
   Execute execute;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -95,6 +96,7 @@ class RankControl {
   void start(Table table, const runtime::RankPlan& plan, std::int64_t step);
   void carry_out(const runtime::Decisions& decisions);
   void issue(const runtime::Issue& issue);
+  void pass_over();
   [[nodiscard]] std::byte* link_address(const runtime::RingSlot& slot, bool incoming) const;
   [[nodiscard]] std::byte* address(const runtime::RingSlot& slot, bool incoming) const;
   void copies_of(const runtime::Issue& issue, Execute& execute) const;
@@ -139,6 +141,9 @@ class RankControl {
   std::vector<std::string> folders_;     // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;
+  // Of an evaluation that was abandoned: its actions are done without compute, in order behind those that the worker has.
+  bool abandoned_ = false, passing_over_ = false;
+  std::deque<runtime::Issue> passed_over_;
 };
 
 }  // namespace millrace::actors

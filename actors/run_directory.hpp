@@ -26,10 +26,13 @@ class RunDirectory {
   /// Error(checkpoint).
   void check_identity(const std::map<std::string, std::string>& identity) const;
   void check_content(const DataContent& content) const;
+  /// Whether metrics.jsonl has the evaluation after `step` steps.
+  [[nodiscard]] bool is_evaluated(std::int64_t step) const;
   /// metrics.jsonl, cut back to `step` when it is opened, the first time.
   [[nodiscard]] runtime::MetricsFile* metrics(std::int64_t step);
 
  private:
+  [[nodiscard]] std::string metrics_path() const;
   const RunSettings& settings_;
   std::unique_ptr<runtime::CheckpointStore> store_;
   std::optional<runtime::CheckpointReader> checkpoint_;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "actors/device_placement.hpp"
+#include "actors/run_signals.hpp"
 #include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/peak.hpp"
@@ -82,9 +83,15 @@ void Telemetry::serve() {
   server_->start(std::move(pages));
 }
 
-Ending Telemetry::oversee(std::future<Ending> ending, const std::function<bool()>& profile_asked) {
+Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()>& stop) {
   // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
-  while (ending.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) {
+  bool stops = false;
+  while (ending.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
+    if (!stops && stop_asked()) {
+      stops = true;
+      reporter_.say("asked to stop: the run saves after this step and ends; a second Ctrl-C ends it at once, without saving");
+      stop();
+    }
     if (profile_asked()) {
       if (profile_) profile_->request();
       if (!profile_) reporter_.warn(fmt::format("no profile: {}", no_place));

@@ -38,8 +38,9 @@ class Telemetry {
 
   /// Process 0, when the ranks have started.
   void serve();
-  /// Process 0's main thread until the run has ended: profiles are taken here. `profile_asked` tells of a signal, once.
-  [[nodiscard]] Ending oversee(std::future<Ending> ending, const std::function<bool()>& profile_asked);
+  /// Process 0's main thread until the run has ended: signals are heard and profiles taken here. `stop` is called once, when a signal asks
+  /// for the end.
+  [[nodiscard]] Ending oversee(std::future<Ending> ending, const std::function<void()>& stop);
   /// Collective, when the ranks have stopped.
   void close() { gather_.close(); }
 

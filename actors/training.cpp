@@ -1,8 +1,8 @@
 #include "actors/training.hpp"
 
 #include <caf/actor_system.hpp>
+#include <caf/send.hpp>
 #include <chrono>
-#include <csignal>
 #include <future>
 #include <optional>
 #include <utility>
@@ -13,8 +13,11 @@
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "actors/run_setup.hpp"
+#include "actors/run_signals.hpp"
+#include "actors/save_messages.hpp"
 #include "actors/telemetry.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/console.hpp"
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -28,16 +31,6 @@
 
 namespace millrace::actors {
 namespace {
-
-volatile std::sig_atomic_t stop_signal = 0, profile_signal = 0;
-void note_signal(int signal) { (signal == SIGUSR2 ? profile_signal : stop_signal) = 1; }
-
-/// Once for each signal.
-bool profile_asked() {
-  const bool asked = profile_signal != 0;
-  if (asked) profile_signal = 0;
-  return asked;
-}
 
 /// How a run begins: what process 0 found, told to all.
 struct Beginning {
@@ -158,14 +151,13 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
 }
 
-}  // namespace
-
-void note_signals() {
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) sigaction(signal, &action, nullptr);
+/// However long the reader of the last lines takes (a pager, a terminal that is stopped), unless somebody wants an end.
+void show_rest() {
+  constexpr auto look_again = std::chrono::milliseconds(200);
+  while (!cluster::console().out.drain(look_again) && !stop_asked()) continue;
 }
+
+}  // namespace
 
 void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
@@ -222,6 +214,7 @@ void train(Session& session, const RunSettings& settings) {
                       std::move(server));
   auto& reporter = telemetry.reporter();
   std::promise<Ending> outcome;
+  caf::actor coordinator;
   Pipeline::Start start;
   start.batches = &batches;
   start.first_step = beginning.step;
@@ -240,16 +233,16 @@ void train(Session& session, const RunSettings& settings) {
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
     setup.coordinator = coordinator_setup(settings, plan, batches, beginning.step, held.microbatches);
+    setup.coordinator.evaluation_recorded = directory && directory->is_evaluated(beginning.step);
     setup.reporter = &reporter;
-    setup.store = directory ? &directory->store() : nullptr;
     for (const auto& parameter : plan.parameters)
       setup.state_bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;
     setup.text_of = text_of;
-    setup.stop_requested = [] { return stop_signal != 0; };
+    setup.stop_requested = stop_asked;
     setup.finished = [&outcome](ExitCode code, const std::string& message) { outcome.set_value({code, message}); };
-    return pipeline.system().spawn<CoordinatorActor>(setup);
+    return coordinator = pipeline.system().spawn<CoordinatorActor, caf::detached>(setup);
   };
 
   // All processes are on one config, plan, data and build before the first kernel.
@@ -266,7 +259,7 @@ void train(Session& session, const RunSettings& settings) {
     Ending ending;
     try {
       telemetry.serve();
-      ending = telemetry.oversee(outcome.get_future(), profile_asked);
+      ending = telemetry.oversee(outcome.get_future(), [&coordinator] { caf::anon_send(coordinator, StopSoon{}); });
     } catch (const Error& error) {
       ending = {error.code(), error.what()};
     } catch (const std::exception& error) {
@@ -276,10 +269,12 @@ void train(Session& session, const RunSettings& settings) {
     if (ending.first != ExitCode::ok) session.fail(ending.first, ending.second);
     if (!ending.second.empty()) reporter.say(ending.second);
   }
+  coordinator = nullptr;  // the actor system ends with the last handle
   pipeline.wait();
   telemetry.close();
   if (settings.examine) settings.examine(pipeline);
   pipeline.close();
+  if (session.leads()) show_rest();
 }
 
 }  // namespace millrace::actors

@@ -452,6 +452,95 @@ TEST(Coordinator, SavesAndEndsWhenAsked) {
   EXPECT_EQ(port.count<RunStep>(), 1U);
 }
 
+CoordinatorSetup saving_and_evaluating(std::int64_t steps) {
+  auto setup = two_ranks(steps);
+  setup.writes_checkpoints = true;
+  setup.evaluate.every = 2;
+  setup.evaluation_microbatches = 2;
+  setup.evaluation_targets = 4;
+  return setup;
+}
+
+void start_of(Coordinator& coordinator) {
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+}
+
+void run_step(Coordinator& coordinator, std::int64_t step) {
+  answer_step(coordinator, step);
+  answer_optimize(coordinator, step);
+}
+
+TEST(Coordinator, CutsAnEvaluationShortWhenItIsAskedToEnd) {
+  RecordingPort port;
+  Coordinator coordinator(saving_and_evaluating(100), port);
+  start_of(coordinator);
+  run_step(coordinator, 0);
+  run_step(coordinator, 1);
+  ASSERT_TRUE(port.last_is<Evaluate>());
+  coordinator.stop();
+  ASSERT_EQ(port.count<Evaluate>(), 2U);
+  EXPECT_EQ(std::get<Evaluate>(port.sent.back()).microbatches, 0) << "the ranks are to leave it";
+  coordinator.stop();
+  EXPECT_EQ(port.count<Evaluate>(), 2U) << "once is enough";
+  coordinator.receive(EvaluationReport{0, {}});
+  coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+  EXPECT_TRUE(port.evaluations.empty()) << "those losses mean nothing";
+  ASSERT_TRUE(port.last_is<TakeSnapshot>());
+  EXPECT_EQ(std::get<TakeSnapshot>(port.sent.back()).step, 2);
+  coordinator.receive(ShardWritten{0, 2, "{}", ""});
+  coordinator.receive(ShardWritten{1, 2, "{}", ""});
+  coordinator.committed(2, "");
+  EXPECT_EQ(port.ended, ExitCode::ok);
+  EXPECT_EQ(port.end_message, "stopped after step 2 as asked");
+}
+
+TEST(Coordinator, BeginsNoEvaluationWhenItIsAskedToEnd) {
+  RecordingPort port;
+  Coordinator coordinator(saving_and_evaluating(100), port);
+  start_of(coordinator);
+  run_step(coordinator, 0);
+  answer_step(coordinator, 1);
+  coordinator.stop();
+  answer_optimize(coordinator, 1);
+  EXPECT_EQ(port.count<Evaluate>(), 0U);
+  EXPECT_TRUE(port.last_is<TakeSnapshot>());
+}
+
+TEST(Coordinator, MakesUpForTheEvaluationThatAnEndCutShort) {
+  for (const bool recorded : {false, true}) {
+    RecordingPort port;
+    auto setup = saving_and_evaluating(100);
+    setup.first_step = 2;
+    setup.evaluation_recorded = recorded;
+    Coordinator coordinator(setup, port);
+    start_of(coordinator);
+    EXPECT_EQ(port.count<Evaluate>(), recorded ? 0U : 1U);
+    if (recorded) continue;
+    coordinator.receive(EvaluationReport{0, {}});
+    coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+    EXPECT_EQ(port.evaluations.size(), 1U);
+    EXPECT_EQ(port.count<TakeSnapshot>(), 0U) << "that step is on the disk";
+    EXPECT_TRUE(port.last_is<RunStep>());
+  }
+}
+
+TEST(Coordinator, EndsASampleThatIsNotWantedAnyMore) {
+  RecordingPort port;
+  auto setup = two_ranks(1);
+  setup.sample.tokens = 30;
+  setup.prompt = {7};
+  Coordinator coordinator(setup, port);
+  start_of(coordinator);
+  run_step(coordinator, 0);
+  ASSERT_TRUE(port.last_is<ComputeLogits>());
+  coordinator.stop();
+  coordinator.receive(LogitsReport{1, {0.0F, 1.0F, 3.0F, 2.0F}});
+  coordinator.receive(LogitsReport{0, {}});
+  EXPECT_EQ(port.ended, ExitCode::ok);
+  EXPECT_EQ(port.count<ComputeLogits>(), 1U);
+}
+
 TEST(Coordinator, SavesTheResultBeforeItSamples) {
   RecordingPort port;
   auto setup = two_ranks(1);

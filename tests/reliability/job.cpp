@@ -51,7 +51,8 @@ std::vector<std::string> mpirun(int processes) {
   return {MPIEXEC, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", std::to_string(processes)};
 }
 
-Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment)
+Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment,
+         std::optional<int> given_out)
     : mark_(folder_.path().string()) {
   launcher.emplace_back(build_path("millrace"));
   launcher.insert(launcher.end(), words.begin(), words.end());
@@ -65,8 +66,10 @@ Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& word
   if (pid_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
+  for (const int each : {SIGINT, SIGHUP, SIGPIPE}) ::signal(each, SIG_DFL);  // a shell's background jobs, and so their tests, ignore some
   for (auto& setting : settings) putenv(setting.data());
-  const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC), out = redirect(folder_ / "out"), err = redirect(folder_ / "err");
+  const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC), out = given_out ? *given_out : redirect(folder_ / "out"),
+            err = redirect(folder_ / "err");
   dup2(none, STDIN_FILENO), dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
   if (chdir(source_path().c_str()) == 0) execvp(arguments[0], arguments.data());
   _exit(127);

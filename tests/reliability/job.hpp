@@ -28,7 +28,9 @@ class Job {
   };
 
   /// `launcher` is put before the words: {} for a process without mpirun, else mpirun and its options. `environment` holds NAME=value.
-  Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment = {});
+  /// `out` takes the place of the file that stdout is collected in: the writing end of a pipe, which the caller closes.
+  Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment = {},
+      std::optional<int> out = {});
   ~Job();  // kills what is left
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

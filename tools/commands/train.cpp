@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "actors/run_signals.hpp"
 #include "actors/training.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
