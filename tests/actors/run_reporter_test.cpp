@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "actors/live_history.hpp"
+#include "cluster/console.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -20,6 +23,7 @@ std::string told_of(RunReporter& reporter, const std::vector<CheckpointCommitted
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();
   for (const auto& result : results) reporter.checkpoint(result);
+  EXPECT_TRUE(cluster::drain_console(std::chrono::seconds(60)));
   (void)::testing::internal::GetCapturedStdout();
   return ::testing::internal::GetCapturedStderr();
 }
