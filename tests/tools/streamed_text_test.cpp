@@ -81,7 +81,7 @@ TEST(EvaluationData, PutsAFileBetweenBeginAndEnd) {
   config.text = {folder.write("1", "ab"), folder.write("2", ""), folder.write("3", "cde")};
   config.held_out = 0;
   const EvaluationData with(config, std::make_unique<Letters>(true).get(), 29, {1, 12, 1, 1, true});
-  EXPECT_EQ(with.files(), 3);
+  EXPECT_EQ(with.files().size(), 3U);
   EXPECT_EQ(with.tokens(), 9);
   EXPECT_EQ(with.target_bytes(), 5);
   EXPECT_EQ(with.evaluation_targets(1), 7);
