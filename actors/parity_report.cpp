@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -91,6 +92,21 @@ void store_transposed(const PipelinePlan& plan, std::map<std::string, std::vecto
   }
 }
 
+/// Says which tensors have a wider limit for their few entries, and which of those need it.
+void print_few_entries(const std::map<std::string, Verdict>& verdicts, double usual_limit) {
+  std::set<std::string> groups;
+  std::vector<std::string> beyond;
+  for (const auto& [name, verdict] : verdicts) {
+    if (!verdict.few_entries) continue;
+    groups.insert(group_of(name));
+    if (verdict.size > usual_limit) beyond.push_back(name);
+  }
+  if (groups.empty()) return;
+  fmt::print("few entries: limits wider than {:.2f} for {}; {}\n", usual_limit, fmt::join(groups, ", "),
+             beyond.empty() ? fmt::format("none is beyond {:.2f}", usual_limit)
+                            : fmt::format("beyond {:.2f}: {}", usual_limit, fmt::join(beyond, ", ")));
+}
+
 }  // namespace
 
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
@@ -140,6 +156,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     fmt::print("{:<44} {} | {}\n", mean->first, mean->second.text, mean->second.within() ? "ok" : "BEYOND");
     within = within && mean->second.within();
   }
+  print_few_entries(verdicts, settings.tolerance * PyTorchRule::any_tensor_limit);
 
   runtime::StateHash hash;
   for (const auto& [name, values] : found) {

@@ -21,9 +21,10 @@ struct Distance {
 
 /// What a rule says about one tensor, or about several together.
 struct Verdict {
-  double size = 0;   // in the rule's own measure
-  double limit = 0;  // infinite where the rule only measures
-  std::string text;  // the size in words
+  double size = 0;           // in the rule's own measure
+  double limit = 0;          // infinite where the rule only measures
+  std::string text;          // the size in words
+  bool few_entries = false;  // so few that the limit is wider than that of any other tensor
 
   [[nodiscard]] bool within() const { return size <= limit; }
 };
@@ -54,10 +55,12 @@ class ParityRule {
 inline constexpr double one_rounding = 0.00390625 / 2.6457513110645906;
 
 /// Our bf16 is as near to fp32 as PyTorch's bf16 is. A tensor's ratio is |ours − fp32|₂ / |PyTorch's − fp32|₂: at most 1.2 for logits, at
-/// most 1.1 in the mean over all gradients, at most single_tensor_limit for any one tensor. The loss has no ratio: it may move as far as
-/// logits at their limit can move it. docs/numerics.md explains the denominators.
+/// most 1.1 in the mean over all gradients, at most 2 for any one tensor, but for single_tensor_limit. The loss has no ratio: it may move
+/// as far as logits at their limit can move it. docs/numerics.md explains the denominators.
 class PyTorchRule final : public ParityRule {
  public:
+  static constexpr double any_tensor_limit = 2;
+
   /// `distances`: PyTorch's, by tensor, relative to the reference's norm. `path` names their file in errors.
   PyTorchRule(std::string path, std::map<std::string, double> distances, double scale, double targets)
       : path_(std::move(path)), distances_(std::move(distances)), scale_(scale), targets_(targets) {}
@@ -74,8 +77,10 @@ class PyTorchRule final : public ParityRule {
   const double scale_, targets_;
 };
 
-/// The largest ratio of two distances that is let pass for one tensor: 2, or more where the tensor has so few entries that two equally good
-/// results reach 2 by chance.
+/// A tensor with fewer entries than this has a wider limit than 2: there two equally good results commonly differ by more.
+inline constexpr std::size_t few_entries = 24;
+
+/// The largest ratio of two distances that is let pass for one tensor: 2, but for tensors with few entries. Infinite for a single entry.
 [[nodiscard]] double single_tensor_limit(std::size_t elements);
 
 }  // namespace millrace::actors

@@ -94,10 +94,11 @@ TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   EXPECT_NEAR(rule.judge(distances).at("grad.c").size, 2, 1e-9);
 }
 
-/// Among tensors with few entries equally good results differ by more.
+/// Among tensors with few entries equally good results differ by more; all others have the limit of 2, whatever their size.
 TEST(PyTorchRule, AllowsForChanceInTensorsWithFewEntries) {
   EXPECT_EQ(single_tensor_limit(1000), 2);
-  EXPECT_EQ(single_tensor_limit(30), 2);
+  EXPECT_EQ(single_tensor_limit(24), 2);
+  EXPECT_NEAR(single_tensor_limit(23), 2.21, 0.01);
   EXPECT_NEAR(single_tensor_limit(8), 4.08, 0.01);
   EXPECT_EQ(single_tensor_limit(1), HUGE_VAL);
   auto distances = as_pytorch();
@@ -105,6 +106,17 @@ TEST(PyTorchRule, AllowsForChanceInTensorsWithFewEntries) {
   EXPECT_EQ(beyond(distances), Names{ParityRule::all_gradients});  // 3 times in one of 8 entries; the mean is 1.5
   distances["grad.c"] = at_distance(0.09, 8);
   EXPECT_EQ(beyond(distances), (Names{ParityRule::all_gradients, "grad.c"}));
+}
+
+TEST(PyTorchRule, SaysWhichLimitsAreWider) {
+  auto distances = as_pytorch();
+  distances["grad.b"] = at_distance(0.02, 24), distances["grad.c"] = at_distance(0.02, 8);
+  const auto verdicts = judge(distances);
+  EXPECT_FALSE(verdicts.at("logits").few_entries);
+  EXPECT_FALSE(verdicts.at("grad.b").few_entries);
+  EXPECT_TRUE(verdicts.at("grad.c").few_entries);
+  EXPECT_EQ(verdicts.at("grad.b").text, "1.00 times PyTorch's bf16, at most 2.00");
+  EXPECT_EQ(verdicts.at("grad.c").text, "1.00 times PyTorch's bf16, at most 4.08 for 8 entries");
 }
 
 /// The loss moves no further than logits at their limit can move it: √(2/50) · 1.2 · 0.02 · 1.

@@ -79,6 +79,18 @@ INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
                          ::testing::Values("gemma", "gemma2", "gemma3", "gpt2", "llama", "llama3", "mistral", "olmo3", "qwen2", "qwen3"),
                          [](const auto& one) { return one.param; });
 
+/// A wider limit for few entries is no secret: the report names the tensors, and those that need it. At half of all limits that is q_norm,
+/// 1.81 times PyTorch's distance.
+TEST(ParityInBf16, NamesTensorsWithFewEntries) {
+  const auto few = parity("hf_qwen3", "bf16", 1, {"--tolerance", "0.5"});
+  EXPECT_NE(few.out.find("few entries: limits wider than 1.00 for grad.model.layers.*.self_attn.k_norm.weight, "
+                         "grad.model.layers.*.self_attn.q_norm.weight; beyond 1.00: grad.model.layers."),
+            std::string::npos)
+      << few.out << few.err;
+  const auto none = parity("hf_gpt2", "bf16", 1, {});
+  EXPECT_EQ(none.out.find("few entries"), std::string::npos) << none.out;
+}
+
 /// A copy of tests/golden/hf_gpt2 to change.
 struct Folder {
   Folder() { std::filesystem::copy(source_path("tests/golden/hf_gpt2"), folder.path()); }
