@@ -8,10 +8,12 @@
 #include <exception>
 #include <utility>
 
+#include "actors/memory_check.hpp"
 #include "actors/rank_actor.hpp"
 #include "actors/wire.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/console.hpp"
+#include "cluster/host_cores.hpp"
 #include "cluster/transport.hpp"
 
 namespace millrace::actors {
@@ -19,7 +21,11 @@ namespace millrace::actors {
 Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs)
     : session_(session), plan_(plan), watch_(plan.schedule, session.topology(), session.stall_limit()) {
   const auto& topology = session.topology();
-  const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), needs.threads);
+  check_memory(session, plan, needs);
+  const auto teams = cluster::host_teams(topology, session.launch(), cluster::usable_cores(), needs.threads);
+  if (session.leads() && needs.devices.empty() && teams.threads > teams.threads_at_once())
+    cluster::console().err.put(fmt::format("warning: {}\n", teams.crowded()));
+  const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), teams.threads_at_once());
   auto* transport = session.transport();
   if (transport != nullptr) transport->set_workers(topology.ranks_per_process());
   for (int index = 0; index < topology.ranks_per_process(); ++index) {
@@ -27,6 +33,11 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& 
     if (transport != nullptr) rank.computing = [transport](bool begins) { transport->computing(begins); };
     rank.id = runtime::RankId(topology.first_rank() + index);
     if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
+    // A team has a thread of the system for each core that it is given: with too many threads it is given its share, or one that it shares.
+    if (rank.cores.empty() && teams.threads > teams.threads_at_once()) {
+      const auto place = static_cast<std::size_t>(session.launch().local_process * topology.ranks_per_process() + index);
+      rank.cores = {session.cores()[place % session.cores().size()]};
+    }
     rank.needs = needs;
     rank.needs.ranks_per_process = topology.ranks_per_process();
     ranks_.push_back(std::make_unique<Rank>(plan, rank));

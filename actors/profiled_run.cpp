@@ -10,6 +10,7 @@
 
 #include "actors/data_content.hpp"
 #include "actors/device_placement.hpp"
+#include "actors/machine_peak.hpp"
 #include "actors/measured_run.hpp"
 #include "actors/message_actor.hpp"
 #include "actors/operation_clock.hpp"
@@ -17,9 +18,9 @@
 #include "actors/profile_gather.hpp"
 #include "actors/run_setup.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/peak.hpp"
 #include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
@@ -101,27 +102,20 @@ RunSettings only_steps(RunSettings run, int steps) {
 
 std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
   std::int64_t threads = wanted;
-  if (session.leads() && threads == 0)
-    threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  if (session.leads() && threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
   return std::stoll(session.broadcast(std::to_string(threads)));
 }
 
 /// What is the best of this and before: somebody else may be on the machine for a while.
 void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankNeeds& needs,
                      runtime::Machine& machine) {
-  if (!needs.devices.empty()) {
-    const auto peak = device_peak(needs, session, run, plan.compute);
-    machine.peak_flops = peak.rank;
-    machine.job_peak_flops = peak.job;
-    return;
-  }
-  const int threads = needs.threads;
-  const double core = kernels::measured_peak_flops(plan.compute);
-  const auto computing =
-      std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * threads));
-  machine.peak_flops = std::max(machine.peak_flops, core * threads);
-  machine.job_peak_flops = std::max(machine.job_peak_flops, core * static_cast<double>(computing));
-  machine.memory_bandwidth = std::max(machine.memory_bandwidth, kernels::measured_copy_bandwidth(threads));
+  const auto now = machine_peak(session, run, plan, needs);
+  machine.peak_flops = std::max(machine.peak_flops, now.peak_flops);
+  machine.job_peak_flops = std::max(machine.job_peak_flops, now.job_peak_flops);
+  if (!needs.devices.empty()) return;
+  const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
+  const double host = kernels::measured_copy_bandwidth(teams.computing());
+  machine.memory_bandwidth = std::max(machine.memory_bandwidth, host * teams.threads_at_once() / teams.computing());
 }
 
 }  // namespace
@@ -146,6 +140,8 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   RankNeeds needs;
   needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
   place_on_devices(needs, session, run);
+  runtime::Machine machine;
+  if (session.leads()) measure_machine(session, run, plan, needs, machine);
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   std::map<const Rank*, ActionCosts> action_costs;
@@ -155,8 +151,6 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
     if (rank->device().kind == kernels::DeviceKind::cuda)
       rank->action_costs = &action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up).first->second;
   }
-  runtime::Machine machine;
-  if (session.leads()) measure_machine(session, run, plan, needs, machine);
 
   std::promise<Outcome> promise;
   Pipeline::Start start;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "actors/data_content.hpp"
-#include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
@@ -13,7 +13,7 @@ namespace {
 std::int64_t threads_of(const RunSettings& settings, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
   if (settings.train.threads > 0) return settings.train.threads;
   if (recorded != nullptr && noted_threads(*recorded) > 0) return noted_threads(*recorded);
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / plan.ranks());
+  return std::max<std::int64_t>(1, cluster::usable_cores() / plan.ranks());
 }
 
 const runtime::CheckpointReader* either(const std::optional<runtime::CheckpointReader>& checkpoint,

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "actors/action_runner.hpp"
+#include "actors/memory_check.hpp"
 #include "actors/run_setup.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "runtime/schedule/simulate.hpp"
@@ -132,12 +134,15 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   runtime::Costs costs;
   costs.stages.resize(static_cast<std::size_t>(plan.schedule.placement.stages()));
   const auto planned = runtime::simulate(plan.schedule, costs, false);
+  if (setup.state == nullptr) check_memory(plan, needs_of(setup));
+  const auto cores = cluster::cores_to_compute_on();
   for (int index = 0; index < plan.ranks(); ++index) {
     seats_.push_back(std::make_unique<Seat>());
     auto& seat = *seats_.back();
     RankSetup rank;
     rank.id = runtime::RankId(index);
     rank.needs = needs_of(setup);
+    if (setup.threads > static_cast<int>(cores.size())) rank.cores = cores;  // ranks take turns
     seat.rank = std::make_unique<Rank>(plan, rank);
     if (setup.state != nullptr) {
       restore(*seat.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));

@@ -1,25 +1,13 @@
 #include "actors/telemetry.hpp"
 
-#include <algorithm>
 #include <chrono>
 
-#include "actors/device_placement.hpp"
 #include "actors/run_signals.hpp"
-#include "cluster/affinity.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/peak.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
 namespace {
-
-double peak_flops(const Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs) {
-  if (!session.leads()) return 0;
-  if (!needs.devices.empty()) return device_peak(needs, session, settings, plan.compute).job;
-  const auto computing =
-      std::min(cluster::cores_of_job(session.launch(), session.cores().size()), static_cast<std::size_t>(plan.ranks() * needs.threads));
-  return kernels::measured_peak_flops(plan.compute) * static_cast<double>(computing);
-}
 
 LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Session& session, std::int64_t first_step, double peak) {
   LiveRun run;
@@ -60,20 +48,20 @@ std::unique_ptr<cluster::StatusServer> status_server(const Session& session, con
 }
 
 Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
-                     std::int64_t first_step, runtime::MetricsFile* metrics, std::unique_ptr<cluster::StatusServer> server)
+                     std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
+                     std::unique_ptr<cluster::StatusServer> server)
     : settings_(settings),
-      peak_(peak_flops(session, settings, plan, needs)),
-      reporter_(settings.terminal, peak_, metrics),
+      reporter_(settings.terminal, machine.job_peak_flops, metrics),
       gather_(session, pipeline),
       server_(std::move(server)) {
   if (!session.leads()) return;
-  if (server_) reporter_.also(&live_.emplace(live_run(settings, plan, session, first_step, peak_), session, pipeline));
+  if (server_) reporter_.also(&live_.emplace(live_run(settings, plan, session, first_step, machine.job_peak_flops), session, pipeline));
   if (settings.directory.empty()) return;
   if (settings.tensorboard) reporter_.also(&tensorboard_.emplace(settings.directory, first_step));
   if (!settings.profiled) return;
-  runtime::Machine machine;
-  machine.job_peak_flops = peak_;
-  reporter_.also(&profile_.emplace(settings, plan, needs, session.topology(), gather_, machine));
+  runtime::Machine job;  // no operations are timed, so a rank's share is held against nothing
+  job.job_peak_flops = machine.job_peak_flops;
+  reporter_.also(&profile_.emplace(settings, plan, needs, session.topology(), gather_, job));
 }
 
 void Telemetry::serve() {

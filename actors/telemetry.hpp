@@ -27,10 +27,11 @@ using Ending = std::pair<ExitCode, std::string>;
 /// every process; what is shown is process 0's.
 class Telemetry {
  public:
-  /// Before the agree() that the ranks start after. `metrics` may be null; it and all references outlive this. Measures what the cores do
-  /// at best; of GPUs that is known or not.
+  /// Before the agree() that the ranks start after. `metrics` may be null; it and all references outlive this. `machine`: process
+  /// 0's, what a share of the peak is taken of.
   Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
-            std::int64_t first_step, runtime::MetricsFile* metrics, std::unique_ptr<cluster::StatusServer> server);
+            std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
+            std::unique_ptr<cluster::StatusServer> server);
 
   [[nodiscard]] RunReporter& reporter() noexcept { return reporter_; }
   /// Empty: nothing is served.
@@ -47,7 +48,6 @@ class Telemetry {
  private:
   void write_profile();
   const RunSettings& settings_;
-  const double peak_;  // FLOP/s of all cores or GPUs that compute; 0 where it is unknown or nothing is shown
   RunReporter reporter_;
   RecordGather gather_;
   std::optional<TensorboardLog> tensorboard_;

@@ -10,6 +10,7 @@
 #include "actors/coordinator_actor.hpp"
 #include "actors/data_content.hpp"
 #include "actors/device_placement.hpp"
+#include "actors/machine_peak.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/run_directory.hpp"
 #include "actors/run_setup.hpp"
@@ -18,6 +19,7 @@
 #include "actors/telemetry.hpp"
 #include "cluster/affinity.hpp"
 #include "cluster/console.hpp"
+#include "cluster/host_cores.hpp"
 #include "cluster/versions.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -54,7 +56,7 @@ struct Beginning {
 std::int64_t resolve_threads(const Session& session, std::int64_t wanted, const runtime::CheckpointReader* checkpoint) {
   if (wanted > 0) return wanted;
   if (checkpoint != nullptr && noted_threads(*checkpoint) > 0) return noted_threads(*checkpoint);
-  return cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  return cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
 }
 
 std::string instruction_set() { return kernels::cpu_features().arithmetic(); }
@@ -128,8 +130,18 @@ void check_evaluation(const Session& session, const RunSettings& settings, const
   if (session.leads()) fmt::print(stderr, "warning: {}\n", message);
 }
 
-void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
-               const Beginning& beginning, const DatasetBatches& batches, const HeldOut& held_out) {
+/// " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".
+std::string cores_text(const Session& session, const RankNeeds& needs, const runtime::Machine& machine) {
+  const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
+  std::string text;
+  if (needs.devices.empty() && teams.ranks > teams.cores)
+    text += fmt::format(" | {} ranks take turns on {} cores", teams.ranks, teams.cores);
+  if (machine.job_peak_flops > 0) text += fmt::format(" | peak {:.1f} GFLOP/s", machine.job_peak_flops * 1e-9);
+  return text;
+}
+
+void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session, const RankNeeds& needs,
+               const runtime::Machine& machine, const Beginning& beginning, const DatasetBatches& batches, const HeldOut& held_out) {
   auto& reporter = telemetry.reporter();
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
@@ -144,7 +156,8 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
                            session.topology().processes(), plan.schedule.name, plan.layout_text(), settings.train.microbatches,
                            settings.train.batch, settings.train.sequence));
-  reporter.say(fmt::format("machine   {} | {} threads a rank{}", instruction_set(), beginning.threads, gpus_text(settings)));
+  reporter.say(fmt::format("machine   {} | {} threads a rank{}{}", instruction_set(), beginning.threads,
+                           cores_text(session, needs, machine), gpus_text(settings)));
   if (!settings.directory.empty())
     reporter.say(fmt::format("run       {}{}", settings.directory,
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
@@ -203,6 +216,8 @@ void train(Session& session, const RunSettings& settings) {
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
   place_on_devices(needs, session, settings);
+  // Before the arenas, so that its memory does not come on top of them, and while the other processes wait for this one.
+  const auto machine = session.leads() ? machine_peak(session, settings, plan, needs) : runtime::Machine();
   Pipeline pipeline(session, plan, needs);
   {
     std::optional<runtime::CheckpointReader> checkpoint;
@@ -210,8 +225,8 @@ void train(Session& session, const RunSettings& settings) {
     for (auto* rank : pipeline.ranks()) initialize(*rank, settings, checkpoint ? &*checkpoint : nullptr);
   }
 
-  Telemetry telemetry(session, settings, plan, needs, pipeline, beginning.step, directory ? directory->metrics(beginning.step) : nullptr,
-                      std::move(server));
+  Telemetry telemetry(session, settings, plan, needs, pipeline, beginning.step, machine,
+                      directory ? directory->metrics(beginning.step) : nullptr, std::move(server));
   auto& reporter = telemetry.reporter();
   std::promise<Ending> outcome;
   caf::actor coordinator;
@@ -251,7 +266,7 @@ void train(Session& session, const RunSettings& settings) {
                                             {"build", settings.build},
                                             {"instruction set", instruction_set()}};
   session.control().agree(hashes);
-  if (session.leads()) introduce(telemetry, settings, plan, session, beginning, batches, held);
+  if (session.leads()) introduce(telemetry, settings, plan, session, needs, machine, beginning, batches, held);
   if (directory && directory->checkpoint() != nullptr) warn_of_changes(reporter, *directory->checkpoint(), arithmetic);
 
   pipeline.start(start);

@@ -7,8 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 namespace millrace::cluster {
+namespace {
+
+constexpr const char* kBindingPolicy = "OMPI_MCA_hwloc_base_binding_policy";
+
+}  // namespace
 
 std::vector<int> available_cores() {
   cpu_set_t set;
@@ -21,8 +27,13 @@ std::vector<int> available_cores() {
   return cores;
 }
 
+bool bound_by_launcher() {
+  const char* policy = std::getenv(kBindingPolicy);
+  return policy != nullptr && std::string_view(policy) != "none";
+}
+
 std::vector<int> widen_affinity() {
-  if (std::getenv("OMPI_MCA_hwloc_base_binding_policy") == nullptr) {
+  if (std::getenv(kBindingPolicy) == nullptr) {
     cpu_set_t all;
     CPU_ZERO(&all);
     for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);
@@ -54,11 +65,6 @@ void run_soon_when_woken() noexcept {
 
 int automatic_threads(const Topology& topology, const Launch& launch, int cores) {
   return std::max(1, cores / (topology.ranks_per_process() * launch.local_processes));
-}
-
-std::size_t cores_of_job(const Launch& launch, std::size_t cores) {
-  const auto hosts = (launch.processes + launch.local_processes - 1) / std::max(1, launch.local_processes);
-  return cores * static_cast<std::size_t>(std::max(1, hosts));
 }
 
 std::vector<std::vector<int>> worker_cores(const Topology& topology, const Launch& launch, const std::vector<int>& cores, int threads) {

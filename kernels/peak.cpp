@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <string_view>
 
 #include "kernels/base/buffer.hpp"
@@ -47,25 +48,36 @@ double device_peak_flops(const DeviceDescription& device, DType dtype, bool tf32
   return 0;
 }
 
-double measured_peak_flops(DType dtype) {
+double measured_peak_flops(DType dtype, int threads) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::int64_t size = 512;
-  const Shape shape{size, size};
-  Buffer memory(3 * size * size * sizeof(float));
-  const Tensor a{memory.data(), dtype, shape}, b{memory.data() + size * size * sizeof(float), dtype, shape};
-  const Tensor c{memory.data() + 2 * size * size * sizeof(float), dtype, shape};
-  ThreadTeam team(1);
+  using Seconds = std::chrono::duration<double>;
+  constexpr std::int64_t smallest = 1024, largest = 4096;
+  constexpr Seconds budget(0.05);       // of a size, for at least three products
+  constexpr Seconds long_enough(0.02);  // a product that takes this is large for the machine: a larger one would gain nothing
+  ThreadTeam team(threads);
   const Stream stream(team);
   const MatmulOptions options{.transpose_b = true};
-  Buffer scratch(std::max<std::size_t>(1, matmul_scratch_bytes(shape, shape, dtype, dtype, options, 1)));
-  double best = 1;
-  matmul(stream, a, b, c, options, scratch.bytes());
-  for (const auto end = Clock::now() + std::chrono::milliseconds(60); Clock::now() < end;) {
-    const auto begin = Clock::now();
-    matmul(stream, a, b, c, options, scratch.bytes());
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  double peak = 0;
+  for (std::int64_t size = smallest; size <= largest; size *= 2) {
+    const Shape shape{size, size};
+    const auto bytes = static_cast<std::size_t>(size * size) * size_of(dtype);
+    const Buffer memory(3 * bytes);
+    const Buffer scratch(std::max<std::size_t>(1, matmul_scratch_bytes(shape, shape, dtype, dtype, options, threads)));
+    const Tensor a{memory.data(), dtype, shape}, b{memory.data() + bytes, dtype, shape}, c{memory.data() + 2 * bytes, dtype, shape};
+    const auto multiply = [&] {
+      const auto begin = Clock::now();
+      matmul(stream, a, b, c, options, scratch.bytes());
+      return Seconds(Clock::now() - begin);
+    };
+    std::memset(memory.data(), 0, 3 * bytes);  // pages that were never written are all the same one
+    multiply();
+    Seconds best = multiply();
+    const auto end = Clock::now() + budget;
+    for (int products = 1; products < 3 || Clock::now() < end; ++products) best = std::min(best, multiply());
+    peak = std::max(peak, 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best.count());
+    if (best >= long_enough) break;
   }
-  return 2.0 * size * size * size / best;
+  return peak;
 }
 
 }  // namespace millrace::kernels

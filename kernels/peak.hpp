@@ -5,9 +5,11 @@
 
 namespace millrace::kernels {
 
-/// What one core multiplies at best, FLOP/s: the fastest of some 512 x 512 x 512 matmuls of this dtype with fp32 sums, timed here and now
-/// for about 60 ms. The denominator of model FLOPs utilisation.
-[[nodiscard]] double measured_peak_flops(DType dtype);
+/// What `threads` threads multiply at best together, FLOP/s: the fastest of several large square products of this dtype with fp32 sums, on
+/// one team, timed here and now for some 0.1 s. The one peak of a machine: model FLOPs utilisation and whatever else speaks of a share of
+/// the peak divides by it. Not cores times what one core does: cores share matrix units, caches, clock and memory. `threads` at least 1, no
+/// more than the cores.
+[[nodiscard]] double measured_peak_flops(DType dtype, int threads);
 
 /// What a GPU multiplies at best, FLOP/s, by its data sheet: dense, with fp32 sums; `tf32`: f32 products may use it. 0: unknown, as of a
 /// part of a GPU (MIG).

@@ -64,6 +64,7 @@ struct ThreadTeam::State {
   Erased body = nullptr;
   void* context = nullptr;
   bool stop = false;
+  int members = 1;  // threads of the system, the caller among them
   std::vector<std::exception_ptr> errors;
   std::vector<int> cores;
   bool caller_pinned = false;
@@ -71,7 +72,7 @@ struct ThreadTeam::State {
   alignas(128) std::atomic<std::uint32_t> generation{0};
   alignas(128) std::atomic<int> working{0};
 
-  void work(int thread, int size) noexcept {
+  void work(int member, int members, int size) noexcept {
     keep_openmp_to_one_thread();
     std::uint32_t seen = 0;
     for (;;) {
@@ -80,9 +81,14 @@ struct ThreadTeam::State {
       if (now == seen) continue;
       seen = now;
       if (stop) return;
-      call(thread, size);
+      call_part(member, members, size);
       if (working.fetch_sub(1, std::memory_order_acq_rel) == 1) working.notify_one();
     }
+  }
+
+  /// What is one member's of the team's threads, in order.
+  void call_part(int member, int members, int size) noexcept {
+    for (int thread = size * member / members; thread < size * (member + 1) / members; ++thread) call(thread, size);
   }
 
   void call(int thread, int size) noexcept {
@@ -121,16 +127,19 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_u
   MILLRACE_CHECK(threads >= 1, ExitCode::config, "kernels.thread_team", "threads = {}, wanted 1 or more", threads);
   state_->errors.resize(static_cast<std::size_t>(threads));
   state_->cores = std::move(cores);
-  state_->threads.reserve(static_cast<std::size_t>(threads) - 1);
-  for (int thread = 1; thread < threads; ++thread) {
+  if (!state_->cores.empty()) state_->members = std::min(threads, static_cast<int>(state_->cores.size()));
+  if (state_->cores.empty()) state_->members = threads;
+  const int members = state_->members;
+  state_->threads.reserve(static_cast<std::size_t>(members) - 1);
+  for (int member = 1; member < members; ++member) {
     try {
-      state_->threads.emplace_back([state = state_.get(), thread, threads] { state->work(thread, threads); });
+      state_->threads.emplace_back([state = state_.get(), member, members, threads] { state->work(member, members, threads); });
     } catch (const std::system_error& error) {
       state_->end();
-      fail(ExitCode::start, "kernels.thread_team", "thread {} of {} cannot be started: {}", thread + 1, threads, error.what());
+      fail(ExitCode::start, "kernels.thread_team", "thread {} of {} cannot be started: {}", member + 1, members, error.what());
     }
-    auto& member = state_->threads.back();
-    if (!state_->cores.empty()) pin_to_core(member.native_handle(), state_->cores[static_cast<std::size_t>(thread) % state_->cores.size()]);
+    auto& last = state_->threads.back();
+    if (!state_->cores.empty()) pin_to_core(last.native_handle(), state_->cores[static_cast<std::size_t>(member) % state_->cores.size()]);
   }
 }
 
@@ -146,11 +155,13 @@ void ThreadTeam::run_erased(Erased body, void* context) {
   if (size_ == 1) return body(context, 0, 1);
   state.body = body;
   state.context = context;
-  state.working.store(size_ - 1, std::memory_order_relaxed);
-  state.generation.fetch_add(1, std::memory_order_release);
-  state.generation.notify_all();
-  state.call(0, size_);
-  state.wait_for_members();
+  if (state.members > 1) {
+    state.working.store(state.members - 1, std::memory_order_relaxed);
+    state.generation.fetch_add(1, std::memory_order_release);
+    state.generation.notify_all();
+  }
+  state.call_part(0, state.members, size_);
+  if (state.members > 1) state.wait_for_members();
   state.rethrow();
 }
 

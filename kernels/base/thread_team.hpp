@@ -18,7 +18,7 @@ void keep_openmp_to_one_thread() noexcept;
 /// their own.
 class ThreadTeam {
  public:
-  /// threads >= 1. `cores`, when not empty, pins thread i to cores[i % cores.size()].
+  /// threads >= 1. `cores`, when not empty: each has one thread, pinned to it; where they are fewer, the team takes turns on these.
   explicit ThreadTeam(int threads, std::vector<int> cores = {});
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -26,6 +27,39 @@ TEST(ThreadTeam, RunsEveryIndexOnceAndWaitsForAll) {
       });
     for (const int count : calls) EXPECT_EQ(count, 300);
   }
+}
+
+/// On this thread, which the team pins.
+void expect_folded(int at_once) {
+  std::vector<int> cores(static_cast<std::size_t>(at_once));  // the machine need not have them: then a thread floats
+  std::iota(cores.begin(), cores.end(), 0);
+  ThreadTeam team(7, cores);
+  EXPECT_EQ(team.size(), 7);
+  std::vector<std::thread::id> ran(7);
+  for (int round = 0; round < 50; ++round)
+    team.run([&](int thread, int threads) {
+      EXPECT_EQ(threads, 7);
+      ran[static_cast<std::size_t>(thread)] = std::this_thread::get_id();
+    });
+  const std::set<std::thread::id> different(ran.begin(), ran.end());
+  EXPECT_EQ(different.size(), static_cast<std::size_t>(at_once));
+  EXPECT_FALSE(different.contains(std::thread::id()));
+  EXPECT_EQ(ran.front(), std::this_thread::get_id());
+  const auto lowest = [&] {
+    team.run([](int thread, int) {
+      if (thread >= 2) throw std::runtime_error(std::to_string(thread));
+    });
+  };
+  try {
+    lowest();
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "2");
+  }
+}
+
+TEST(ThreadTeam, IsCutTheSameOnFewerThreadsOfTheSystem) {
+  for (const int at_once : {1, 2, 3}) std::thread([at_once] { expect_folded(at_once); }).join();
 }
 
 TEST(ThreadTeam, WakesMembersThatFellAsleep) {

@@ -4,11 +4,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
 
 #include "actors/log_line.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
+#include "cluster/host_memory.hpp"
 #include "cluster/versions.hpp"
 #include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
@@ -51,18 +52,6 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// A line of /proc/meminfo in bytes.
-std::optional<std::uint64_t> meminfo(const std::string& name) {
-  std::ifstream stream("/proc/meminfo");
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.starts_with(name + ":")) continue;
-    std::istringstream words(line.substr(name.size() + 1));
-    std::uint64_t kibibytes = 0;
-    if (words >> kibibytes) return kibibytes << 10;
-  }
-  return std::nullopt;
-}
-
 std::string core_list(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {
@@ -75,7 +64,11 @@ std::string core_list(const std::vector<int>& cores) {
   return text;
 }
 
-std::string gigaflops(double flops) { return fmt::format("{:.1f} GFLOP/s on one core", flops / 1e9); }
+std::string peak_text(DType dtype) {
+  const int cores = cluster::usable_cores();
+  return fmt::format("{:.1f} GFLOP/s on {} core{} together", kernels::measured_peak_flops(dtype, cores) / 1e9, cores,
+                     cores == 1 ? "" : "s");
+}
 
 void versions(Report& report) {
   report.ok("build", build_id());
@@ -99,34 +92,29 @@ void processor(Report& report) {
   report.check(static_cast<long>(cores.size()) == online, "cores",
                fmt::format("{} of {} may be used: {}", cores.size(), online, core_list(cores)),
                "this process is bound; under mpirun millrace widens that by itself, a container's or taskset's limit stays");
-  // "200000 100000": microseconds of processor time in each period of the second number (cgroup v2).
-  std::istringstream quota(first_line("/sys/fs/cgroup/cpu.max"));
-  double time = 0, period = 0;
-  if (quota >> time >> period && period > 0) {
-    report.check(time / period >= static_cast<double>(cores.size()), "cpu quota", fmt::format("{:.1f} cores", time / period),
-                 "the container may use less than the cores it sees: set train.threads so that ranks x threads stay within it");
-  }
+  if (const auto quota = cluster::core_quota(cluster::HostFiles::of_this_host()))
+    report.check(quota->cores >= static_cast<double>(cores.size()), "cpu quota",
+                 fmt::format("{:.1f} cores: {}", quota->cores, quota->source),
+                 fmt::format("less than the cores that are seen: runs take it for {} core{}", cluster::usable_cores(),
+                             cluster::usable_cores() == 1 ? "" : "s"));
 }
 
 void peaks(Report& report) {
-  report.ok("matmul fp32", gigaflops(kernels::measured_peak_flops(DType::f32)));
+  report.ok("matmul fp32", peak_text(DType::f32));
   const bool widened = kernels::cpu::matmul_compute_dtype(DType::bf16) == DType::f32;
   report.ok("matmul bf16",
-            gigaflops(kernels::measured_peak_flops(DType::bf16)) +
+            peak_text(DType::bf16) +
                 (widened ? ", computed in fp32: bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time"
                          : ", computed in bf16"));
 }
 
 void memory(Report& report) {
-  const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable");
-  if (total && available) {
-    report.check(*available > (std::uint64_t{1} << 30), "memory",
-                 fmt::format("{} free of {}", actors::bytes_text(*available), actors::bytes_text(*total)),
+  const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
+  if (bounds.empty()) report.warn("memory", "not known: /proc/meminfo and the control groups say nothing", "a run is not held against it");
+  for (const auto& bound : bounds)
+    report.check(bound.free > (std::uint64_t{1} << 30), &bound == &bounds.front() ? "memory" : "memory limit",
+                 fmt::format("{} free: {}", actors::bytes_text(bound.free), bound.source),
                  "little is left; `millrace inspect RUN.toml` tells what each rank will take");
-  }
-  std::istringstream limit(first_line("/sys/fs/cgroup/memory.max"));
-  std::uint64_t most = 0;
-  if (limit >> most) report.ok("memory limit", fmt::format("{} for this container", actors::bytes_text(most)));
   const auto pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "not told" : pages,
                "arenas ask for huge pages; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");

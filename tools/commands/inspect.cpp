@@ -3,8 +3,9 @@
 #include "actors/batch_provider.hpp"
 #include "actors/device_placement.hpp"
 #include "actors/log_line.hpp"
+#include "actors/memory_check.hpp"
 #include "actors/run_setup.hpp"
-#include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/program/print.hpp"
@@ -80,7 +81,7 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   result.plan = actors::make_plan(
       {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
   result.threads_given = config.train.threads > 0;
-  const auto automatic = std::max<std::int64_t>(1, static_cast<std::int64_t>(cluster::available_cores().size()) / config.pipeline.ranks);
+  const auto automatic = std::max<std::int64_t>(1, cluster::usable_cores() / config.pipeline.ranks);
   actors::plan_for_devices(result.options, config);
   result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
   result.options.staging = !config.directory.empty();
@@ -171,6 +172,24 @@ runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vecto
   return runtime::replay(plan.schedule, costs, 0);
 }
 
+/// What the ranks need beside what this machine has: all on one host, as a run without a launcher has them. A plan may be meant for other
+/// machines, so this is told and no error.
+void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
+  const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
+  if (bounds.empty()) return;
+  std::uint64_t sum = 0;
+  for (const auto& rank : ranks) sum += actors::host_bytes(rank->memory());
+  const auto passed = actors::passed_bound(bounds, {sum, sum, sum});
+  const auto& bound = passed ? *passed : bounds.front();
+  fmt::print("memory {} of this host for {}, {} free here: {}\n", actors::bytes_text(sum),
+             ranks.size() == 1 ? "the rank" : fmt::format("all {} ranks", ranks.size()), actors::bytes_text(bound.free), bound.source);
+  if (!passed) return;
+  fmt::print("It does not fit: train would end with code {} before it allocates anything.\n", static_cast<int>(ExitCode::memory));
+  for (const auto& rank : ranks)
+    fmt::print("  rank {}: {} ({})\n", rank->rank().value, actors::bytes_text(actors::host_bytes(rank->memory())), rank->memory().needs());
+  if (run.plan.ranks() > 1) fmt::print("On several hosts each has to hold its own ranks.\n");
+}
+
 void print_overview(const Inspection& run) {
   std::vector<std::unique_ptr<RankPreview>> ranks;
   for (int rank = 0; rank < run.plan.ranks(); ++rank)
@@ -189,6 +208,7 @@ void print_overview(const Inspection& run) {
   }
   fmt::print("idle {:.1f} % of the ranks' time, if time went by FLOPs and links cost nothing\n",
              100 * idle_sum / static_cast<double>(ranks.size()));
+  print_room(run, ranks);
   fmt::print("\n--stage S prints a stage's programs and its rank's memory.\n");
 }
 

@@ -6,7 +6,8 @@
 
 #include "actors/device_placement.hpp"
 #include "actors/log_line.hpp"
-#include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
+#include "cluster/host_memory.hpp"
 #include "configs/value.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
@@ -50,7 +51,7 @@ std::vector<std::string> names_of(const std::string& text) {
 actors::RankNeeds needs_of(const configs::RunConfig& config) {
   actors::RankNeeds needs;
   actors::plan_for_devices(needs, config);
-  const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
+  const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   needs.threads =
       static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.pipeline.ranks));
   needs.staging = !config.directory.empty();
@@ -163,9 +164,23 @@ void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
                100 * plan.idle[rank], actors::bytes_text(plan.bytes[rank]));
 }
 
+/// Without --memory no layout is left out for it, but what this machine has is told.
+void print_room(const PlannedRun& plan) {
+  const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
+  if (bounds.empty()) return;
+  const auto& bound = bounds.front();
+  const auto ranks = plan.bytes.size();
+  fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} rank{} on one host: {}\n", actors::bytes_text(bound.free),
+             actors::bytes_text(bound.free / ranks), ranks, ranks == 1 ? "" : "s", bound.source);
+  if (plan.most_bytes() > bound.free / ranks)
+    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", actors::bytes_text(plan.most_bytes()),
+               bound.free / ranks);
+}
+
 void print_choice(const Planning& planning, const PlanResult& result) {
   const auto& plan = result.runs.front();
   print_ranks(result.uniform, plan);
+  if (!planning.search.memory) print_room(plan);
   const auto& train = planning.config.train;
   fmt::print("\nplan      {}, {}, {} chunk{} a rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
              plan.chunks == 1 ? "" : "s", plan.policy_text());

@@ -7,6 +7,7 @@
 #include "actors/log_line.hpp"
 #include "actors/run_setup.hpp"
 #include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/config_file.hpp"
 #include "layers/llmc_file.hpp"
@@ -149,7 +150,7 @@ void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors:
   if (job.threads > 0) return;
   std::int64_t threads = 0;
   if (session.leads() && !model.checkpoint.empty()) threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
-  if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), static_cast<int>(session.cores().size()));
+  if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
   job.threads = std::stoi(session.broadcast(std::to_string(threads)));
 }
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "cluster/host_cores.hpp"
+
 namespace millrace::tools {
 namespace {
 
@@ -37,7 +39,7 @@ std::unique_ptr<kernels::Queue> queue_of(kernels::Device device) {
 
 BusyRank::BusyRank(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device)
     : mode_(mode),
-      team_(threads),
+      team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
       queue_(queue_of(device)),
       stream_(team_, kernels::Implementation::fast, queue_.get()),
       rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "cluster/affinity.hpp"
+#include "cluster/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/queue.hpp"
 #include "runtime/median.hpp"
@@ -104,7 +104,7 @@ ModelCosts flop_costs(const actors::PlanRequest& request) {
 }
 
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
-  const auto cores = static_cast<std::int64_t>(cluster::available_cores().size());
+  const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
   // Two layers take turns, so that neither's weights are still in the cache from its last pass.
   const ModelParts parts = parts_of(request, static_cast<int>(std::min<std::int64_t>(2, request.model.layers)));

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/made_up_host.hpp"
+#include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
+
+// Runs on hosts that have less than they ask for: memory, cores.
+namespace millrace::tests {
+namespace {
+
+Words train(const Words& more) {
+  return joined({"train", "configs/runs/tiny.toml", "data.text=docs", "data.held_out=0", "evaluate.every=0", "sample.tokens=0",
+                 "run.directory=", "train.steps=2", "train.warmup_steps=1", "pipeline.ranks=2", "train.threads=1"},
+                more);
+}
+
+/// tiny.toml takes some MiB a rank.
+void limit_memory(const MadeUpHost& host, const std::string& bytes) {
+  host.stand_in("/job/step");
+  host.write("/sys/fs/cgroup/job/step/memory.max", "max\n");
+  host.write("/sys/fs/cgroup/job/memory.max", bytes + "\n");
+  host.write("/sys/fs/cgroup/job/memory.current", "0\n");
+}
+
+TEST(HostLimits, ARunThatDoesNotFitIsRefusedByRankAndStage) {
+  const MadeUpHost host;
+  limit_memory(host, "1048576");
+  const auto result = run_millrace(train({}), host.variable());
+  expect_failure(result, ExitCode::memory,
+                 {"2 ranks need ", "1.0 MiB are free: memory.max = 1048576 of cgroup /sys/fs/cgroup/job; nothing was allocated",
+                  "rank 0: ", "rank 1: ", "stage 0: ", "stage 1: ", "weights, gradients, optimizer"});
+  EXPECT_EQ(result.out.find("step 1/"), std::string::npos);
+}
+
+TEST(HostLimits, AnUnheardOfModelIsRefusedOnThisHost) {
+  const auto result = run_millrace(train({"model.layers=100", "model.hidden_size=16384", "model.intermediate_size=65536", "model.heads=64",
+                                          "model.kv_heads=8", "model.head_dim=256"}));
+  expect_failure(result, ExitCode::memory, {"2 ranks need ", "GiB", "free: ", "nothing was allocated", "rank 1: "});
+}
+
+TEST(HostLimits, ProcessesOfAHostAddUp) {
+  // Each of the two ranks fits, both do not.
+  const auto alone = run_millrace({"inspect", "configs/runs/tiny.toml", "pipeline.ranks=2", "run.directory=", "train.threads=1",
+                                   "evaluate.every=0", "sample.tokens=0", "data.held_out=0"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  std::vector<long> bytes;
+  for (const char* rank : {"\n    0  0 ", "\n    1  1 "}) {
+    const auto line = alone.out.find(rank);
+    ASSERT_NE(line, std::string::npos) << alone.out;
+    bytes.push_back(std::stol(alone.out.substr(alone.out.find('%', line) + 1)));
+  }
+  const auto both = bytes[0] + bytes[1], one = std::max(bytes[0], bytes[1]);
+  const MadeUpHost host, roomy;
+  limit_memory(host, std::to_string(one + (both - one) / 2));
+  limit_memory(roomy, std::to_string(both));
+  const auto refused = run_millrace(train({}), host.variable() + " " + on_processes(2));
+  expect_failure(refused, ExitCode::memory, {"2 ranks need ", "memory.max", "rank 0: ", "rank 1: "});
+  const auto fits = run_millrace(train({}), roomy.variable() + " " + on_processes(2));
+  EXPECT_EQ(fits.code, 0) << fits.err;
+}
+
+TEST(HostLimits, InspectAndPlanAndDoctorName) {
+  const MadeUpHost host;
+  limit_memory(host, "1048576");
+  host.write("/sys/fs/cgroup/job/cpu.max", "50000 100000\n");
+  const Words run{"configs/runs/tiny.toml", "pipeline.ranks=2", "train.threads=1"};
+  const auto inspected = run_millrace(joined({"inspect"}, run), host.variable());
+  EXPECT_EQ(inspected.code, 0) << inspected.err;
+  expect_parts(inspected.out, {"1.0 MiB free here: memory.max = 1048576", "It does not fit: train would end with code 8", "rank 1: "});
+  const auto planned = run_millrace(joined(joined({"plan"}, run), {"--schedules", "1f1b"}), host.variable());
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  expect_parts(planned.out,
+               {"no limit was given; here 1.0 MiB are free, 0.5 MiB for each of 2 ranks on one host: memory.max", "--memory 524288"});
+  const auto doctor = run_millrace({"doctor"}, host.variable());
+  expect_parts(doctor.out, {"memory         1.0 MiB free: memory.max = 1048576 of cgroup /sys/fs/cgroup/job", "64.0 GiB free: MemAvailable",
+                            "cpu quota      0.5 cores: cpu.max of cgroup /sys/fs/cgroup/job", "GFLOP/s on 1 core together"});
+}
+
+/// What a run printed of its losses.
+std::string losses_of(const std::string& out) {
+  std::string losses;
+  for (auto at = out.find("| loss "); at != std::string::npos; at = out.find("| loss ", at + 1)) losses += out.substr(at, 14);
+  return losses;
+}
+
+TEST(HostLimits, MoreThreadsThanCoresAreToldAndTakeTurns) {
+  const MadeUpHost host;
+  host.stand_in("/job");
+  host.write("/sys/fs/cgroup/job/cpu.max", "100000 100000\n");
+  const auto many = run_millrace(train({"train.threads=33"}), host.variable());
+  EXPECT_EQ(many.code, 0) << many.err;
+  expect_parts(many.err, {"warning: 2 ranks x 33 threads are more than the 1 core of this host", "train.threads = 1 fits"});
+  const auto few = run_millrace(train({}), host.variable());
+  EXPECT_EQ(few.err.find("warning"), std::string::npos) << few.err;
+  expect_parts(few.out, {"| 1 threads a rank | 2 ranks take turns on 1 cores | peak "});
+  // Their number decides about the bits, and not how many run at a time.
+  const Words three{"pipeline.ranks=1", "train.threads=3"};
+  const auto folded = run_millrace(train(three), host.variable()), spread = run_millrace(train(three));
+  EXPECT_EQ(losses_of(folded.out), losses_of(spread.out));
+  EXPECT_NE(losses_of(folded.out), "");
+}
+
+TEST(HostLimits, AutomaticThreadsKeepToTheQuota) {
+  const MadeUpHost host;
+  host.stand_in_v1("/job");
+  host.write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
+  host.write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  const auto result = run_millrace(train({"train.threads=0", "pipeline.ranks=1"}), host.variable());
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"| 1 threads a rank | peak "});
+}
+
+}  // namespace
+}  // namespace millrace::tests
