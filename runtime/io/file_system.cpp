@@ -48,14 +48,14 @@ FileFault ask(FileOperation operation, std::string_view path, std::string_view w
 std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset, bool refused,
                        const std::string& path) {
   const std::size_t count = refused ? 0 : bytes.size();
-  ssize_t written = -1;
-  do {
-    written = offset ? ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(*offset)) : ::write(descriptor, bytes.data(), count);
-  } while (written < 0 && errno == EINTR);
-  if (written < 0) fail_with(ExitCode::storage, "writing", path, errno);
-  MILLRACE_CHECK(written > 0, ExitCode::storage, who, "writing {}: the system took none of {} bytes and named no error", path,
-                 bytes.size());
-  return static_cast<std::size_t>(written);
+  while (true) {
+    const auto written =
+        offset ? ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(*offset)) : ::write(descriptor, bytes.data(), count);
+    if (written > 0) return static_cast<std::size_t>(written);
+    MILLRACE_CHECK(written < 0, ExitCode::storage, who, "writing {}: the system took none of {} bytes and named no error", path,
+                   bytes.size());
+    if (errno != EINTR) fail_with(ExitCode::storage, "writing", path, errno);
+  }
 }
 
 /// Whether opening failed because of what is (not) at the path, and not because of the machine.
@@ -73,11 +73,9 @@ bool is_about_lock_support(int error) {
 template <class Lock>
 int lock_error(const std::string& path, Lock lock) {
   if (ask(FileOperation::lock, path, "locking") == FileFault::unsupported) return ENOTSUP;
-  int result = -1;
-  do {
-    result = lock();
-  } while (result != 0 && errno == EINTR);
-  return result == 0 ? 0 : errno;
+  while (lock() != 0)
+    if (errno != EINTR) return errno;
+  return 0;
 }
 
 /// "a file system of type 0x6969 (nfs)": by its magic number, as statfs(2) lists them.
@@ -95,11 +93,10 @@ std::string file_system_name(int descriptor) {
 }
 
 int open_descriptor(const std::string& path, int flags) {
-  int descriptor = -1;
-  do {
-    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+  while (true) {
+    const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    if (descriptor >= 0 || errno != EINTR) return descriptor;
+  }
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ void check_link(const std::string& folder, const std::string& path, ExitCode cod
 void check_file_name(const std::string& name, const std::string& index_path, ExitCode code) {
   const bool plain = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
                      name.find('\0') == std::string::npos && name.size() <= 255;
-  MILLRACE_CHECK(plain, code, who, "{}: the file name '{}' is not a plain name", index_path, name.substr(0, 255));
+  // As JSON shows it: a message ends at a NUL.
+  MILLRACE_CHECK(plain, code, who, "{}: the file name {} is not a plain name", index_path,
+                 nlohmann::json(name.substr(0, 255)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
 /// name → file, from the index. total_size is written as a float by some versions of transformers.

@@ -52,6 +52,12 @@ TEST(LearningRate, WarmUpOfTheWholeRun) {
   EXPECT_NEAR(rate.at(10), 0.25, 1e-15);
 }
 
+TEST(LearningRate, MayFallAtOnce) {
+  const LearningRate rate{"wsd", 1.0, 0.25, 10, 2, 0};
+  EXPECT_EQ(rate.at(9), 1.0);
+  EXPECT_EQ(rate.at(10), 0.25);
+}
+
 TEST(LearningRate, RefusesWhatDoesNotFit) {
   tests::expect_error([] { LearningRate{"cosin", 1, 0, 10, 0, 0}.validate(); }, ExitCode::config, {"\"cosin\"", "cosine"});
   tests::expect_error([] { LearningRate{"cosine", 1, 0, 10, 11, 0}.validate(); }, ExitCode::config, {"warmup_steps = 11"});

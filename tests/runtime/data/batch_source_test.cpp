@@ -143,7 +143,9 @@ TEST(EvaluationSource, GivesEveryTargetOnceAndPadsTheRest) {
     std::int64_t valid = 0;
     for (std::int64_t microbatch = 0; microbatch < source.microbatches(); ++microbatch) {
       std::ranges::fill(batch.tokens, 77);  // what an earlier microbatch left
+      std::ranges::fill(batch.samples, 77);
       source.fill(microbatch, batch.view());
+      EXPECT_EQ(batch.samples, std::vector<std::int32_t>(24, 0)) << "nothing is dropped";
       valid += count_valid(batch);
       for (std::size_t i = 0; i < 24; ++i) {
         if (batch.targets[i] >= 0) {

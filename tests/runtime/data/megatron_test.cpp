@@ -79,6 +79,15 @@ TEST(Megatron, ReadsOtherWidthsAndModes) {
   EXPECT_EQ(ids, (Ids{255, 1, 2, 3, 4}));
 }
 
+TEST(Megatron, DocumentsMayBeEmpty) {
+  const TemporaryFolder folder;
+  Index index;
+  index.borders = 5;
+  index.documents = raw<std::int64_t>({0, 0, 2, 3, 3});
+  folder.write("a.idx", index.bytes());
+  EXPECT_EQ(TokenFile(folder.write("a.bin", five), 100).index()->documents(), 4);
+}
+
 TEST(Megatron, RefusesWhatDoesNotFit) {
   const auto refused = [](auto change, const std::vector<std::string>& parts, const std::string& bin = five) {
     const TemporaryFolder folder;

@@ -1,5 +1,7 @@
 #include "runtime/io/file_system.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -59,6 +61,107 @@ TEST(FileSystem, NewFoldersAreOnTheDisk) {
   make_directories(scratch / "a/b");
   EXPECT_EQ(synced.size(), 3U) << "a process that was killed may have made it, and not come to this";
   EXPECT_EQ(synced.back(), scratch / "a");
+}
+
+TEST(FileSystem, AFileInTheWayOfAFolderIsNamed) {
+  const Scratch scratch;
+  testing::spill(scratch / "file", "x");
+  const auto refusal = [&](const std::string& path) { return error_of(ExitCode::storage, [&] { make_directories(path); }); };
+  EXPECT_TRUE(contains(refusal(scratch / "file"), "making the folder " + scratch / "file" + ": File exists"));
+  EXPECT_TRUE(contains(refusal(scratch / "file/below"), "making the folder " + scratch / "file" + ": File exists"));
+  std::filesystem::create_symlink("nowhere", scratch / "link");
+  EXPECT_TRUE(contains(refusal(scratch / "link"), "making the folder " + scratch / "link" + ": File exists"));
+  make_directory(scratch / "folder");
+  make_directory(scratch / "folder", true);
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { make_directory(scratch / "folder"); }), "folder: File exists"));
+}
+
+/// A process that was started without stdin gets 0 for the first file that it opens.
+TEST(FileSystem, DescriptorZeroIsAFileLikeOthers) {
+  const Scratch scratch;
+  const int kept = dup(0);
+  close(0);
+  {
+    auto file = File::create(scratch / "file");
+    file.write("text");
+    EXPECT_NE(fcntl(0, F_GETFD), -1);
+  }
+  EXPECT_EQ(fcntl(0, F_GETFD), -1) << "it was not closed";
+  File::append(scratch / "file").write("more");
+  EXPECT_EQ(read_text_file(scratch / "file", 8, ExitCode::data), "textmore");
+  sync_directory(scratch.path());
+  EXPECT_EQ(fcntl(0, F_GETFD), -1);
+  if (kept >= 0) {
+    dup2(kept, 0);
+    close(kept);
+  }
+}
+
+TEST(FileSystem, AMachineWithoutDescriptorsIsNoMissingFile) {
+  const Scratch scratch;
+  testing::spill(scratch / "file", "x");
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  std::vector<std::string> messages;
+  const auto keep = [&](const std::function<void()>& action) { messages.push_back(error_of(ExitCode::storage, action)); };
+  keep([&] { (void)File::open(scratch / "file", true, ExitCode::data); });
+  keep([&] { (void)File::create(scratch / "file"); });
+  keep([&] { (void)File::append(scratch / "file"); });
+  keep([&] { sync_directory(scratch.path()); });
+  keep([&] { (void)list_directory(scratch.path()); });
+  setrlimit(RLIMIT_NOFILE, &before);
+  const char* words[] = {"opening ", "creating ", "opening ", "opening the folder ", "listing the folder "};
+  for (std::size_t call = 0; call < 5; ++call)
+    EXPECT_TRUE(contains(messages[call], words[call] + scratch.path()) && contains(messages[call], "Too many open files"))
+        << messages[call];
+  EXPECT_EQ(slurp(scratch / "file"), "x");
+}
+
+TEST(FileSystem, NamesAFileThatCannotBeWritten) {
+  const Scratch scratch;
+  testing::spill(scratch / "file", "x");
+  auto file = File::open(scratch / "file");
+  const auto refusal = [&](const std::function<void()>& action) { return error_of(ExitCode::storage, action); };
+  const auto text = std::as_bytes(std::span("y", 1));
+  EXPECT_TRUE(contains(refusal([&] { file.write(text); }), "writing " + scratch / "file" + ": Bad file descriptor"));
+  EXPECT_TRUE(contains(refusal([&] { file.write_at(0, text); }), "writing " + scratch / "file" + ": Bad file descriptor"));
+  EXPECT_TRUE(contains(refusal([&] { file.truncate(0); }), "truncating " + scratch / "file" + ": "));
+  EXPECT_TRUE(contains(refusal([&] { rename_path(scratch / "a", scratch / "b"); }),
+                       "renaming " + scratch / "a" + " to " + scratch / "b" + ": No such file"));
+  EXPECT_TRUE(contains(refusal([&] { (void)free_space(scratch / "a"); }), "free space of " + scratch / "a" + ": No such file"));
+  std::filesystem::create_symlink("file", scratch / "link");
+  EXPECT_TRUE(contains(refusal([&] { (void)File::create(scratch / "link"); }), "creating " + scratch / "link" + ": Too many levels"));
+  EXPECT_TRUE(contains(refusal([&] { (void)File::append(scratch / "link"); }), "opening " + scratch / "link" + ": Too many levels"));
+  EXPECT_EQ(slurp(scratch / "file"), "x");
+}
+
+TEST(FileSystem, AnAssignedFileIsTheOtherAndItsOwnIsClosed) {
+  const Scratch scratch;
+  auto file = File::create(scratch / "a");
+  {
+    auto other = File::create(scratch / "b");
+    file = std::move(other);
+  }
+  EXPECT_EQ(file.path(), scratch / "b");
+  file.write("text");
+  EXPECT_EQ(slurp(scratch / "b"), "text");
+  EXPECT_EQ(slurp(scratch / "a"), "");
+}
+
+TEST(FileSystem, KindsOfPaths) {
+  const Scratch scratch;
+  testing::spill(scratch / "file", "x");
+  std::filesystem::create_symlink("file", scratch / "link");
+  ASSERT_EQ(mkfifo((scratch / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(kind_of(scratch / "file"), PathKind::file);
+  EXPECT_EQ(kind_of(scratch / "link"), PathKind::link);
+  EXPECT_EQ(kind_of(scratch / "pipe"), PathKind::other);
+  EXPECT_EQ(kind_of(scratch / "nothing"), PathKind::missing);
+  EXPECT_TRUE(contains(error_of(ExitCode::data, [&] { (void)File::open(scratch / "pipe", true, ExitCode::data); }), "not a file"));
+  remove_tree(scratch / "nothing");
+  EXPECT_EQ(read_text_file(scratch / "file", 1, ExitCode::data), "x") << "the limit itself is allowed";
 }
 
 TEST(FileSystem, CopiesAFileToTheDisk) {

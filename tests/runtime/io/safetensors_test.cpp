@@ -219,9 +219,15 @@ TEST(Safetensors, RefusesHostileLengths) {
   };
   EXPECT_TRUE(contains(refused(0, 10), "wanted 2"));
   EXPECT_TRUE(contains(refused(1, 10), "wanted 2"));
+  EXPECT_TRUE(contains(refused(2, 0), "a header of 2 bytes in a file of 8: the file was cut short"));
+  EXPECT_TRUE(contains(refused(2, 2), "does not begin with '{'"));
   EXPECT_TRUE(contains(refused(11, 10), "cut short"));
+  EXPECT_TRUE(contains(refused(100'000'000, 10), "cut short"));
   EXPECT_TRUE(contains(refused(100'000'001, 10), "100000001"));
   EXPECT_TRUE(contains(refused(~std::uint64_t{0}, 10), "18446744073709551615"));
+  spill(scratch / "f", std::string(7, '\0'));
+  const auto message = error_of(ExitCode::checkpoint, [&] { const SafetensorsFile file(scratch / "f", ExitCode::checkpoint); });
+  EXPECT_TRUE(contains(message, "/f: 7 bytes, wanted 8 or more")) << message;
 }
 
 TEST(Safetensors, AcceptsWhatOthersWrite) {

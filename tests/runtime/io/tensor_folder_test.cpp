@@ -93,6 +93,20 @@ TEST(TensorFolder, ChecksAgainstTheModelInOneMessage) {
   source.check(std::vector<ExpectedTensor>{{"a", {4}}}, std::vector<std::string>{"b", "c", "rotary"});
 }
 
+/// Ten names are shown, and how many there are beside.
+TEST(TensorFolder, NamesTenOfMany) {
+  const Scratch scratch;
+  write(scratch / "m", 1'000'000);
+  const TensorSource source(scratch / "m");
+  std::vector<ExpectedTensor> expected = {{"a", {4}}, {"b", {2}}, {"c", {2, 4}}};
+  for (const char name : std::string("0123456789")) expected.push_back({std::string("x") + name, {1}});
+  const std::string ten = "10 missing: x0, x1, x2, x3, x4, x5, x6, x7, x8, x9";
+  EXPECT_TRUE(error_of(ExitCode::model, [&] { source.check(expected); }).ends_with(ten));
+  expected.push_back({"y", {1}});
+  expected.push_back({"z", {1}});
+  EXPECT_TRUE(error_of(ExitCode::model, [&] { source.check(expected); }).ends_with("12 missing" + ten.substr(10) + " and 2 more"));
+}
+
 class Index : public ::testing::Test {
  protected:
   Index() { write(folder, 20); }  // two files: a and b, c
@@ -104,10 +118,16 @@ class Index : public ::testing::Test {
 };
 
 TEST_F(Index, FileNamesArePlain) {
-  for (const char* name : {"../m/x.safetensors", "/etc/passwd", "..", "a/b", ""}) {
+  for (const char* name : {"../m/x.safetensors", "/etc/passwd", "..", "a/b", "", ".", "a\\u0000", "/"}) {
     write(folder, 20);
     replace(index, "\"" + second + "\"", "\"" + std::string(name) + "\"");
     EXPECT_TRUE(contains(opening_error(folder), "not a plain name")) << name;
+  }
+  for (const std::size_t length : {255U, 256U}) {
+    write(folder, 20);
+    const std::string name(length, 'n');
+    replace(index, "\"" + second + "\"", "\"" + name + "\"");
+    EXPECT_TRUE(contains(opening_error(folder), length == 255 ? name + ": No such file" : "not a plain name")) << length;
   }
 }
 
@@ -128,6 +148,22 @@ TEST_F(Index, MissingFilesAndSizesAreNamed) {
   write(folder, 20);
   replace(index, "\"total_size\": 52", "\"total_size\": 52.0");
   EXPECT_EQ(TensorSource(folder).total_bytes(), 52U);
+  for (const char* size : {"-1.0", "9e18", "\"52\"", "null", "true"}) {
+    write(folder, 20);
+    replace(index, "\"total_size\": 52", "\"total_size\": " + std::string(size));
+    EXPECT_TRUE(contains(opening_error(folder), "index.json: total_size is no number of bytes")) << size;
+  }
+  write(folder, 20);
+  replace(index, "\"total_size\": 52", "\"total_size\": 0.0");
+  EXPECT_TRUE(contains(opening_error(folder), "total_size is 0, but"));
+  for (const char* metadata : {"\"metadata\": 5", "\"metadata\": {}", "\"else\": {\"total_size\": 5}"}) {
+    write(folder, 20);
+    const auto text = slurp(index);
+    const auto begin = text.find("\"metadata\"");
+    spill(index, text.substr(0, begin) + metadata + text.substr(text.find('}', begin) + 1));
+    EXPECT_EQ(TensorSource(folder).total_bytes(), 52U) << metadata;
+  }
+  write(folder, 20);
   fs::remove(folder + "/" + second);
   EXPECT_TRUE(contains(opening_error(folder), second));
   EXPECT_TRUE(contains(opening_error(scratch / "nothing"), "there is no model.safetensors"));
@@ -146,6 +182,13 @@ TEST_F(Index, LinksStayInTheFolderOrInTheCache) {
   fs::rename(folder + "/" + second, scratch / "outside.safetensors");
   fs::create_symlink("../outside.safetensors", folder + "/" + second);
   EXPECT_TRUE(contains(opening_error(folder), "leads out of the folder"));
+  fs::remove(folder + "/" + second);
+  fs::create_symlink("nothing", folder + "/" + second);
+  EXPECT_TRUE(contains(opening_error(folder), folder + "/" + second + ": the link leads nowhere: No such file"));
+  fs::remove(folder + "/" + second);
+  fs::copy_file(scratch / "outside.safetensors", folder + "/beside");
+  fs::create_symlink("beside", folder + "/" + second);
+  EXPECT_EQ(TensorSource(folder).names().size(), 3U) << "a link to a neighbour";
   const auto snapshot = scratch / "models--x/snapshots/1";
   fs::create_directories(snapshot);
   fs::create_directories(scratch / "models--x/blobs");

@@ -5,6 +5,7 @@ millrace_add_test(runtime_io_test
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_damage_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_power_loss_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/checkpoint_records_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/event_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/file_dtype_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/file_system_test.cpp

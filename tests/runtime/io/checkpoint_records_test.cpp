@@ -1,0 +1,152 @@
+#include "runtime/io/checkpoint_records.hpp"
+
+#include "tests/runtime/io/checkpoint_state.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+
+Manifest small() {
+  const auto hash = hash_of(std::string_view("x"));
+  Manifest manifest{{7, 56, {{"seed", "1"}}, {{"build", "test"}}}, 3, "run", {}, {{"s", 100, hash}}, {}};
+  manifest.tensors.push_back({"a", FileDType::f32, {2, 3}, "s", {hash}});
+  manifest.tensors.push_back({"b", FileDType::bf16, {0}, "s", {}});
+  manifest.state = manifest.state_hash();
+  return manifest;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto place = text.find(from);
+  EXPECT_NE(place, std::string::npos) << from;
+  return place == std::string::npos ? text : text.replace(place, from.size(), to);
+}
+
+/// Folders are compared by their bytes, so the text stays as it is.
+TEST(CheckpointRecords, AManifestIsWrittenAsEver) {
+  const auto manifest = small();
+  const auto hash = hash_of(std::string_view("x")).hex();
+  EXPECT_EQ(manifest.text(), R"({
+ "consumed_samples": 56,
+ "epoch": 3,
+ "identity": {
+  "seed": "1"
+ },
+ "notes": {
+  "build": "test"
+ },
+ "run": "run",
+ "schema": 1,
+ "shards": [
+  {
+   "bytes": 100,
+   "file": "s",
+   "header": ")" + hash + R"("
+  }
+ ],
+ "state": ")" + manifest.state.hex() +
+                                 R"(",
+ "step": 7,
+ "tensors": [
+  {
+   "chunks": [
+    ")" + hash + R"("
+   ],
+   "dtype": "F32",
+   "name": "a",
+   "shape": [
+    2,
+    3
+   ],
+   "shard": "s"
+  },
+  {
+   "chunks": [],
+   "dtype": "BF16",
+   "name": "b",
+   "shape": [
+    0
+   ],
+   "shard": "s"
+  }
+ ]
+}
+)");
+  EXPECT_EQ(Manifest::from_text(manifest.text(), "m").text(), manifest.text());
+}
+
+TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
+  const auto text = small().text();
+  const auto hash = hash_of(std::string_view("x")).hex();
+  const struct {
+    const char *from, *to, *word;
+  } table[] = {
+      {"\"schema\": 1", "\"schema\": 2", "schema 2, this program knows 1"},
+      {"\"schema\": 1", "\"schema\": \"1\"", "'schema' is no whole number"},
+      {"\"step\": 7", "\"steps\": 7", "'step' is missing"},
+      {"\"step\": 7", "\"step\": -7", "'step' is no whole number"},
+      {"\"epoch\": 3", "\"epoch\": 3.0", "'epoch' is no whole number"},
+      {"\"run\": \"run\"", "\"run\": 1", "'run' is no string"},
+      {"\"seed\": \"1\"", "\"seed\": 1", "'seed' is no string"},
+      {"\"build\": \"test\"", "\"build\": []", "'build' is no string"},
+      {"\"file\": \"s\"", "\"file\": \"a/s\"", "'a/s' is no file name or stands twice"},
+      {"\"file\": \"s\"", "\"file\": \"t\"", "tensor 'a' is in the unlisted file 's'"},
+      {"\"name\": \"b\"", "\"name\": \"a\"", "tensor 'a' is out of order or twice there"},
+      {"\"name\": \"a\"", "\"name\": \"c\"", "tensor 'b' is out of order"},
+      {"\"dtype\": \"F32\"", "\"dtype\": \"F31\"", "tensor 'a' has an unknown dtype"},
+      {"\"dtype\": \"F32\"", "\"dtype\": \"F64\"", "the state hash is not that of its tensors"},
+      {"    2,\n", "    -2,\n", "a size in a shape is no whole number"},
+      {"    0\n", "    9\n", "tensor 'b' has 0 chunk hashes, wanted 1"},
+      {"    2,\n    3\n", "    0\n", "tensor 'a' has 1 chunk hashes, wanted 0"},
+      {"    2,\n    3\n", "    1048576\n", "the state hash is not"},
+      {"    2,\n    3\n", "    1048577\n", "tensor 'a' has 1 chunk hashes, wanted 2"},
+      {"\"chunks\": []", "\"chunks\": [1]", "tensor 'b' has a chunk hash that is no string"},
+      {"\"chunks\": []", "\"chunks\": {}", "'chunks' is no array"},
+      {"\"chunks\": []", "\"chunks\": [[[[1]]]]", "nested deeper than 6"},
+      {"\"header\": \"", "\"header\": \"z", "manifest.json: "},
+      {"\"epoch\": 3", "\"epoch\": 3, \"epoch\": 3", "'epoch' stands twice"},
+  };
+  for (const auto& [from, to, word] : table) {
+    const auto message =
+        error_of(ExitCode::checkpoint, [&, f = from, t = to] { (void)Manifest::from_text(replaced(text, f, t), "a/manifest.json"); });
+    EXPECT_TRUE(contains(message, word) && contains(message, "a/manifest.json")) << to << ": " << message;
+  }
+  auto twice = small();
+  twice.shards.push_back(twice.shards[0]);
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)Manifest::from_text(twice.text(), "m"); }), "'s' is no file name"));
+}
+
+TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {
+  const Commit commit{7, 3, 100, hash_of(std::string_view("x"))};
+  const auto read = Commit::from_text(commit.text(), "COMMIT");
+  EXPECT_EQ(read.step, 7U);
+  EXPECT_EQ(read.epoch, 3U);
+  EXPECT_EQ(read.manifest_bytes, 100U);
+  EXPECT_EQ(read.manifest, commit.manifest);
+  for (const auto& text : {commit.text() + "\n", commit.text().substr(0, commit.text().size() - 1), " " + commit.text(),
+                           replaced(commit.text(), "}", ",\"more\":1}")})
+    EXPECT_TRUE(
+        contains(error_of(ExitCode::checkpoint, [&, t = text] { (void)Commit::from_text(t, "f/COMMIT"); }), "not as it was written"));
+}
+
+TEST(CheckpointReader, HashesTheDataAndNotWhatTheManifestSays) {
+  const testing::Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  std::vector<float> values(hash_chunk_bytes / 4 + 100, 0.5F);
+  const std::vector<CheckpointTensor> tensors = {
+      {"a", FileDType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values)), {}},
+      {"b", FileDType::bf16, {3}, std::as_bytes(std::span(values)).first(6), {}}};
+  const auto temporary = store.begin(10, values.size() * 4);
+  const std::vector<ShardReport> reports = {write_shard(temporary, 0, 1, tensors)};
+  const auto folder = store.commit(temporary, reports, testing::State(10).meta()).folder;
+  EXPECT_EQ(CheckpointReader(folder).hash_data(), CheckpointReader(folder).manifest().state);
+  const auto path = folder + "/shard-00000-of-00001.safetensors";
+  auto bytes = testing::slurp(path);
+  bytes[bytes.size() - 10] ^= 1;
+  testing::spill(path, bytes);
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)CheckpointReader(folder).hash_data(); }), "'a' at byte 4194304"));
+}
+
+}  // namespace
+}  // namespace millrace::runtime
