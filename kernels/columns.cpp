@@ -12,6 +12,7 @@ constexpr std::int64_t kRowGrain = 16;
 
 void check(const char* who, const Tensor& whole, std::span<const Tensor> parts) {
   check_rank(who, "the whole", whole, 2);
+  check_operand(who, "the whole", whole, whole.shape, {DType::f32, DType::bf16});
   std::int64_t width = 0;
   for (const Tensor& part : parts) {
     check_rank(who, "a part", part, 2);

@@ -38,6 +38,7 @@ void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator
 void convert(const Stream& stream, const Tensor& x, const Tensor& y) {
   constexpr const char* who = "kernels.convert";
   if (x.dtype == y.dtype) {
+    check_operand(who, "x", x, x.shape, {x.dtype});
     check_operand(who, "y", y, x.shape, {x.dtype});
   } else {
     check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});

@@ -1,3 +1,4 @@
+#include <oneapi/dnnl/dnnl.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -139,6 +140,10 @@ TEST(CpuFeatures, TheLevelThatIsAskedForIsTheOneThatRuns) {
     EXPECT_EQ(cpu_features().arithmetic(), level);
   if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) {
     EXPECT_EQ(cpu::matmul_isa(), isa);
+    // A named level has no bf16 instructions, for oneDNN either.
+    if (level != nullptr && isa == Isa::avx512) {
+      EXPECT_EQ(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core);
+    }
   }
   EXPECT_EQ(cpu::pick_loops_isa()(), isa);
 }

@@ -1,5 +1,6 @@
 #include "tests/kernels/fixture.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -14,6 +15,10 @@ namespace millrace::kernels::testing {
 namespace {
 
 constexpr Device kDevice{DeviceKind::cuda, 0};
+
+/// Beside every tensor lies what nobody may write; as numbers these bytes are NaN, so that nobody reads them unnoticed either.
+constexpr std::size_t kGuard = 256;
+constexpr std::byte kUntouched{0xff};
 
 bool device_is_wanted() {
   const char* const wanted = std::getenv("MILLRACE_TEST_DEVICE");
@@ -59,13 +64,15 @@ void wait() {
   if (shared) shared->queue.drain();
 }
 
-Memory::Memory(std::size_t bytes) {
-  if (!shared) {
-    buffer_ = Buffer(bytes);
-    return;
-  }
+Memory::Memory(std::size_t bytes) : bytes_(bytes) {
   wait();
   if (bytes == 0) return;
+  bytes += kAlignment + kGuard;
+  if (!shared) {
+    buffer_ = Buffer(bytes);
+    guard();
+    return;
+  }
   const auto found = shared->free.lower_bound(bytes);
   if (found != shared->free.end() && found->first <= 2 * bytes + 4096) {
     buffer_ = std::move(found->second);
@@ -74,9 +81,22 @@ Memory::Memory(std::size_t bytes) {
   } else {
     buffer_ = Buffer(bytes, kDevice, MemorySpace::pinned_host);
   }
+  guard();
+}
+
+void Memory::guard() const {
+  std::fill_n(buffer_.data(), kAlignment, kUntouched);
+  std::fill_n(data() + bytes_, kGuard, kUntouched);
 }
 
 Memory::~Memory() {
+  if (buffer_.data() != nullptr) {
+    wait();
+    const auto untouched = [](std::byte byte) { return byte == kUntouched; };
+    EXPECT_TRUE(std::all_of(buffer_.data(), data(), untouched)) << "something was written before a tensor of " << bytes_ << " bytes";
+    EXPECT_TRUE(std::all_of(data() + bytes_, data() + bytes_ + kGuard, untouched))
+        << "something was written behind a tensor of " << bytes_ << " bytes";
+  }
   if (shared && buffer_.data() != nullptr) shared->free.emplace(buffer_.size(), std::move(buffer_));
 }
 

@@ -33,16 +33,18 @@ void wait();
 #define MILLRACE_CPU_ONLY() \
   if (::millrace::kernels::testing::on_device()) GTEST_SKIP() << "of the CPU alone"
 
-/// Zeroed memory that both the host and the device under test reach.
+/// Zeroed memory that both the host and the device under test reach. It notices at its end whether something was written beside it.
 class Memory {
  public:
   explicit Memory(std::size_t bytes);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  [[nodiscard]] std::byte* data() const noexcept { return buffer_.data(); }
+  [[nodiscard]] std::byte* data() const noexcept { return bytes_ == 0 ? nullptr : buffer_.data() + kAlignment; }
 
  private:
+  void guard() const;
+  std::size_t bytes_;
   Buffer buffer_;
 };
 

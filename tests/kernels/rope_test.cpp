@@ -52,7 +52,7 @@ void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
 
 TEST(Rope, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const std::int64_t width : {2, 8, 30, 64, 128, 260})
+    for (const std::int64_t width : {2, 8, 30, 40, 64, 128, 260})
       for (const RopeOptions options :
            {RopeOptions{1}, RopeOptions{-1}, RopeOptions{1, 1.3F}, RopeOptions{1, 1.0F, true}, RopeOptions{-1, 1.3F, true}}) {
         SCOPED_TRACE(::testing::Message() << width << " " << to_string(dtype) << " " << options.direction << " " << options.factor << " "
