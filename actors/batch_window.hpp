@@ -11,7 +11,7 @@ namespace millrace::actors {
 /// bookkeeping.
 class BatchWindow {
  public:
-  BatchWindow(int slots, std::int64_t first) : slots_(slots), requested_(first), loaded_(first), released_(first) {}
+  explicit BatchWindow(int slots, std::int64_t first = 0) : slots_(slots), requested_(first), loaded_(first), released_(first) {}
 
   [[nodiscard]] int slot(std::int64_t number) const noexcept { return static_cast<int>(number % slots_); }
   [[nodiscard]] bool room() const noexcept { return requested_ < released_ + slots_; }

@@ -135,6 +135,8 @@ void Pipeline::begin(const Start& start) {
     control.train = start.train;
     control.nan_folder = start.nan_folder;
     control.hash_directory = start.hash_directory;
+    if (rank->device().kind == kernels::DeviceKind::cuda)
+      control.device_memory = [device = rank->device()] { return kernels::device_memory(device); };
     if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     setup.report = report;
     setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was

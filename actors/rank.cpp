@@ -19,7 +19,7 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       channels_(plan.channels()) {
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
-      setup_.device().kind == kernels::DeviceKind::cuda ? 1024 : 64,  // parts of tokens are posted as they come
+      1024,  // parts of tokens for a GPU are posted as they come
       [this] {
         team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
         if (setup_.device().kind == kernels::DeviceKind::cuda) {

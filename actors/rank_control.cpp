@@ -41,7 +41,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       rank_(*setup_.rank),
       engine_(engine_options(rank_, setup_.issue_ahead)),
       training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
-      evaluation_batches_(rank_.evaluation_batches(), 0),
+      evaluation_batches_(rank_.evaluation_batches()),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
       exchange_(rank_.plan(), rank_.id()),
@@ -110,7 +110,7 @@ void RankControl::handle(const Evaluate& message) {
     return;
   }
   step_ = message.step;
-  evaluation_batches_ = BatchWindow(rank_.evaluation_batches(), 0);
+  evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
 }
 
@@ -324,7 +324,7 @@ void RankControl::action_done(const ActionDone& action) {
 
 /// The worker is idle and the list is not done: from when on, and why.
 void RankControl::note_wait() {
-  if (starting_ || !engine_.running() || engine_.issued() > engine_.finished()) return;
+  if (starting_) return;
   const auto wait = engine_.wait();
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
   const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
@@ -450,8 +450,7 @@ void RankControl::report_step() {
 }
 
 void RankControl::look_at_device() {
-  if (rank_.device().kind == kernels::DeviceKind::cuda && asks_device(steps_reported_))
-    device_memory_ = kernels::device_memory(rank_.device());
+  if (setup_.device_memory && asks_device(steps_reported_)) device_memory_ = setup_.device_memory();
   ++steps_reported_;
 }
 

@@ -47,10 +47,11 @@ struct RankControlSetup {
   Rank* rank = nullptr;                    // outlives the control
   const BatchProvider* batches = nullptr;  // outlives the control
   std::int64_t first_step = 0, steps = 0;
-  runtime::TrainConfig train;     // the optimizer's numbers
-  std::string hash_directory;     // the run's, where hashes of all tensors are recorded; empty: they are not
-  std::string nan_folder;         // where the inputs of an operation that left a NaN are written; empty: nowhere
-  int issue_ahead = kIssueAhead;  // actions that may be issued and not done
+  runtime::TrainConfig train;                            // the optimizer's numbers
+  std::string hash_directory;                            // the run's, where hashes of all tensors are recorded; empty: they are not
+  std::string nan_folder;                                // where the inputs of an operation that left a NaN are written; empty: nowhere
+  int issue_ahead = kIssueAhead;                         // actions that may be issued and not done
+  std::function<kernels::DeviceMemory()> device_memory;  // what is in use of the rank's GPU; empty: it computes on the CPU
   /// What Collect answers besides the gradients (parity's captures); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
 };
