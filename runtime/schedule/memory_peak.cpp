@@ -12,7 +12,7 @@ class Walk {
   Walk(const Schedule& schedule, RankId rank, const std::vector<StageBytes>& bytes)
       : list_(schedule.ranks.at(rank.index())), placement_(schedule.placement), bytes_(bytes), evaluation_(schedule.forward_only()) {
     for (const StageId stage : placement_.stages_of(rank)) {
-      held_.push_back({stage, 0, 0, 0});
+      held_.emplace_back().stage = stage;
       fixed_ += bytes[stage.index()].fixed;
     }
     peak_.stages = held_;

@@ -47,6 +47,8 @@ TEST(Table, HeaderIsCheckedAgainstTheCells) {
   const std::string cells = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n";
   expect_contains(refusal("#placment single\n" + cells), "own.csv:1: #placment, did you mean #placement?");
   expect_contains(refusal("#microbatches 3\n" + cells), "own.csv:1: #microbatches, wanted #M");
+  expect_contains(refusal("#ranks 3\n" + cells), "own.csv:1: #ranks, wanted #P");
+  expect_contains(refusal("#chunks 3\n" + cells), "own.csv:1: #chunks, wanted #V");
   expect_contains(refusal("#placement single mine\n" + cells), "own.csv:1: \"mine\" behind #placement single");
   expect_contains(refusal("#P 3\n" + cells), "own.csv: #P says 3, the table has 2");
   expect_contains(refusal("#V 2\n" + cells), "own.csv: #V says 2, the table has 1");
