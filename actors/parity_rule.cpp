@@ -23,7 +23,7 @@ bool is_gradient(const std::string& name) { return name.starts_with("grad."); }
 const Verdict not_comparable{infinity, 0, "missing, of another size, or not a number"};
 
 double relative_norm(const Distance& distance) {
-  return distance.norm == 0 ? 0.0 : distance.norm / distance.reference_norm;  // infinite where the reference is nought
+  return distance.norm == 0 ? 0.0 : distance.norm / distance.reference_norm;  // infinite where the reference is zero
 }
 
 Verdict measured(const Distance& distance) {

@@ -142,7 +142,7 @@ class RankControl {
   std::vector<std::string> folders_;     // of snapshots asked for, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;
-  // Of an evaluation that was abandoned: its actions are done without compute, in order behind those that the worker has.
+  // An abandoned evaluation: its actions are completed without compute, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
   std::deque<runtime::Issue> passed_over_;
 };

@@ -164,7 +164,7 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
 }
 
-/// However long the reader of the last lines takes (a pager, a terminal that is stopped), unless somebody wants an end.
+/// Waits as long as the reader of the last lines takes (a pager, a stopped terminal), unless a signal asks for the end.
 void show_rest() {
   constexpr auto look_again = std::chrono::milliseconds(200);
   while (!cluster::console().out.drain(look_again) && !stop_asked()) continue;

@@ -18,7 +18,7 @@ std::optional<std::uint64_t> kibibytes(const HostFiles& files, const std::string
   return value ? std::optional(*value << 10U) : std::nullopt;
 }
 
-/// Page cache of files and what the kernel caches of them: given back when somebody wants the memory. Shared memory is not among it.
+/// Page cache of files and the kernel's caches of their metadata: reclaimed when memory is needed. Shared memory is not included.
 std::uint64_t reclaimable(const HostFiles& files, const std::string& folder, int version) {
   static const std::vector<std::string> names[] = {{"total_active_file", "total_inactive_file"},
                                                    {"active_file", "inactive_file", "slab_reclaimable"}};

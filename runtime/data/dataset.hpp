@@ -35,7 +35,7 @@ struct Dataset {
 [[nodiscard]] std::vector<DataFile> content_files(std::vector<DataFile> files, bool text);
 
 /// Opens data.text or data.tokens. Of several files every n-th is held out (n = data.held_out), of a single one the last n-th part
-/// (last_part). `vocabulary` is the model's; text wants 257 or more.
+/// (last_part). `vocabulary` is the model's; text needs 257 or more.
 /// Errors: Error(data) for what is missing, unreadable, damaged or empty.
 [[nodiscard]] Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary);
 

@@ -84,7 +84,7 @@ TEST(PyTorchRule, TakesNoDenominatorBelowOneRounding) {
   EXPECT_EQ(beyond(distances), Names{"hidden.0"});
 }
 
-/// A gradient that is nought but for rounding, as that of a bias of keys: its size cancels out of the ratio.
+/// A gradient that is zero but for rounding, such as that of a key bias: its size cancels out of the ratio.
 TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   auto distances = as_pytorch();
   auto distances_of_pytorch = pytorch;

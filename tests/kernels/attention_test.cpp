@@ -90,7 +90,7 @@ using tests::fp32_roundoff;
 using tests::Interval;
 using tests::roundings;
 
-/// Of the head vectors.
+/// The Euclidean length of each head vector.
 std::vector<double> lengths(const Data& x) {
   const std::int64_t width = (*x).shape[2];
   std::vector<double> result;
@@ -175,7 +175,7 @@ class Truth {
       copy_to(result.*member, in.*member);
     return result;
   }
-  /// Of the head vector of dO that element i belongs to.
+  /// The length of the head vector of dO that element i belongs to.
   [[nodiscard]] double length_of_do(std::int64_t i) const { return lengths_of_do_[static_cast<std::size_t>(i / in_.shape.width)]; }
   void follow_errors(double longest_o) {
     constexpr double u = fp32_roundoff;

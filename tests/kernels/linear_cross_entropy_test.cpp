@@ -121,7 +121,7 @@ class Truth {
     double value = 0, error = 0, slope = 1, slope_error = 0;
     [[nodiscard]] Interval interval() const { return around(value, error); }
   };
-  /// Of products with dl.
+  /// A sum of products with dl, with its error bound.
   struct Sum {
     double value = 0, error = 0, size = 0, squares = 0;
     void add(const Number& dl, double factor) {

@@ -7,7 +7,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tools/text.hpp"
 
-// What CTest is told of cases that cannot run, and what it prints of them.
+// What CTest learns about cases that cannot run, and what it prints about them.
 namespace millrace::tests {
 namespace {
 

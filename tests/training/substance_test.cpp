@@ -90,7 +90,7 @@ std::int64_t made_at(const runtime::TraceRecord& wait, const Records& neighbour)
   return 0;
 }
 
-/// Of a rank's waits for tokens all that lies before the pass that made the token had ended; `waits` counts them.
+/// The part of a rank's waits for tokens that lies before the end of the pass that made the token; `waits` counts them.
 std::int64_t time_before_tokens_were_made(const Records& rank, const Records& neighbour, int& waits) {
   std::int64_t total = 0;
   for (const auto& record : rank) {

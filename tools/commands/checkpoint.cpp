@@ -47,7 +47,7 @@ int verify(const std::string& path) {
   return good ? 0 : static_cast<int>(ExitCode::difference);
 }
 
-/// Of the data; quick: of what the manifest says about them.
+/// The hash of the data; quick: of what the manifest says about them.
 int hash(const std::string& path, bool quick) {
   const auto checkpoint = open_checkpoint(path, who);
   if (quick) {

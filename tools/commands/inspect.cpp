@@ -173,7 +173,7 @@ runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vecto
 }
 
 /// What the ranks need beside what this machine has: all on one host, as a run without a launcher has them. A plan may be meant for other
-/// machines, so this is told and no error.
+/// machines, so this is reported and is not an error.
 void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;

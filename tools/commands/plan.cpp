@@ -164,7 +164,7 @@ void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
                100 * plan.idle[rank], actors::bytes_text(plan.bytes[rank]));
 }
 
-/// Without --memory no layout is left out for it, but what this machine has is told.
+/// Without --memory no layout is left out for it, but what this machine has is printed.
 void print_room(const PlannedRun& plan) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;

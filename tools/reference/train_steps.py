@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small Llama in PyTorch and writes what every step gave to tests/golden/runs, for tests/training/reference_run_test.cpp.
 
-    python3 tools/reference/train_steps.py      # wants torch and safetensors
+    python3 tools/reference/train_steps.py      # needs torch and safetensors
 
 Nothing here comes from millrace: the model, the order of the data, the initial values and the learning rate are written again from their
 definitions, and the optimizer is torch.optim.AdamW. All arithmetic is in float64, so that a difference is the other side's rounding.
