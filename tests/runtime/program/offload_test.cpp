@@ -139,6 +139,13 @@ TEST(Offload, CopiesBeginALayerEarlyAndEndALayerLate) {
               position(set, backward, "layers." + std::to_string(layer - 1) + ".gate.fetch"));
 }
 
+TEST(Offload, TheLastLayersCopyBeginsWithTheProgram) {
+  const auto set = programs("none,offload:context");
+  const auto fetch = position(set, ProgramKind::input_gradient, "layers.1.attention.fetch");
+  EXPECT_GE(fetch, 0);
+  EXPECT_LT(fetch, position(set, ProgramKind::input_gradient, "loss.dx"));
+}
+
 TEST(Offload, ValuesLieInTheirOwnRegion) {
   for (const auto mode : {BackwardMode::split, BackwardMode::fused}) {
     const Rig kept(SmallNet{}, {mode, "context,mlpwi_0"}), put(SmallNet{}, {mode, "context,offload:mlpwi_0"});

@@ -34,6 +34,22 @@ TEST(Print, WhatOnlyCopiesHasALineToo) {
   EXPECT_NE(forward.find("offload" + std::string(14, ' ')), std::string::npos) << "no line of the region\n" << forward;
 }
 
+TEST(Print, NumbersHaveThreeDigitsAndAPrefix) {
+  const auto total_of = [](std::int64_t tokens, std::int64_t width) {
+    ProgramBuilder builder({kernels::DType::f32, 1, tokens});
+    builder.set_token_out(scale(builder, builder.token_in(width), 0.5, "half"));
+    const auto set = differentiate(builder.finish(), {});
+    MemoryPlan plan;
+    plan.placements.resize(set.values.size());
+    const auto text = print(set, ProgramKind::forward, plan);
+    return text.substr(text.find("total "), text.find("flop,") - text.find("total "));
+  };
+  EXPECT_EQ(total_of(9, 111), "total 999 ");
+  EXPECT_EQ(total_of(10, 100), "total 1.00 k ");
+  EXPECT_EQ(total_of(125, 100), "total 12.5 k ");
+  EXPECT_EQ(total_of(10'000'000, 100'000'000), "total 1.00 P ");
+}
+
 TEST(Cost, FlopsOfTheProgramsAddUp) {
   SmallNet net;
   net.sequence = 8;

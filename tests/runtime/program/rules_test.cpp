@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/check.hpp"
 #include "tests/runtime/program/rig.hpp"
 
 /// Every operation's gradient rules, each in a net of its own: the gradients of all parameters, those before the operation and its own,
@@ -215,6 +216,123 @@ TEST(Rules, EveryOptionCounts) {
   };
   expect_all_differ({{"one", dropped(0.25, "one"), {}}, {"rate", dropped(0.5, "one"), {}}, {"place", dropped(0.25, "two"), {}}},
                     DType::f32);
+}
+
+/// Whether a rule takes these operands, and then what it yields.
+std::vector<ValueType> yielded(const Operation& operation, const std::vector<ValueType>& inputs) {
+  try {
+    return operation.rule->infer(inputs, operation.attributes);
+  } catch (const millrace::Error&) {
+    return {};
+  }
+}
+
+/// Operands of which a rule asks nothing: their kernel does.
+bool is_free(std::string_view rule, std::size_t operand) {
+  if (rule == "attention_input_gradient") return operand >= 5;
+  if (rule == "linear_cross_entropy_weight_gradient") return operand >= 3;
+  if (rule == "linear_cross_entropy_input_gradient" || rule == "linear_cross_entropy_gradients") return operand == 3;
+  return rule == "attention_sink_gradient" || rule == "attention" ? operand >= 2 && operand != 3 : rule == "accumulate";
+}
+
+// No operand can change its type unseen: either the rule refuses it, or the results have other types.
+TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
+  for (const Net& net : nets()) {
+    const ProgramSet set = differentiate(program_of(net), {});
+    for (const auto kind : all_program_kinds)
+      for (const Operation& operation : set.program(kind)) {
+        const std::string_view rule = operation.rule->name();
+        if (rule == "accumulate" || rule == "copy") continue;
+        SCOPED_TRACE(operation.name);
+        std::vector<ValueType> types, found;
+        for (const auto id : operation.inputs) types.push_back(set.value(id).type);
+        const auto results = yielded(operation, types);
+        ASSERT_FALSE(results.empty());
+        const auto expect_seen = [&](std::size_t i, const char* what, auto&& change) {
+          auto changed = types;
+          change(changed[i]);
+          EXPECT_NE(yielded(operation, changed), results) << rule << ": operand " << i << " with " << what;
+        };
+        for (std::size_t i = 0; i < types.size(); ++i) {
+          if (is_free(rule, i)) continue;
+          expect_seen(i, "an axis more", [](ValueType& type) { type.shape.push_back(1); });
+          expect_seen(i, "dtype f64", [](ValueType& type) { type.dtype = DType::f64; });
+          expect_seen(i, "an odd last axis", [](ValueType& type) { type.shape.dimension(type.shape.rank() - 1).capacity += 1; });
+        }
+        if (rule == "join" || (rule == "attention" && types.size() == 5)) continue;  // may have fewer
+        auto fewer = types;
+        fewer.pop_back();
+        EXPECT_TRUE(yielded(operation, fewer).empty()) << rule;
+      }
+  }
+}
+
+// What an operation costs, in FLOPs an element of its first operand, and every operand's bytes once, an accumulator's twice.
+TEST(Rules, CostsAreCounted) {
+  const std::map<std::string_view, double> flops = {{"add", 1},
+                                                    {"bias", 1},
+                                                    {"bias_weight_gradient", 1},
+                                                    {"copy", 0},
+                                                    {"dropout", 1},
+                                                    {"join", 0},
+                                                    {"layer_norm", 8},
+                                                    {"layer_norm_input_gradient", 11},
+                                                    {"layer_norm_weight_gradient", 5},
+                                                    {"rms_norm", 4},
+                                                    {"rms_norm_input_gradient", 6},
+                                                    {"rms_norm_input_gradient_plus", 7},
+                                                    {"rms_norm_weight_gradient", 3},
+                                                    {"rope", 3},
+                                                    {"scale", 1},
+                                                    {"split", 0},
+                                                    {"add_sinusoid", 2},
+                                                    {"attention_sink_gradient", 2},
+                                                    {"accumulate", 1},
+                                                    {"silu", 4},
+                                                    {"gelu", 9},
+                                                    {"relu", 1},
+                                                    {"swiglu", 5},
+                                                    {"geglu", 10},
+                                                    {"reglu", 2},
+                                                    {"silu_input_gradient", 9},
+                                                    {"gelu_input_gradient", 19},
+                                                    {"relu_input_gradient", 3},
+                                                    {"swiglu_input_gradient", 11},
+                                                    {"geglu_input_gradient", 21},
+                                                    {"reglu_input_gradient", 5}};
+  for (const Net& net : nets()) {
+    const ProgramSet set = differentiate(program_of(net), {});
+    for (const auto kind : all_program_kinds)
+      for (const Operation& operation : set.program(kind)) {
+        const std::string_view rule = operation.rule->name();
+        double bytes = 0;
+        for (const auto id : operation.inputs) bytes += static_cast<double>(bytes_of(set.value(id).type));
+        for (const auto id : operation.outputs)
+          bytes += static_cast<double>(bytes_of(set.value(id).type)) * (operation.rule->accumulates() ? 2 : 1);
+        const Cost found = cost(set, operation);
+        if (!rule.starts_with("embedding")) {
+          EXPECT_EQ(found.bytes, bytes) << rule;
+        }
+        if (const auto known = flops.find(rule); known != flops.end()) {
+          const auto elements = static_cast<double>(set.value(operation.inputs[0]).type.shape.elements());
+          EXPECT_EQ(found.flops, known->second * elements) << rule;
+        }
+      }
+  }
+}
+
+TEST(Rules, ResultsBesideTheFirstAreNamed) {
+  const auto names = [](const Net& net) {
+    std::vector<std::string> list;
+    const ForwardProgram program = program_of(net);
+    for (const Value& value : program.values)
+      if (value.role == Role::intermediate && value.name.starts_with("layers.0.norm")) list.push_back(value.name);
+    return list;
+  };
+  for (const Net& net : nets())
+    if (net.name == "layer_norm") {
+      EXPECT_EQ(names(net), (std::vector<std::string>{"layers.0.norm", "layers.0.norm.mean", "layers.0.norm.r"}));
+    }
 }
 
 }  // namespace
