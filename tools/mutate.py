@@ -153,7 +153,7 @@ def plant(tree, draw, jobs):
 
 
 def explanations():
-    """{(path, operator, before): why no test can notice}, from lines `path | operator | before | why`."""
+    """{(path, operator, code before, its line): why no test can notice}, from lines of these five parts."""
     known = {}
     path = os.path.join(ROOT, 'tests/mutation/explained.txt')
     if os.path.exists(path):
@@ -161,9 +161,9 @@ def explanations():
             for number, line in enumerate(file, 1):
                 if line.strip() and not line.startswith('#'):
                     parts = [part.strip() for part in line.split(' | ')]
-                    if len(parts) != 4:
-                        sys.exit(f'{path}:{number}: found {len(parts)} parts, expected 4: path | operator | code before | why')
-                    known[tuple(parts[:3])] = parts[3]
+                    if len(parts) != 5:
+                        sys.exit(f'{path}:{number}: found {len(parts)} parts, expected 5: path | operator | code before | its line | why')
+                    known[tuple(parts[:4])] = parts[4]
     return known
 
 
@@ -215,13 +215,13 @@ def table(mutants, verdicts, seed):
     for identifier, (room, site) in sorted(mutants.items(), key=lambda pair: (list(ROOMS).index(pair[1][0]), pair[1][1].path, pair[1][1].begin)):
         verdict, detail = verdicts[identifier]
         if verdict in ('survived', 'not reached'):
-            why = known.get((site.path, site.operator, ' '.join(site.before.split())))
+            why = known.get((site.path, site.operator, ' '.join(site.before.split()), site.context))
             if why:
                 verdict, explained = 'explained', explained + 1
                 lines.append(f'{site.text()}\n    explained: {why}')
             else:
                 alive += 1
-                lines.append(f'{site.text()}\n    {verdict}' + (f' ({detail} cases execute it)' if detail else ': no case executes it'))
+                lines.append(f'{site.text()}\n    {verdict}' + (f' ({detail} cases execute it)' if detail else ': no case executes it') + f'; in: {site.context}')
         counts[room][verdict] += 1
     kinds = ['killed', 'time-out', 'survived', 'not reached', 'explained']
     revision = subprocess.run(['git', 'describe', '--always', '--dirty'], cwd=ROOT, capture_output=True, text=True).stdout.strip()

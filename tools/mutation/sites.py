@@ -39,6 +39,7 @@ class Site:
     before: str
     after: str
     replacement: str
+    context: str  # the line of code that the place stands in, or begins in
 
     def text(self):
         return f'{self.path}:{self.line}: {self.operator}: {" ".join(self.before.split())} -> {" ".join(self.after.split())}'
@@ -84,7 +85,9 @@ class Finder:
         if '#' in before or 'MILLRACE_' in before and operator != 'drop statement':
             return
         line = self.source.count(b'\n', 0, span[0]) + 1
-        self.sites.append(Site(self.path, line, span[0], span[1], operator, before, after, replacement))
+        end_of_line = self.source.find(b'\n', span[0])
+        context = self.source[self.lines[line - 1]:end_of_line if end_of_line >= 0 else len(self.source)].decode()
+        self.sites.append(Site(self.path, line, span[0], span[1], operator, before, after, replacement, ' '.join(context.split())))
 
     # -- the walk -----------------------------------------------------------------------------------------------------------------------------
 
