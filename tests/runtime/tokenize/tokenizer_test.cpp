@@ -240,6 +240,9 @@ TEST(Tiktoken, RefusesDamage) {
   refused("IQ== 1\n", "cl100k", {"no piece of rank 0"});
   refused(std::string(4000, 'A') + " 0\n", "cl100k", {"f:1"});
   refused(good.substr(0, 1000), "cl100k", {"f"});
+  std::string many;
+  for (int line = 0; line <= 1 << 22; ++line) many += "IQ== 0\n";
+  refused(many, "cl100k", {"more than 4194304 pieces"});
 }
 
 TEST(SentencePieceModel, RefusesDamage) {
