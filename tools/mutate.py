@@ -23,6 +23,7 @@ import hashlib
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
@@ -167,6 +168,19 @@ def explanations():
     return known
 
 
+def survivors(path):
+    """{(path, operator, code before, its line)} of the mutants that a table calls survivors. The numbers of lines may have changed since."""
+    with open(path) as file:
+        lines = file.read().splitlines()
+    found = set()
+    for first, second in zip(lines, lines[1:]):
+        place = re.match(r'(\S+):\d+: ([a-z ]+): (.*) -> ', first)
+        verdict = re.match(r'    (?:survived|not reached).*; in: (.*)', second)
+        if place and verdict:
+            found.add((*place.groups(), verdict[1]))
+    return found
+
+
 def record_all(tests):
     """The cases of every test, run as written."""
     cases = []
@@ -259,11 +273,8 @@ def main():
     found = find_all(tree, rooms, options.jobs)
     say('places that can be changed: ' + ', '.join(f'{room} {len(all_sites)}' for room, all_sites in found.items()))
     if options.again:
-        with open(options.again) as file:
-            wanted = {line.strip() for line in file}
-        short = lambda text: text.split(':', 1)[0] + text.split(':', 2)[2]  # without the line, which may have moved
-        texts = {short(line) for line in wanted if line.count(':') >= 3 and ' -> ' in line}
-        found = {room: [site for site in all_sites if short(site.text()) in texts] for room, all_sites in found.items()}
+        alive = survivors(options.again)
+        found = {room: [site for site in all_sites if (site.path, site.operator, ' '.join(site.before.split()), site.context) in alive] for room, all_sites in found.items()}
         options.count = 10 * sum(map(len, found.values()))
     draw = Draw(found, options.count, options.seed)
     if options.list:
