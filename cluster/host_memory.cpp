@@ -74,7 +74,7 @@ void add_process_bounds(const HostFiles& files, std::vector<MemoryBound>& bounds
 std::vector<MemoryBound> memory_bounds(const HostFiles& files) {
   std::vector<MemoryBound> bounds;
   if (const auto available = kibibytes(files, kMeminfo, "MemAvailable:"))
-    bounds.push_back({MemoryScope::host, *available, std::string("MemAvailable of ") + kMeminfo});
+    bounds.push_back({MemoryScope::host, *available, fmt::format("MemAvailable of {}", kMeminfo)});
   add_group_bounds(files, bounds);
   add_process_bounds(files, bounds);
   std::ranges::stable_sort(bounds, {}, &MemoryBound::free);

@@ -72,7 +72,7 @@ struct ThreadTeam::State {
   alignas(128) std::atomic<std::uint32_t> generation{0};
   alignas(128) std::atomic<int> working{0};
 
-  void work(int member, int members, int size) noexcept {
+  void work(int member, int member_count, int size) noexcept {
     keep_openmp_to_one_thread();
     std::uint32_t seen = 0;
     for (;;) {
@@ -81,14 +81,14 @@ struct ThreadTeam::State {
       if (now == seen) continue;
       seen = now;
       if (stop) return;
-      call_part(member, members, size);
+      call_part(member, member_count, size);
       if (working.fetch_sub(1, std::memory_order_acq_rel) == 1) working.notify_one();
     }
   }
 
   /// What is one member's of the team's threads, in order.
-  void call_part(int member, int members, int size) noexcept {
-    for (int thread = size * member / members; thread < size * (member + 1) / members; ++thread) call(thread, size);
+  void call_part(int member, int member_count, int size) noexcept {
+    for (int thread = size * member / member_count; thread < size * (member + 1) / member_count; ++thread) call(thread, size);
   }
 
   void call(int thread, int size) noexcept {
