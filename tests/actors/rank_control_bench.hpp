@@ -205,7 +205,7 @@ class Bench {
     tell(Optimize{step, step + 1, 0.5, 0.01});
   }
   [[nodiscard]] std::vector<double> losses() const { return seats.back()->reported<StepReport>().back().losses; }
-  /// Of all gradients in the newest reports, by tensor; those that two ranks tell of once.
+  /// Square sums of all gradients in the newest reports, by tensor; a tensor of two ranks counts once.
   [[nodiscard]] std::vector<double> squares() const {
     std::vector<double> found(plan.parameters.size(), -1);
     for (const auto& seat : seats) {

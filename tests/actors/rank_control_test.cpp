@@ -33,7 +33,7 @@ TEST(RankControl, LoadsThisStepAndTheFirstOfTheNextAndNothingBeyondTheRun) {
   longer.begin();
   EXPECT_EQ(asked_for(*longer.seats[0]).size(), 2U) << "of two steps, though there is room for a third";
   longer.train(0);
-  EXPECT_EQ(asked_for(*longer.seats[0]).size(), 2U) << "the next step begins when it is told to";
+  EXPECT_EQ(asked_for(*longer.seats[0]).size(), 2U) << "the next step begins when the coordinator orders it";
   longer.train(1);
   EXPECT_EQ(asked_for(*longer.seats[0]).back(), (std::pair<std::int64_t, std::int64_t>(2, 0)));
 }
@@ -479,14 +479,14 @@ TEST(RankControl, CollectsCapturesAndGradientsInParts) {
       EXPECT_EQ(tensor.shape, large.shape);
       values.insert(values.end(), tensor.values.begin(), tensor.values.end());
     }
-    EXPECT_EQ(empty, 1U) << "a tensor without elements is told of";
+    EXPECT_EQ(empty, 1U) << "a tensor without elements is reported";
     EXPECT_EQ(of_large, 3U);
     EXPECT_TRUE(values == large.values);
     for (const auto& parameter : seat.rank->compute().parameters().tensors()) {
       const auto found = std::ranges::find_if(parts, [&](const Collected& part) { return part.tensor.name == "grad." + parameter.name; });
       EXPECT_EQ(found != parts.end(), parameter.speaks()) << parameter.name;
       if (!parameter.speaks()) continue;
-      EXPECT_TRUE(names.insert(parameter.name).second) << "one rank speaks for a tensor";
+      EXPECT_TRUE(names.insert(parameter.name).second) << "one rank reports a tensor";
       EXPECT_EQ(found->tensor.shape, parameter.shape.sizes());
       ASSERT_EQ(found->tensor.values.size(), static_cast<std::size_t>(parameter.elements()));
       const auto gradient = seat.rank->compute().store().gradient(parameter);
