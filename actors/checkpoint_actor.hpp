@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "actors/message_actor.hpp"
-#include "actors/messages.hpp"
-#include "actors/rank.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/rank/rank.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/engine/trace.hpp"
-#include "runtime/io/checkpoint_file.hpp"
 #include "runtime/io/metrics_file.hpp"
 
 namespace millrace::actors {

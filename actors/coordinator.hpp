@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/messages.hpp"
+#include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/train_config.hpp"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/save_messages.hpp"
+#include "runtime/units.hpp"
 
 namespace millrace::actors {
 
@@ -34,7 +35,7 @@ caf::behavior CoordinatorActor::make_behavior() {
 }
 
 void CoordinatorActor::ready(std::uint64_t planned_bytes) {
-  setup_.reporter->say(fmt::format("memory    planned: {} on the rank with most", bytes_text(planned_bytes)));
+  setup_.reporter->say(fmt::format("memory    planned: {} on the rank with most", runtime::bytes_text(planned_bytes)));
 }
 
 std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {

@@ -7,14 +7,14 @@
 
 #include "actors/coordinator.hpp"
 #include "actors/message_actor.hpp"
-#include "actors/run_reporter.hpp"
+#include "actors/run_report.hpp"
 
 namespace millrace::actors {
 
 /// What the coordinator's shell works with; all in process 0, all outlive it.
 struct CoordinatorActorSetup {
   CoordinatorSetup coordinator;
-  RunReporter* reporter = nullptr;
+  RunReport* reporter = nullptr;
   std::uint64_t state_bytes = 0;  // of a whole checkpoint
   std::function<void(const ToRank&)> to_ranks;
   caf::actor checkpoint;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/message_actor.hpp"
-#include "actors/messages.hpp"
+#include "actors/messages/messages.hpp"
 #include "actors/pipeline.hpp"
 #include "kernels/base/check.hpp"
 

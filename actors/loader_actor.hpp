@@ -2,10 +2,10 @@
 
 #include <caf/actor.hpp>
 
-#include "actors/batch_provider.hpp"
 #include "actors/message_actor.hpp"
-#include "actors/messages.hpp"
-#include "actors/rank.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/rank/batch_provider.hpp"
+#include "actors/rank/rank.hpp"
 
 namespace millrace::actors {
 

@@ -8,13 +8,13 @@
 #include <exception>
 #include <utility>
 
-#include "actors/memory_check.hpp"
+#include "actors/messages/wire.hpp"
+#include "actors/rank/memory_check.hpp"
 #include "actors/rank_actor.hpp"
-#include "actors/wire.hpp"
-#include "cluster/affinity.hpp"
-#include "cluster/console.hpp"
-#include "cluster/host_cores.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/host/console.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::actors {
 

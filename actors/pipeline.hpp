@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "actors/batch_provider.hpp"
 #include "actors/checkpoint_actor.hpp"
-#include "actors/pipeline_plan.hpp"
-#include "actors/rank.hpp"
-#include "actors/session.hpp"
-#include "actors/stall_watch.hpp"
+#include "actors/rank/batch_provider.hpp"
+#include "actors/rank/rank.hpp"
+#include "actors/rank/stall_watch.hpp"
+#include "actors/setup/pipeline_plan.hpp"
+#include "actors/setup/session.hpp"
 
 namespace millrace::actors {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "actors/message_actor.hpp"
-#include "actors/messages.hpp"
-#include "actors/rank_control.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/rank/rank_control.hpp"
 
 namespace millrace::actors {
 

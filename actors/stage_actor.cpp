@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/action_runner.hpp"
+#include "actors/rank/action_runner.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "actors/message_actor.hpp"
-#include "actors/messages.hpp"
-#include "actors/rank.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/rank/rank.hpp"
 
 namespace millrace::actors {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "actors/job_config.hpp"
+#include "actors/setup/job_config.hpp"
 
 namespace millrace::configs {
 

@@ -11,7 +11,7 @@
 
 #include "kernels/base/thread_team.hpp"
 #include "runtime/engine/straight_loop.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
 

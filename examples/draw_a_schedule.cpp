@@ -8,9 +8,9 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/ledger.hpp"
-#include "runtime/schedule/render.hpp"
-#include "runtime/schedule/replay.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/simulator/render.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 
 using namespace millrace;
 

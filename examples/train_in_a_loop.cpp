@@ -10,7 +10,7 @@
 #include "layers/initial_values.hpp"
 #include "layers/model.hpp"
 #include "runtime/engine/straight_loop.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 
 using namespace millrace;
 

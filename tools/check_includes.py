@@ -30,9 +30,9 @@ DOORS = {
     "MPI": (r"^mpi\.h", ["cluster/"]),
     "Asio": (r"^boost/", ["cluster/"]),
     "TOML++": (r"^toml\+\+/", ["configs/load.cpp"]),
-    "PCRE2": (r"^pcre2\.h", ["runtime/tokenize/pattern_splitter.cpp"]),
-    "utf8proc": (r"^utf8proc\.h", ["runtime/tokenize/unicode.cpp"]),
-    "SentencePiece": (r"^sentencepiece", ["runtime/tokenize/sentence_piece.cpp"]),
+    "PCRE2": (r"^pcre2\.h", ["runtime/data/tokenizers/pattern_splitter.cpp"]),
+    "utf8proc": (r"^utf8proc\.h", ["runtime/data/tokenizers/unicode.cpp"]),
+    "SentencePiece": (r"^sentencepiece", ["runtime/data/tokenizers/sentence_piece.cpp"]),
     "GoogleTest": (r"^(gtest|gmock)/", ["tests/"]),
 }
 # Doors hold for the rooms; tests and benchmarks may compare with a library directly.

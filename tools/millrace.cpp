@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "cluster/console.hpp"
+#include "cluster/host/console.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/fault.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/standard_streams.hpp"
+#include "tools/commands/standard_streams.hpp"
 
 namespace {
 

@@ -46,11 +46,11 @@ ROOMS = {
     'programs': (4, ['runtime/program/*.cpp'], []),
     'engine': (3, ['runtime/engine/*.cpp'], []),
     'schedules': (2, ['runtime/schedule/*.cpp'], ['runtime/schedule/*picture*', 'runtime/schedule/*svg*']),
-    'rank control': (3, ['actors/rank*.cpp', 'actors/coordinator.cpp', 'actors/evaluation.cpp', 'actors/completions.cpp', 'actors/checkpoint_actor.cpp'], []),
+    'rank control': (3, ['actors/rank/rank*.cpp', 'actors/coordinator.cpp', 'actors/jobs/evaluation.cpp', 'actors/rank/completions.cpp', 'actors/checkpoint_actor.cpp'], []),
     'checkpoint': (4, ['runtime/io/*.cpp', 'runtime/checkpoint/*.cpp'], []),
-    'links': (3, ['cluster/links/*.cpp', 'cluster/link.cpp', 'cluster/transport.cpp', 'cluster/wire_format.cpp', 'cluster/doorbells.cpp'], []),
+    'links': (3, ['cluster/links/*.cpp', 'cluster/links/link.cpp', 'cluster/links/transport.cpp', 'cluster/control/wire_format.cpp', 'cluster/links/doorbells.cpp'], []),
     'data': (2, ['runtime/data/*.cpp'], []),
-    'tokenizers': (3, ['runtime/tokenize/*.cpp'], []),
+    'tokenizers': (3, ['runtime/data/tokenizers/*.cpp'], []),
     'learning rate': (1, ['layers/optimizers/*.cpp'], []),
 }
 

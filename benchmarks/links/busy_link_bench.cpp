@@ -16,9 +16,9 @@
 #include "benchmarks/links/busy_team.hpp"
 #include "benchmarks/links/paced_turns.hpp"
 #include "benchmarks/links/turns.hpp"
-#include "cluster/affinity.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/links/transport.hpp"
 #include "cluster/topology.hpp"
-#include "cluster/transport.hpp"
 #include "runtime/median.hpp"
 
 namespace millrace::cluster {

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/transport.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 

@@ -14,8 +14,8 @@
 #include <cstring>
 
 #include "benchmarks/links/turns.hpp"
-#include "cluster/affinity.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/links/transport.hpp"
 #include "runtime/median.hpp"
 
 namespace millrace::cluster {

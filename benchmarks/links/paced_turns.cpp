@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "cluster/mpi_world.hpp"
+#include "cluster/links/mpi_world.hpp"
 
 namespace millrace::cluster {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "benchmarks/links/turns.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 

@@ -4,7 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "cluster/mpi_world.hpp"
+#include "cluster/links/mpi_world.hpp"
 
 namespace millrace::cluster {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
-#include "cluster/link.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/links/link.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <utility>
 
-#include "actors/initial_state.hpp"
-#include "cluster/affinity.hpp"
+#include "actors/rank/initial_state.hpp"
+#include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <string>
 
-#include "actors/batch_provider.hpp"
 #include "actors/pipeline.hpp"
-#include "actors/session.hpp"
+#include "actors/rank/batch_provider.hpp"
+#include "actors/setup/session.hpp"
 
 namespace millrace::benchmarks {
 

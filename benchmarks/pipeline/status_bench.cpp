@@ -7,11 +7,11 @@
 // the burst that the server allows after a pause.
 #include <fmt/format.h>
 
-#include "actors/live_status.hpp"
+#include "actors/telemetry/live_status.hpp"
 #include "benchmarks/pipeline/hammer.hpp"
 #include "benchmarks/pipeline/paired_times.hpp"
 #include "benchmarks/pipeline/pipeline_driver.hpp"
-#include "cluster/status_server.hpp"
+#include "cluster/status/status_server.hpp"
 
 namespace millrace::benchmarks {
 namespace {

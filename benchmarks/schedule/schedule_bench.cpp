@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 
-#include "runtime/schedule/critical_path.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/critical_path.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
 #include "tests/support/mixed_text.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include "cluster/links/mpi_end.hpp"
 #include "cluster/links/remote.hpp"
 #include "cluster/links/slot.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cluster/links/slot.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/link.hpp"
-#include "cluster/mpi_world.hpp"
-#include "cluster/transport.hpp"
+#include "cluster/links/link.hpp"
+#include "cluster/links/mpi_world.hpp"
+#include "cluster/links/transport.hpp"
 
 namespace millrace::cluster {
 

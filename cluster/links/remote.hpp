@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cluster/link.hpp"
+#include "cluster/links/link.hpp"
 
 namespace millrace::cluster {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cluster/link.hpp"
+#include "cluster/links/link.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::cluster {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "runtime/program/plain_operand.hpp"
+#include "runtime/passes/plain_operand.hpp"
 
 namespace millrace::runtime {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/shape.hpp"
-#include "runtime/engine/ids.hpp"
+#include "runtime/ids.hpp"
 #include "runtime/program/memory_plan.hpp"
 
 namespace millrace::runtime {

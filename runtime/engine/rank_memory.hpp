@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
-#include "runtime/engine/ids.hpp"
 #include "runtime/engine/parameter_layout.hpp"
+#include "runtime/ids.hpp"
 
 namespace millrace::runtime {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "runtime/engine/graph_cache.hpp"
-#include "runtime/engine/ids.hpp"
 #include "runtime/engine/rank_memory.hpp"
+#include "runtime/ids.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/program/memory_plan.hpp"
 #include "runtime/program/program.hpp"

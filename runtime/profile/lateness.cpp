@@ -7,7 +7,7 @@
 
 #include "runtime/median.hpp"
 #include "runtime/profile/prediction.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 namespace millrace::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "runtime/profile/step_view.hpp"
-#include "runtime/schedule/cost.hpp"
+#include "runtime/schedule/simulator/cost.hpp"
 
 namespace millrace::runtime {
 

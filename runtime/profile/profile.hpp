@@ -9,7 +9,7 @@
 #include "runtime/profile/attribution.hpp"
 #include "runtime/profile/memory_use.hpp"
 #include "runtime/profile/step_view.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 // Plain structs of a profile: what was measured, and what was made of it. Times are nanoseconds of process 0's steady clock unless a name
 // says otherwise.

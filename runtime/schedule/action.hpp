@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/engine/ids.hpp"
+#include "runtime/ids.hpp"
 
 namespace millrace::runtime {
 

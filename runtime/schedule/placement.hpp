@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/ids.hpp"
+#include "runtime/ids.hpp"
 
 namespace millrace::runtime {
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/schedule/cost.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/schedule.hpp"
 
@@ -37,18 +36,6 @@ class Wiring {
     std::int32_t activation_in = -1, activation_out = -1, gradient_in = -1, gradient_out = -1;
   };
   std::vector<Ports> ports_;  // by StageId
-};
-
-/// Finds the cost of a pair by its two stages.
-class PairTable {
- public:
-  PairTable(const std::vector<PairCost>& pairs, int stages);
-  /// Index among the pairs, −1 where this one has no cost of its own.
-  [[nodiscard]] int find(StageId forward, StageId backward) const;
-
- private:
-  const std::vector<PairCost>* pairs_;
-  std::vector<std::vector<int>> of_forward_;  // by the forward's stage: indices
 };
 
 }  // namespace millrace::runtime

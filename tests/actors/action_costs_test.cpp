@@ -1,4 +1,4 @@
-#include "actors/action_costs.hpp"
+#include "actors/rank/action_costs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "actors/completions.hpp"
+#include "actors/rank/completions.hpp"
 
 #include <gtest/gtest.h>
 

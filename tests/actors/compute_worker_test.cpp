@@ -1,4 +1,4 @@
-#include "actors/compute_worker.hpp"
+#include "actors/rank/compute_worker.hpp"
 
 #include <gtest/gtest.h>
 

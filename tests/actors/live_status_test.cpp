@@ -9,9 +9,9 @@
 #include <sstream>
 #include <thread>
 
-#include "actors/live_history.hpp"
-#include "actors/live_view.hpp"
-#include "actors/progress_slot.hpp"
+#include "actors/rank/progress_slot.hpp"
+#include "actors/telemetry/live_history.hpp"
+#include "actors/telemetry/live_view.hpp"
 
 namespace millrace::actors {
 namespace {

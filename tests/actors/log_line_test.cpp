@@ -1,4 +1,4 @@
-#include "actors/log_line.hpp"
+#include "actors/telemetry/log_line.hpp"
 
 #include <gtest/gtest.h>
 

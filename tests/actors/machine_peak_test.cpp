@@ -1,4 +1,4 @@
-#include "actors/machine_peak.hpp"
+#include "actors/jobs/machine_peak.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "actors/parity_rule.hpp"
+#include "actors/jobs/parity_rule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "actors/pipeline_plan.hpp"
+#include "actors/setup/pipeline_plan.hpp"
 
 #include <gtest/gtest.h>
 
-#include "actors/rank_blueprint.hpp"
+#include "actors/rank/rank_blueprint.hpp"
 #include "runtime/schedule/table.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -1,4 +1,4 @@
-#include "actors/profile_gather.hpp"
+#include "actors/telemetry/profile_gather.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/action_runner.hpp"
-#include "actors/initial_state.hpp"
-#include "actors/rank_control.hpp"
+#include "actors/rank/action_runner.hpp"
+#include "actors/rank/initial_state.hpp"
+#include "actors/rank/rank_control.hpp"
 #include "cluster/topology.hpp"
 
 namespace millrace::actors {

@@ -1,4 +1,4 @@
-#include "actors/rank_control.hpp"
+#include "actors/rank/rank_control.hpp"
 
 #include <gtest/gtest.h>
 

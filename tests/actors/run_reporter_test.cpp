@@ -1,11 +1,11 @@
-#include "actors/run_reporter.hpp"
+#include "actors/telemetry/run_reporter.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-#include "actors/live_history.hpp"
-#include "cluster/console.hpp"
+#include "actors/telemetry/live_history.hpp"
+#include "cluster/host/console.hpp"
 
 namespace millrace::actors {
 namespace {

@@ -1,4 +1,4 @@
-#include "actors/stall_watch.hpp"
+#include "actors/rank/stall_watch.hpp"
 
 #include <gtest/gtest.h>
 

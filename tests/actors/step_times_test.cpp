@@ -1,4 +1,4 @@
-#include "actors/step_times.hpp"
+#include "actors/rank/step_times.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "actors/wire.hpp"
+#include "actors/messages/wire.hpp"
 
 #include <gtest/gtest.h>
 
-#include "actors/messages.hpp"
+#include "actors/messages/messages.hpp"
 
 namespace millrace::actors {
 namespace {

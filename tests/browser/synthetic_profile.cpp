@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/schedule/memory_curve.hpp"
+#include "runtime/schedule/simulator/memory_curve.hpp"
 
 namespace millrace::tests {
 namespace {

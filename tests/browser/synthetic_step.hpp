@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 namespace millrace::tests {
 

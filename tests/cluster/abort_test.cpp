@@ -1,5 +1,5 @@
 // Ends of whole processes: each test forks the processes of a job and reads what they write and how they end.
-#include "cluster/abort.hpp"
+#include "cluster/host/abort.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "cluster/control_link.hpp"
+#include "cluster/control/control_link.hpp"
 
 namespace millrace::cluster {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/console.hpp"
+#include "cluster/host/console.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

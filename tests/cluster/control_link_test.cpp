@@ -1,4 +1,4 @@
-#include "cluster/control_link.hpp"
+#include "cluster/control/control_link.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "cluster/control_session.hpp"
+#include "cluster/control/control_session.hpp"
 #include "tests/cluster/control_team.hpp"
 
 namespace {

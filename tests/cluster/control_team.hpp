@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/control_link.hpp"
+#include "cluster/control/control_link.hpp"
 
 namespace millrace::cluster {
 

@@ -1,4 +1,4 @@
-#include "cluster/host_cores.hpp"
+#include "cluster/host/host_cores.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cluster/host_memory.hpp"
+#include "cluster/host/host_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "cluster/link.hpp"
+#include "cluster/links/link.hpp"
 
 namespace millrace::cluster {
 

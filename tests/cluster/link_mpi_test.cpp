@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "cluster/doorbells.hpp"
+#include "cluster/links/doorbells.hpp"
 #include "tests/cluster/link_world.hpp"
 #include "tests/support/skipped_cases.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "cluster/links/transport.hpp"
 #include "cluster/topology.hpp"
-#include "cluster/transport.hpp"
 
 namespace millrace::cluster {
 

@@ -1,4 +1,4 @@
-#include "cluster/loss.hpp"
+#include "cluster/control/loss.hpp"
 
 #include <gtest/gtest.h>
 

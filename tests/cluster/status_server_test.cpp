@@ -1,4 +1,4 @@
-#include "cluster/status_server.hpp"
+#include "cluster/status/status_server.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/status_request.hpp"
+#include "cluster/status/status_request.hpp"
 #include "kernels/base/check.hpp"
 #include "tests/support/http_client.hpp"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "cluster/affinity.hpp"
+#include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::cluster {

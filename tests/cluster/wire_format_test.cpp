@@ -1,8 +1,8 @@
-#include "cluster/wire_format.hpp"
+#include "cluster/control/wire_format.hpp"
 
 #include <gtest/gtest.h>
 
-#include "cluster/loss.hpp"
+#include "cluster/control/loss.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::cluster {

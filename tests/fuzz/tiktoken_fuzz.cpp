@@ -1,6 +1,6 @@
 #include <array>
 
-#include "runtime/tokenize/tiktoken.hpp"
+#include "runtime/data/tokenizers/tiktoken.hpp"
 #include "tests/fuzz/try_tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "runtime/tokenize/tokenizer_json.hpp"
+#include "runtime/data/tokenizers/tokenizer_json.hpp"
 #include "tests/fuzz/try_tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

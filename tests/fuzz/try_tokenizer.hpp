@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 
 namespace millrace::tests {
 

@@ -9,7 +9,7 @@
 #include "layers/initial_values.hpp"
 #include "layers/model_folder.hpp"
 #include "layers/optimizers/decay.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "tests/support/paths.hpp"
 
 namespace millrace::layers::testing {

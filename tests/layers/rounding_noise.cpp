@@ -5,7 +5,7 @@
 
 #include "kernels/base/dtype.hpp"
 #include "layers/partition.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 
 namespace millrace::layers::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/base/mix.hpp"
-#include "runtime/tokenize/utf8.hpp"
+#include "runtime/data/tokenizers/utf8.hpp"
 #include "tests/support/paths.hpp"
 
 namespace millrace::tests {

@@ -7,7 +7,7 @@
 #include "configs/load.hpp"
 #include "layers/config_file.hpp"
 #include "layers/model_folder.hpp"
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/io/hash_recorder.hpp"
 #include "runtime/io/hash_recording.hpp"
 #include "tests/tools/run_command.hpp"

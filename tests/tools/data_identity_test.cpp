@@ -8,7 +8,7 @@
 
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
-#include "runtime/io/checkpoint_reader.hpp"
+#include "runtime/checkpoint/checkpoint_reader.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tests/support/stories.hpp"
 #include "tests/tools/run_command.hpp"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "actors/rank.hpp"
+#include "actors/rank/rank.hpp"
 #include "configs/load.hpp"
 #include "kernels/base/check.hpp"
 #include "tests/support/paths.hpp"

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "actors/pipeline_plan.hpp"
+#include "actors/setup/pipeline_plan.hpp"
 #include "configs/load.hpp"
 #include "configs/presets.hpp"
 #include "layers/model.hpp"

@@ -11,7 +11,7 @@
 #include "runtime/profile/prediction.hpp"
 #include "runtime/profile/profile_check.hpp"
 #include "runtime/profile/trace_check.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 

@@ -207,9 +207,10 @@ TEST(SchedulePage, NumbersAreWhatTheCommandSays) {
 TEST(AddingASchedule, ShowsTheCodeOfItsExample) {
   const auto page = read_source("docs/adding_a_schedule.md");
   std::string code;
-  for (const char* path : {"runtime/schedule/zb_h1.cpp", "runtime/schedule/schedule.hpp", "runtime/schedule/make_schedule.cpp",
-                           "runtime/schedule/catalogue.cpp", "runtime/schedule/schedule_config.hpp", "runtime/schedule/sources.cmake",
-                           "tests/runtime/schedule/golden_vectors_test.cpp", "tests/runtime/schedule/pictures_test.cpp"})
+  for (const char* path :
+       {"runtime/schedule/generators/zb_h1.cpp", "runtime/schedule/schedule.hpp", "runtime/schedule/generators/make_schedule.cpp",
+        "runtime/schedule/generators/catalogue.cpp", "runtime/schedule/schedule_config.hpp", "runtime/schedule/sources.cmake",
+        "tests/runtime/schedule/golden_vectors_test.cpp", "tests/runtime/schedule/pictures_test.cpp"})
     code += read_source(path);
   int blocks = 0;
   for (const char* language : {"cpp", "cmake"}) {

@@ -1,9 +1,9 @@
 #include "tests/training/examined_run.hpp"
 
-#include "actors/training.hpp"
+#include "actors/jobs/training.hpp"
 #include "configs/load.hpp"
 #include "tests/support/paths.hpp"
-#include "tools/run_settings.hpp"
+#include "tools/commands/run_settings.hpp"
 
 namespace millrace::tests {
 

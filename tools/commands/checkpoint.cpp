@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/model_folder.hpp"
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/found_checkpoint.hpp"
 #include "tools/commands/whole_folder.hpp"
@@ -18,7 +18,7 @@ int list(const std::string& path) {
   const auto listed = committed_checkpoints(path, who);
   if (listed.empty()) fmt::print("no checkpoints\n");
   for (const auto& line : listed) {
-    fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? actors::bytes_text(line.bytes) : "?", line.folder,
+    fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
                line.problem.empty() ? "whole (data not read: ckpt verify does)" : line.problem);
   }
   return 0;

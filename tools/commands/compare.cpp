@@ -3,14 +3,14 @@
 #include <memory>
 #include <optional>
 
-#include "cluster/affinity.hpp"
+#include "actors/debug/tensor_text.hpp"
+#include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/hash.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/recorded_run.hpp"
 #include "tools/compare/first_difference.hpp"
 #include "tools/compare/values_again.hpp"
-#include "tools/debug/tensor_text.hpp"
 
 namespace millrace::tools {
 

@@ -6,12 +6,12 @@
 #include <optional>
 #include <utility>
 
-#include "actors/stepped_run.hpp"
-#include "cluster/affinity.hpp"
+#include "actors/debug/debug_session.hpp"
+#include "actors/jobs/stepped_run.hpp"
+#include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/debug/debug_session.hpp"
-#include "tools/run_settings.hpp"
+#include "tools/commands/run_settings.hpp"
 
 namespace millrace::tools {
 

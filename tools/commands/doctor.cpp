@@ -6,11 +6,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "actors/log_line.hpp"
-#include "cluster/affinity.hpp"
-#include "cluster/host_cores.hpp"
-#include "cluster/host_memory.hpp"
-#include "cluster/versions.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "cluster/host/host_memory.hpp"
+#include "cluster/host/versions.hpp"
 #include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -19,6 +18,7 @@
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -113,7 +113,7 @@ void memory(Report& report) {
   if (bounds.empty()) report.warn("memory", "not known: /proc/meminfo and the control groups say nothing", "a run is not held against it");
   for (const auto& bound : bounds)
     report.check(bound.free > (std::uint64_t{1} << 30), &bound == &bounds.front() ? "memory" : "memory limit",
-                 fmt::format("{} free: {}", actors::bytes_text(bound.free), bound.source),
+                 fmt::format("{} free: {}", runtime::bytes_text(bound.free), bound.source),
                  "little is left; `millrace inspect RUN.toml` tells what each rank will take");
   const auto pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "not told" : pages,
@@ -125,12 +125,12 @@ void disks(Report& report) {
   const auto here = std::filesystem::space(".", error);
   if (!error) {
     report.check(here.available > (std::uint64_t{1} << 30), "disk",
-                 fmt::format("{} free in the current folder", actors::bytes_text(here.available)),
+                 fmt::format("{} free in the current folder", runtime::bytes_text(here.available)),
                  "a checkpoint takes 12 bytes a weight, and three are on the disk while one is written");
   }
   const auto shared = std::filesystem::space("/dev/shm", error);
   if (!error) {
-    report.check(shared.available > (std::uint64_t{64} << 20), "/dev/shm", fmt::format("{} free", actors::bytes_text(shared.available)),
+    report.check(shared.available > (std::uint64_t{64} << 20), "/dev/shm", fmt::format("{} free", runtime::bytes_text(shared.available)),
                  "processes of one host meet there; a container wants --shm-size=1g or more");
   }
 }

@@ -1,6 +1,6 @@
 // millrace eval: the loss of a trained model on text or token files.
 
-#include "actors/evaluation.hpp"
+#include "actors/jobs/evaluation.hpp"
 
 #include <unistd.h>
 
@@ -10,18 +10,18 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "actors/data_content.hpp"
-#include "actors/log_line.hpp"
-#include "actors/run_setup.hpp"
+#include "actors/jobs/data_content.hpp"
+#include "actors/jobs/run_setup.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/model.hpp"
 #include "runtime/io/metrics_file.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
 #include "tools/inference/choice_data.hpp"
 #include "tools/inference/evaluation_data.hpp"
-#include "tools/terminal.hpp"
 
 namespace millrace::tools {
 
@@ -154,7 +154,7 @@ void introduce(const Request& request) {
     return;
   }
   fmt::print(stderr, "data        {} tokens in {}{} | {} microbatches of {} x {}\n",
-             actors::count_text(static_cast<double>(request.data->tokens())), request.data->extent(),
+             runtime::count_text(static_cast<double>(request.data->tokens())), request.data->extent(),
              request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
 }
 
@@ -177,7 +177,7 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
     json["tokens_per_second"] = rate;
     fmt::print("{}\n", json.dump());
   } else {
-    fmt::print("tokens      {} predicted, in {:.2f} s, {} tok/s\n", targets, evaluated.seconds, actors::count_text(rate));
+    fmt::print("tokens      {} predicted, in {:.2f} s, {} tok/s\n", targets, evaluated.seconds, runtime::count_text(rate));
     fmt::print("loss        {:.6f} nats per token ({:.6f} bits)\nperplexity  {:.4f}\n", loss, bits, perplexity);
     if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "layers/model_config.hpp"
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 
 /// Checkpoints as people name them: a checkpoint's folder, or the run directory that has it. Errors: Error(checkpoint), in the name of
 /// `who`.

@@ -1,6 +1,6 @@
 // millrace generate: a trained model writes on behind a prompt.
 
-#include "actors/generation.hpp"
+#include "actors/jobs/generation.hpp"
 
 #include <unistd.h>
 
@@ -11,9 +11,9 @@
 #include "layers/model.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
 #include "tools/inference/streamed_text.hpp"
-#include "tools/terminal.hpp"
 
 namespace millrace::tools {
 

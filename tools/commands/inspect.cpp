@@ -1,15 +1,15 @@
 #include <algorithm>
 
-#include "actors/batch_provider.hpp"
-#include "actors/device_placement.hpp"
-#include "actors/log_line.hpp"
-#include "actors/memory_check.hpp"
-#include "actors/run_setup.hpp"
-#include "cluster/host_cores.hpp"
+#include "actors/jobs/run_setup.hpp"
+#include "actors/rank/batch_provider.hpp"
+#include "actors/rank/device_placement.hpp"
+#include "actors/rank/memory_check.hpp"
+#include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/program/print.hpp"
-#include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/rank_preview.hpp"
 
@@ -181,12 +181,12 @@ void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPre
   for (const auto& rank : ranks) sum += actors::host_bytes(rank->memory());
   const auto passed = actors::passed_bound(bounds, {sum, sum, sum});
   const auto& bound = passed ? *passed : bounds.front();
-  fmt::print("memory {} of this host for {}, {} free here: {}\n", actors::bytes_text(sum),
-             ranks.size() == 1 ? "the rank" : fmt::format("all {} ranks", ranks.size()), actors::bytes_text(bound.free), bound.source);
+  fmt::print("memory {} of this host for {}, {} free here: {}\n", runtime::bytes_text(sum),
+             ranks.size() == 1 ? "the rank" : fmt::format("all {} ranks", ranks.size()), runtime::bytes_text(bound.free), bound.source);
   if (!passed) return;
   fmt::print("It does not fit: train would end with code {} before it allocates anything.\n", static_cast<int>(ExitCode::memory));
   for (const auto& rank : ranks)
-    fmt::print("  rank {}: {} ({})\n", rank->rank().value, actors::bytes_text(actors::host_bytes(rank->memory())), rank->memory().needs());
+    fmt::print("  rank {}: {} ({})\n", rank->rank().value, runtime::bytes_text(actors::host_bytes(rank->memory())), rank->memory().needs());
   if (run.plan.ranks() > 1) fmt::print("On several hosts each has to hold its own ranks.\n");
 }
 
@@ -204,7 +204,7 @@ void print_overview(const Inspection& run) {
     idle_sum += idle;
     fmt::print("{:>5}  {:<10} {:>14} {:>5.1f}% {:>16}  {}\n", rank->rank().value,
                stages_text(run.plan.schedule.placement.stages_of(rank->rank())), rank->parameters(), 100 * idle, rank->peak_bytes(),
-               actors::bytes_text(rank->peak_bytes()));
+               runtime::bytes_text(rank->peak_bytes()));
   }
   fmt::print("idle {:.1f} % of the ranks' time, if time went by FLOPs and links cost nothing\n",
              100 * idle_sum / static_cast<double>(ranks.size()));

@@ -1,4 +1,4 @@
-#include "actors/parity.hpp"
+#include "actors/jobs/parity.hpp"
 
 #include "kernels/base/device.hpp"
 #include "tools/commands/command.hpp"

@@ -4,18 +4,18 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "actors/device_placement.hpp"
-#include "actors/log_line.hpp"
-#include "cluster/host_cores.hpp"
-#include "cluster/host_memory.hpp"
+#include "actors/planning/plan_search.hpp"
+#include "actors/rank/device_placement.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "cluster/host/host_memory.hpp"
 #include "configs/value.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
+#include "runtime/split.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plan_scale.hpp"
-#include "tools/planning/plan_search.hpp"
-#include "tools/split.hpp"
 
 namespace millrace::tools {
 
@@ -146,7 +146,7 @@ void print_head(const Planning& planning) {
 
 void print_run(const char* mark, const PlannedRun& run, const PlannedRun& uniform) {
   fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
-             number(run.step), 100 * run.bubble, actors::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
+             number(run.step), 100 * run.bubble, runtime::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
 }
 
 void print_runs(const Planning& planning, const PlanResult& result) {
@@ -160,8 +160,8 @@ void print_runs(const Planning& planning, const PlanResult& result) {
 void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
   fmt::print("\n{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", "rank", "uniform idle", "memory", "plan idle", "memory");
   for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
-    fmt::print("{:>5}  {:>13.1f}% {:>12}  {:>13.1f}% {:>12}\n", rank, 100 * uniform.idle[rank], actors::bytes_text(uniform.bytes[rank]),
-               100 * plan.idle[rank], actors::bytes_text(plan.bytes[rank]));
+    fmt::print("{:>5}  {:>13.1f}% {:>12}  {:>13.1f}% {:>12}\n", rank, 100 * uniform.idle[rank], runtime::bytes_text(uniform.bytes[rank]),
+               100 * plan.idle[rank], runtime::bytes_text(plan.bytes[rank]));
 }
 
 /// Without --memory no layout is left out for it, but what this machine has is printed.
@@ -170,10 +170,10 @@ void print_room(const PlannedRun& plan) {
   if (bounds.empty()) return;
   const auto& bound = bounds.front();
   const auto ranks = plan.bytes.size();
-  fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} rank{} on one host: {}\n", actors::bytes_text(bound.free),
-             actors::bytes_text(bound.free / ranks), ranks, ranks == 1 ? "" : "s", bound.source);
+  fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} rank{} on one host: {}\n",
+             runtime::bytes_text(bound.free), runtime::bytes_text(bound.free / ranks), ranks, ranks == 1 ? "" : "s", bound.source);
   if (plan.most_bytes() > bound.free / ranks)
-    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", actors::bytes_text(plan.most_bytes()),
+    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.most_bytes()),
                bound.free / ranks);
 }
 

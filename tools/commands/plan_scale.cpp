@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <limits>
 
-#include "actors/log_line.hpp"
+#include "actors/telemetry/log_line.hpp"
 #include "kernels/base/check.hpp"
-#include "tools/split.hpp"
+#include "runtime/split.hpp"
 
 namespace millrace::tools {
 

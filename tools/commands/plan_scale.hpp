@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule/extrapolate.hpp"
+#include "actors/planning/plan_search.hpp"
+#include "runtime/schedule/simulator/extrapolate.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/planning/plan_search.hpp"
 
 namespace millrace::tools {
 

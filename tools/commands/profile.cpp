@@ -2,18 +2,18 @@
 
 #include <optional>
 
-#include "actors/log_line.hpp"
-#include "actors/profiled_run.hpp"
+#include "actors/jobs/profiled_run.hpp"
+#include "actors/planning/model_costs.hpp"
+#include "actors/telemetry/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/analyze.hpp"
-#include "runtime/schedule/partition.hpp"
+#include "runtime/schedule/simulator/partition.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
-#include "tools/planning/model_costs.hpp"
-#include "tools/run_settings.hpp"
+#include "tools/commands/run_settings.hpp"
 
 namespace millrace::tools {
 

@@ -8,13 +8,13 @@
 #include <numeric>
 #include <utility>
 
-#include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/profile_check.hpp"
 #include "runtime/profile/profile_json.hpp"
 #include "runtime/profile/trace_check.hpp"
 #include "runtime/profile/trace_json.hpp"
+#include "runtime/units.hpp"
 #include "tools/report/report_page.hpp"
 
 namespace millrace::tools {
@@ -34,7 +34,7 @@ std::string print_head(const runtime::Profile& profile) {
   const auto& run = measured.run;
   std::string text = fmt::format("profile   {} | {}, {} ranks in {} process{}{} | {} microbatches | {} steps from step {}\n",
                                  run.kind == "training"
-                                     ? fmt::format("{}, {} parameters", run.model, actors::count_text(static_cast<double>(run.parameters)))
+                                     ? fmt::format("{}, {} parameters", run.model, runtime::count_text(static_cast<double>(run.parameters)))
                                      : run.kind,
                                  measured.schedule.name, measured.schedule.ranks.size(), run.processes, run.processes == 1 ? "" : "es",
                                  run.layout.empty() ? "" : " | " + run.layout, measured.schedule.microbatches, profile.steps.size(),
@@ -149,7 +149,7 @@ std::string print_device_memory(const runtime::Profile& profile) {
   std::string text;
   for (const auto& [where, of] : ranks) {
     const auto& memory = measured.memory[of.front()];
-    const auto bytes = [](std::int64_t count) { return actors::bytes_text(static_cast<std::uint64_t>(count)); };
+    const auto bytes = [](std::int64_t count) { return runtime::bytes_text(static_cast<std::uint64_t>(count)); };
     text += fmt::format(
         "{} cuda:{} of process {}, rank{} {}: planned {}, measured {}, planned / measured {}\n", text.empty() ? "\ndevice memory\n" : "",
         where.second, where.first, of.size() == 1 ? "" : "s", fmt::join(of, ","), bytes(memory.device_planned), bytes(memory.device),
@@ -187,9 +187,9 @@ std::string print_rates(const runtime::Profile& profile) {
   const double peak = profile.measured.machine.job_peak_flops;
   std::string text = fmt::format(
       "\n{}{} tokens/s", peak > 0 ? fmt::format("{:.1f}% model FLOPs utilisation, ", 100 * run.flops_per_step / seconds / peak) : "",
-      actors::count_text(static_cast<double>(run.tokens_per_step) / seconds));
+      runtime::count_text(static_cast<double>(run.tokens_per_step) / seconds));
   for (std::size_t rank = 0; rank < profile.memory.size(); ++rank) {
-    const auto bytes = [](std::int64_t count) { return actors::bytes_text(static_cast<std::uint64_t>(count)); };
+    const auto bytes = [](std::int64_t count) { return runtime::bytes_text(static_cast<std::uint64_t>(count)); };
     text += fmt::format("{}rank {} {} of {}", rank == 0 ? " | memory alive at the peak: " : ", ", rank, bytes(profile.memory[rank].peak),
                         bytes(profile.measured.memory[rank].planned));
   }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "actors/log_line.hpp"
+#include "runtime/units.hpp"
 
 namespace millrace::tools {
 
@@ -16,7 +16,7 @@ std::size_t RankPreview::parameters() const noexcept {
 }
 
 std::string RankPreview::print() const {
-  return memory().print() + fmt::format("peak of rank {}: {} bytes ({})\n", rank_, peak_bytes(), actors::bytes_text(peak_bytes()));
+  return memory().print() + fmt::format("peak of rank {}: {} bytes ({})\n", rank_, peak_bytes(), runtime::bytes_text(peak_bytes()));
 }
 
 }  // namespace millrace::tools

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/rank_blueprint.hpp"
+#include "actors/rank/rank_blueprint.hpp"
 
 namespace millrace::tools {
 

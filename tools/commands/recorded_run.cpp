@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/run_settings.hpp"
+#include "tools/commands/run_settings.hpp"
 
 namespace millrace::tools {
 

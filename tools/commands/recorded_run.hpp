@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/stepped_run.hpp"
+#include "actors/jobs/stepped_run.hpp"
 
 namespace millrace::tools {
 

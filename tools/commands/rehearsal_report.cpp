@@ -10,7 +10,7 @@
 
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/hash.hpp"
-#include "runtime/schedule/measures.hpp"
+#include "runtime/schedule/simulator/measures.hpp"
 
 namespace millrace::tools {
 namespace {

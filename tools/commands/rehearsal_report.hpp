@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/rehearsal.hpp"
-#include "runtime/schedule/lost_time.hpp"
+#include "actors/jobs/rehearsal.hpp"
+#include "runtime/schedule/simulator/lost_time.hpp"
 
 namespace millrace::tools {
 

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <optional>
 
-#include "actors/profile_gather.hpp"
-#include "actors/rehearsal.hpp"
+#include "actors/jobs/rehearsal.hpp"
+#include "actors/planning/model_costs.hpp"
+#include "actors/telemetry/profile_gather.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/profile/analyze.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "tools/commands/profile_report.hpp"
 #include "tools/commands/rehearsal_report.hpp"
 #include "tools/commands/schedule_request.hpp"
-#include "tools/planning/model_costs.hpp"
 
 namespace millrace::tools {
 namespace {

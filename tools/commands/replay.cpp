@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
-#include "actors/stage_replay.hpp"
-#include "cluster/affinity.hpp"
+#include "actors/jobs/stage_replay.hpp"
+#include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"

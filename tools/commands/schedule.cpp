@@ -5,12 +5,12 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/schedule/catalogue.hpp"
-#include "runtime/schedule/render.hpp"
-#include "runtime/schedule/report.hpp"
-#include "runtime/schedule/svg_picture.hpp"
+#include "runtime/schedule/generators/catalogue.hpp"
+#include "runtime/schedule/simulator/render.hpp"
+#include "runtime/schedule/simulator/report.hpp"
+#include "runtime/schedule/simulator/svg_picture.hpp"
+#include "runtime/schedule/simulator/trace_events.hpp"
 #include "runtime/schedule/table.hpp"
-#include "runtime/schedule/trace_events.hpp"
 #include "tools/commands/schedule_request.hpp"
 
 namespace millrace::tools {

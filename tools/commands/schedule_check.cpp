@@ -5,8 +5,8 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/ledger.hpp"
+#include "runtime/schedule/simulator/transport.hpp"
 #include "runtime/schedule/table.hpp"
-#include "runtime/schedule/transport.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tools/commands/schedule_request.hpp"
 

@@ -10,7 +10,7 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/hash.hpp"
 #include "runtime/schedule/table.hpp"
-#include "tools/split.hpp"
+#include "runtime/split.hpp"
 
 namespace millrace::tools {
 namespace {

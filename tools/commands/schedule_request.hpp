@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule/cost.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/simulator/cost.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {

@@ -2,15 +2,15 @@
 
 #include <optional>
 
-#include "actors/run_signals.hpp"
-#include "actors/training.hpp"
+#include "actors/jobs/training.hpp"
+#include "actors/setup/run_signals.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
-#include "tools/run_settings.hpp"
-#include "tools/terminal.hpp"
+#include "tools/commands/run_settings.hpp"
+#include "tools/commands/terminal.hpp"
 
 namespace millrace::tools {
 namespace {

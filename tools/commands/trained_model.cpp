@@ -4,16 +4,16 @@
 #include <filesystem>
 #include <string_view>
 
-#include "actors/log_line.hpp"
-#include "actors/run_setup.hpp"
-#include "cluster/affinity.hpp"
-#include "cluster/host_cores.hpp"
+#include "actors/jobs/run_setup.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/config_file.hpp"
 #include "layers/llmc_file.hpp"
 #include "layers/model.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
+#include "runtime/units.hpp"
 #include "tools/commands/found_checkpoint.hpp"
 
 namespace millrace::tools {
@@ -137,7 +137,7 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
 
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
-  const auto parameters = actors::count_text(static_cast<double>(layers::count_parameters(config)));
+  const auto parameters = runtime::count_text(static_cast<double>(layers::count_parameters(config)));
   return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", config.family,
                      parameters, config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype, job.request.pipeline.ranks,
                      job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");

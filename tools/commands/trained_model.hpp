@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/forward_job.hpp"
-#include "actors/session.hpp"
+#include "actors/jobs/forward_job.hpp"
+#include "actors/setup/session.hpp"
 #include "layers/model_config.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/train_config.hpp"
 #include "tools/commands/command.hpp"
 

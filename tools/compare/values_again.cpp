@@ -1,6 +1,6 @@
 #include "tools/compare/values_again.hpp"
 
-#include "actors/stepper.hpp"
+#include "actors/jobs/stepper.hpp"
 
 namespace millrace::tools {
 namespace {

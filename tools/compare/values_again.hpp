@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "actors/stepped_run.hpp"
+#include "actors/jobs/stepped_run.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/io/hash_recording.hpp"
 

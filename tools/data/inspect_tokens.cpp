@@ -5,11 +5,11 @@
 #include <limits>
 #include <memory>
 
-#include "actors/log_line.hpp"
+#include "actors/telemetry/log_line.hpp"
 #include "runtime/data/megatron_index.hpp"
 #include "runtime/data/token_file.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
 #include "tools/data/tokenize_data.hpp"
 
 namespace millrace::tools {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "actors/log_line.hpp"
+#include "runtime/units.hpp"
 
 namespace millrace::tools {
 
@@ -36,11 +36,11 @@ void ProgressBar::show(std::uint64_t done) {
 
 std::string progress_text(std::uint64_t done, std::uint64_t total, double seconds) {
   const std::uint64_t percent = total == 0 ? 100 : std::min<std::uint64_t>(100, done * 100 / total);
-  std::string text = fmt::format("{}% of {}", percent, actors::bytes_text(total));
+  std::string text = fmt::format("{}% of {}", percent, runtime::bytes_text(total));
   if (done == 0 || seconds <= 0) return text;
   const double rate = static_cast<double>(done) / seconds;
   const double left = static_cast<double>(total > done ? total - done : 0) / rate;
-  return text + fmt::format(" | {:.1f} MB/s | {} left", rate / 1e6, actors::duration_text(left));
+  return text + fmt::format(" | {:.1f} MB/s | {} left", rate / 1e6, runtime::duration_text(left));
 }
 
 }  // namespace millrace::tools

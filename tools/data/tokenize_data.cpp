@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "actors/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/io/file_system.hpp"
+#include "runtime/units.hpp"
 #include "tools/data/progress_bar.hpp"
 
 namespace millrace::tools {
@@ -31,8 +31,8 @@ int tokenize_data(const TokenizeRequest& request) {
   }
   writer.finish();
   fmt::print("{}: {} tokens of {} bits in {} documents, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "),
-             writer.tokens(), 8 * writer.width(), writer.documents(), actors::bytes_text(total), files.size(),
-             actors::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
+             writer.tokens(), 8 * writer.width(), writer.documents(), runtime::bytes_text(total), files.size(),
+             runtime::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
   fmt::print("ids are below {}: model.vocab_size = {} or more\n", tokenizer->vocabulary(), tokenizer->vocabulary());
   if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());
   return 0;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/data/token_writer.hpp"
-#include "runtime/tokenize/tokenize_files.hpp"
+#include "runtime/data/tokenizers/tokenize_files.hpp"
 
 namespace millrace::tools {
 

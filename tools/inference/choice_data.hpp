@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "actors/batch_provider.hpp"
+#include "actors/rank/batch_provider.hpp"
 #include "runtime/data/choice_file.hpp"
 
 namespace millrace::tools {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/batch_provider.hpp"
+#include "actors/rank/batch_provider.hpp"
 #include "runtime/data/batch_source.hpp"
 #include "runtime/data/text_files.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::tools {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 
 namespace millrace::tools {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/operation.hpp"
 
 /// What the rules of the operations share.
@@ -17,7 +17,7 @@ namespace millrace::runtime {
 /// y = x + b, and db += Σ dy.
 [[nodiscard]] const OperationRule& bias_rule();
 [[nodiscard]] const OperationRule& bias_weight_gradient_rule();
-/// Copies to and from the host's memory that run beside what computes (runtime/program/offload.hpp).
+/// Copies to and from the host's memory that run beside what computes (runtime/passes/offload.hpp).
 [[nodiscard]] const OperationRule& offload_begin_rule();
 [[nodiscard]] const OperationRule& offload_end_rule();
 [[nodiscard]] const OperationRule& fetch_begin_rule();

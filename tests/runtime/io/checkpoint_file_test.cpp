@@ -1,4 +1,4 @@
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 
 #include <algorithm>
 

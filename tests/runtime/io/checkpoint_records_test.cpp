@@ -1,4 +1,4 @@
-#include "runtime/io/checkpoint_records.hpp"
+#include "runtime/checkpoint/checkpoint_records.hpp"
 
 #include "tests/runtime/io/checkpoint_state.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/checkpoint_file.hpp"
+#include "runtime/checkpoint/checkpoint_file.hpp"
 #include "tests/runtime/io/scratch.hpp"
 
 namespace millrace::runtime::testing {

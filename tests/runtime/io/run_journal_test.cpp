@@ -1,4 +1,4 @@
-#include "runtime/io/run_journal.hpp"
+#include "runtime/checkpoint/run_journal.hpp"
 
 #include "tests/runtime/io/scratch.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/profile/profile.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 namespace millrace::runtime {
 

@@ -1,4 +1,4 @@
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "runtime/program/fuse_bias.hpp"
+#include "runtime/passes/fuse_bias.hpp"
 
 #include <gtest/gtest.h>
 
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::runtime {

@@ -1,10 +1,10 @@
-#include "runtime/program/fuse_sums.hpp"
+#include "runtime/passes/fuse_sums.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::runtime {

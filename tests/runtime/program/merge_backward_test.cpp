@@ -1,11 +1,11 @@
-#include "runtime/program/merge_backward.hpp"
+#include "runtime/passes/merge_backward.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "tests/runtime/program/small_net.hpp"
 
 namespace millrace::runtime::testing {

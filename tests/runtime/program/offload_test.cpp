@@ -1,4 +1,4 @@
-#include "runtime/program/offload.hpp"
+#include "runtime/passes/offload.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/program/rematerialize.hpp"
+#include "runtime/passes/rematerialize.hpp"
 
 #include <gtest/gtest.h>
 

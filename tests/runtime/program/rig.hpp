@@ -10,7 +10,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/thread_team.hpp"
-#include "runtime/program/differentiate.hpp"
+#include "runtime/passes/differentiate.hpp"
 #include "runtime/program/executor.hpp"
 #include "tests/runtime/program/small_net.hpp"
 

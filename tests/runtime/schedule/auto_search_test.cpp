@@ -1,6 +1,6 @@
 #include <random>
 
-#include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 

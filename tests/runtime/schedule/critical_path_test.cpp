@@ -1,4 +1,4 @@
-#include "runtime/schedule/critical_path.hpp"
+#include "runtime/schedule/simulator/critical_path.hpp"
 
 #include "tests/runtime/schedule/random_costs.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/schedule/extrapolate.hpp"
+#include "runtime/schedule/simulator/extrapolate.hpp"
 
 #include <algorithm>
 #include <cmath>

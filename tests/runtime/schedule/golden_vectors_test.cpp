@@ -1,7 +1,7 @@
 // Every schedule against numbers of an independent model of the same rules. Set A: F = I = W = 1, no latency; set B: F = 1, I = 1.1,
 // W = 0.8, latency 0.05; all per rank and microbatch, an overlapped pair takes the sum of its halves.
 
-#include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {

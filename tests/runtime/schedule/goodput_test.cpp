@@ -1,4 +1,4 @@
-#include "runtime/schedule/goodput.hpp"
+#include "runtime/schedule/simulator/goodput.hpp"
 
 #include <cmath>
 

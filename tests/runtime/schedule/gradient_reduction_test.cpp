@@ -1,4 +1,4 @@
-#include "runtime/schedule/gradient_reduction.hpp"
+#include "runtime/schedule/simulator/gradient_reduction.hpp"
 
 #include "tests/runtime/schedule/schedule_support.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/schedule/lost_time.hpp"
+#include "runtime/schedule/simulator/lost_time.hpp"
 
 #include "tests/runtime/schedule/random_costs.hpp"
 

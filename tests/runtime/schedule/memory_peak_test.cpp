@@ -1,4 +1,4 @@
-#include "runtime/schedule/memory_peak.hpp"
+#include "runtime/schedule/simulator/memory_peak.hpp"
 
 #include "tests/runtime/schedule/schedule_support.hpp"
 

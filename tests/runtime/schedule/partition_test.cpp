@@ -1,9 +1,9 @@
-#include "runtime/schedule/partition.hpp"
+#include "runtime/schedule/simulator/partition.hpp"
 
 #include <numeric>
 #include <random>
 
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {

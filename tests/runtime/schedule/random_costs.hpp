@@ -3,7 +3,7 @@
 #include <random>
 
 #include "runtime/schedule/ledger.hpp"
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/schedule/render.hpp"
+#include "runtime/schedule/simulator/render.hpp"
 
 #include "tests/runtime/schedule/schedule_support.hpp"
 

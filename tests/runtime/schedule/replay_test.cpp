@@ -1,4 +1,4 @@
-#include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 
 #include "tests/runtime/schedule/schedule_support.hpp"
 

@@ -1,13 +1,13 @@
-#include "runtime/schedule/report.hpp"
+#include "runtime/schedule/simulator/report.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/schedule/catalogue.hpp"
-#include "runtime/schedule/measures.hpp"
-#include "runtime/schedule/memory_curve.hpp"
-#include "runtime/schedule/path_summary.hpp"
+#include "runtime/schedule/generators/catalogue.hpp"
+#include "runtime/schedule/simulator/measures.hpp"
+#include "runtime/schedule/simulator/memory_curve.hpp"
+#include "runtime/schedule/simulator/path_summary.hpp"
 #include "tests/runtime/schedule/random_costs.hpp"
 
 namespace millrace::runtime {

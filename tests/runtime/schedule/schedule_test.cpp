@@ -3,8 +3,8 @@
 #include <map>
 
 #include "runtime/schedule/edge.hpp"
-#include "runtime/schedule/replay.hpp"
-#include "runtime/schedule/split_backward.hpp"
+#include "runtime/schedule/generators/split_backward.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 

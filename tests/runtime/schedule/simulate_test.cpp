@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 
 #include <cmath>
 #include <map>

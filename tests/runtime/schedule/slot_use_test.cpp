@@ -1,4 +1,4 @@
-#include "runtime/schedule/slot_use.hpp"
+#include "runtime/schedule/simulator/slot_use.hpp"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule/transport.hpp"
+#include "runtime/schedule/simulator/transport.hpp"
 
 namespace millrace::runtime {
 

@@ -1,4 +1,4 @@
-#include "runtime/schedule/svg_picture.hpp"
+#include "runtime/schedule/simulator/svg_picture.hpp"
 
 #include <gtest/gtest.h>
 

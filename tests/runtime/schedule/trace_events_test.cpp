@@ -1,4 +1,4 @@
-#include "runtime/schedule/trace_events.hpp"
+#include "runtime/schedule/simulator/trace_events.hpp"
 
 #include <gtest/gtest.h>
 

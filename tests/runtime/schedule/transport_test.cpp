@@ -1,4 +1,4 @@
-#include "runtime/schedule/transport.hpp"
+#include "runtime/schedule/simulator/transport.hpp"
 
 #include <array>
 #include <functional>

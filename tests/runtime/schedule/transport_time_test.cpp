@@ -1,6 +1,6 @@
-#include "runtime/schedule/transport_time.hpp"
+#include "runtime/schedule/simulator/transport_time.hpp"
 
-#include "runtime/schedule/replay.hpp"
+#include "runtime/schedule/simulator/replay.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {

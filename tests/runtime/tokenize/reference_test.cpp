@@ -6,10 +6,10 @@
 #include <map>
 #include <sstream>
 
+#include "runtime/data/tokenizers/tokenizer.hpp"
+#include "runtime/data/tokenizers/unicode.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
-#include "runtime/tokenize/tokenizer.hpp"
-#include "runtime/tokenize/unicode.hpp"
 #include "tests/support/mixed_text.hpp"
 #include "tests/support/paths.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/tokenize/sentence_piece_model.hpp"
+#include "runtime/data/tokenizers/sentence_piece_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/tokenize/sentence_piece.hpp"
+#include "runtime/data/tokenizers/sentence_piece.hpp"
 
 namespace millrace::runtime {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/tokenize/splitter.hpp"
+#include "runtime/data/tokenizers/splitter.hpp"
 
 #include <gtest/gtest.h>
 
-#include "runtime/tokenize/text_cut.hpp"
-#include "runtime/tokenize/unicode.hpp"
-#include "runtime/tokenize/utf8.hpp"
+#include "runtime/data/tokenizers/text_cut.hpp"
+#include "runtime/data/tokenizers/unicode.hpp"
+#include "runtime/data/tokenizers/utf8.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/mixed_text.hpp"
 

@@ -1,14 +1,14 @@
-#include "runtime/tokenize/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "runtime/data/tokenizers/byte_pairs.hpp"
+#include "runtime/data/tokenizers/sentence_piece.hpp"
+#include "runtime/data/tokenizers/tiktoken.hpp"
+#include "runtime/data/tokenizers/tokenizer_json.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/tokenize/byte_pairs.hpp"
-#include "runtime/tokenize/sentence_piece.hpp"
-#include "runtime/tokenize/tiktoken.hpp"
-#include "runtime/tokenize/tokenizer_json.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/mixed_text.hpp"
 #include "tests/support/paths.hpp"

@@ -1,0 +1,523 @@
+#include "actors/debug/debug_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include "actors/debug/pictures.hpp"
+#include "actors/debug/tensor_text.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* who = "millrace debug";
+constexpr std::size_t kKeptSteps = 2;
+
+/// Thrown out of an operation that is left for good; the stepper that ran it is thrown away.
+struct Leave {};
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line.substr(0, line.find('#')));
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::int64_t count_of(const std::vector<std::string>& words, std::int64_t otherwise) {
+  if (words.size() < 2) return otherwise;
+  std::int64_t count = 0;
+  const auto& word = words[1];
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count > 0, ExitCode::usage, who,
+                 "{} {}, wanted a number of 1 or more", words[0], word);
+  return count;
+}
+
+const std::string& name_of(const std::vector<std::string>& words) {
+  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, who, "{} what? wanted the name of a tensor; `stats` lists weights, `ops` operations",
+                 words[0]);
+  return words[1];
+}
+
+std::string hash_of(const kernels::Tensor& tensor) {
+  return runtime::hash_of(std::span<const std::byte>(tensor.data, tensor.bytes())).hex();
+}
+
+}  // namespace
+
+const std::vector<DebugSession::Command>& DebugSession::commands() {
+  static const std::vector<Command> all{
+      {"step", "[N]", "run N actions, in the recorded order over all ranks", 1, &DebugSession::step},
+      {"next", "[N]", "run until this rank has run N more actions", 1, &DebugSession::next},
+      {"op", "[N]", "run N operations, into the next action where none is at hand", 1, &DebugSession::operation},
+      {"run", "", "until a break point, or the end", 0, &DebugSession::go},
+      {"until", "2F3 | step N", "until that action comes next, or the first one of that step", 2, &DebugSession::until},
+      {"back", "[N]", "to where the run stood N actions ago, by running to it again", 1, &DebugSession::back},
+      {"break", "[step N] [stage N] [forward|backward|…] [microbatch N] [op NAME | layer N] | nan | when norm(layer 5) > 1e3",
+       "stop there; alone: list them", std::numeric_limits<std::size_t>::max() - 1, &DebugSession::break_at},
+      {"delete", "N | all", "remove a break point", 1, &DebugSession::remove},
+      {"watch", "[TENSOR]", "stop after an action that changed it; alone: list them", 1, &DebugSession::watch},
+      {"rank", "N", "look at another rank", 1, &DebugSession::turn_to},
+      {"where", "", "all ranks: what they did, run, and wait for", 0, &DebugSession::where},
+      {"queue", "", "messages and free slots of every edge", 0, &DebugSession::queue},
+      {"ops", "", "the program of the action at hand", 0, &DebugSession::operations},
+      {"print", "TENSOR", "shape, type, statistics, corner", 1, &DebugSession::print},
+      {"stats", "[PART]", "statistics of all weights and gradients with PART in their names", 1, &DebugSession::statistics},
+      {"hist", "TENSOR", "how often which size occurs", 1, &DebugSession::histogram},
+      {"dump", "TENSOR FILE.safetensors", "write it", 2, &DebugSession::dump},
+      {"diff", "TENSOR FILE.safetensors", "compare it with a written one", 2, &DebugSession::difference},
+      {"set", "TENSOR ELEMENT VALUE", "change one element, counted in memory; `back` forgets it", 3, &DebugSession::set},
+      {"help", "", "this list", 0, &DebugSession::help},
+      {"quit", "", "end the session", 0, &DebugSession::quit},
+  };
+  return all;
+}
+
+DebugSession::DebugSession(const actors::StepperSetup& setup, std::unique_ptr<LineReader> reader)
+    : setup_(setup), reader_(std::move(reader)) {
+  begin_stepper(setup.state, setup.first_step);
+}
+
+DebugSession::~DebugSession() = default;
+
+void DebugSession::begin_stepper(const actors::StateCopy* state, std::int64_t first_step) {
+  stepper_.reset();  // before the next one takes as much memory
+  auto setup = setup_;
+  setup.state = state;
+  setup.first_step = first_step;
+  stepper_ = std::make_unique<actors::Stepper>(setup);
+  stepper_->set_hook(this);
+  standing_ = {};
+  told_steps_ = first_step;
+  stand_before_next();
+}
+
+void DebugSession::run() {
+  kept_.push_back({0, stepper_->beginning()});
+  fmt::print("{}\n", standing_text(*stepper_, standing_));
+  while (read_commands()) {
+    try {
+      advance();
+    } catch (const Leave&) {
+      standing_.inside = false;
+      standing_.call = nullptr;
+    }
+    if (quitting_) return;
+    if (back_to_) rebuild(*std::exchange(back_to_, std::nullopt));
+  }
+}
+
+/// True when the pipeline is to go on, false at the end of the session.
+bool DebugSession::read_commands() {
+  for (;;) {
+    std::fflush(stdout);
+    const auto line = reader_->next();
+    if (!line) {
+      quitting_ = true;
+      return false;
+    }
+    try {
+      if (carry_out(*line)) return !quitting_;
+    } catch (const Error& error) {
+      std::fflush(stdout);
+      if (!reader_->interactive()) throw;
+      fmt::print("{}\n", error.what());
+    }
+  }
+}
+
+bool DebugSession::carry_out(const std::string& line) {
+  const auto words = words_of(line);
+  if (words.empty()) return false;
+  std::vector<std::string> names;
+  const Command* chosen = nullptr;
+  for (const auto& command : commands()) {
+    names.emplace_back(command.name);
+    if (words[0] == command.name) chosen = &command;
+  }
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, who, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
+  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, who, "{}, wanted {}{}{}", line, chosen->name,
+                 *chosen->usage != 0 ? " " : " alone", chosen->usage);
+  return (this->*chosen->run)(words);
+}
+
+std::vector<std::string> DebugSession::words_after(const std::string& before) const {
+  const auto words = words_of(before);
+  std::vector<std::string> found;
+  if (words.empty()) {
+    for (const auto& command : commands()) found.emplace_back(command.name);
+    return found;
+  }
+  for (const char* command : {"print", "hist", "dump", "diff", "watch", "set"})
+    if (words[0] == command && words.size() == 1) return finder().names();
+  if (words[0] == "break")
+    return {"stage", "microbatch", "layer", "op", "step", "nan", "forward", "backward", "input_gradient", "weight_gradient", "when"};
+  if (words[0] == "until") return {"step"};
+  return found;
+}
+
+// -- going on -----------------------------------------------------------------------------------------------------------------------------
+
+bool DebugSession::step(const std::vector<std::string>& words) {
+  goal_ = {Goal::actions, count_of(words, 1), standing_.rank, {}};
+  return true;
+}
+
+bool DebugSession::next(const std::vector<std::string>& words) {
+  goal_ = {Goal::actions_of_rank, count_of(words, 1), standing_.rank, {}};
+  return true;
+}
+
+bool DebugSession::operation(const std::vector<std::string>& words) {
+  goal_ = {Goal::operations, count_of(words, 1) - 1, standing_.rank, {}};
+  return true;
+}
+
+bool DebugSession::go(const std::vector<std::string>&) {
+  goal_ = {};
+  return true;
+}
+
+bool DebugSession::until(const std::vector<std::string>& words) {
+  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, who, "until what? wanted an action (2F3) or step N");
+  if (words[1] == "step") {
+    const auto step = count_of({words.begin() + 1, words.end()}, 1);
+    MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, who, "until step {}, the run has {}", step,
+                   setup_.settings->train.steps);
+    goal_ = {Goal::before_step, step, standing_.rank, {}};
+    return true;
+  }
+  goal_ = {Goal::before_action, 0, standing_.rank, runtime::parse_action(words[1])};
+  const auto& lists = stepper_->plan().schedule.ranks;
+  const bool known = std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& action) { return runtime::to_string(action) == words[1]; });
+  });
+  MILLRACE_CHECK(known, ExitCode::usage, who, "{} is in no list of schedule {}", words[1], stepper_->plan().schedule.name);
+  return true;
+}
+
+bool DebugSession::back(const std::vector<std::string>& words) {
+  const auto count = static_cast<std::size_t>(count_of(words, 1)) - (standing_.inside ? 1 : 0);
+  MILLRACE_CHECK(count <= path_.size(), ExitCode::usage, who, "back {}, wanted at most {}: the session began there", count_of(words, 1),
+                 path_.size() + (standing_.inside ? 1 : 0));
+  back_to_ = path_.size() - count;
+  return true;
+}
+
+bool DebugSession::quit(const std::vector<std::string>&) {
+  quitting_ = true;
+  return true;
+}
+
+void DebugSession::advance() {
+  if (back_to_) return;
+  for (bool first = true;; first = false) {
+    const auto rank = stepper_->next_rank();
+    if (rank == runtime::no_rank) {
+      if (stepper_->ended()) return stop("");
+      fmt::print("{}", where_text(*stepper_, standing_));
+      return stop("no rank can go on");
+    }
+    if (!first && stops_before(*stepper_->next(rank), rank)) return;
+    const auto finished = stepper_->step();
+    run_one(rank);
+    if (watched_changes(stepper_->step() != finished)) return;
+    const bool counts = goal_.kind == Goal::actions || (goal_.kind == Goal::actions_of_rank && goal_.rank == rank);
+    if (counts && --goal_.count <= 0) {
+      stand_before_next();
+      if (goal_.kind == Goal::actions_of_rank) standing_.rank = rank;
+      return stop("");
+    }
+  }
+}
+
+/// Between actions: whether the goal or a break point says to stop before this one.
+bool DebugSession::stops_before(const actors::Execute& execute, runtime::RankId rank) {
+  const auto stand = [&](const std::string& why) {
+    stand_before_next();
+    standing_.rank = rank;
+    stop(why);
+    return true;
+  };
+  if (goal_.kind == Goal::before_action && runtime::to_string(execute.action) == runtime::to_string(goal_.action)) return stand("");
+  if (goal_.kind == Goal::before_step && stepper_->step() + 1 == goal_.count && stepper_->position() == 0) return stand("");
+  for (std::size_t index = 0; index < breakpoints_.size(); ++index) {
+    const auto& point = breakpoints_[index];
+    if (point && point->of_actions() && point->matches(execute.action, stepper_->step()))
+      return stand(fmt::format("break point {}: {}", index + 1, point->text()));
+  }
+  return false;
+}
+
+void DebugSession::run_one(runtime::RankId rank) {
+  standing_.rank = rank;
+  standing_.action = *stepper_->next(rank);
+  standing_.inside = true;
+  try {
+    stepper_->run(rank);
+  } catch (const Error& error) {
+    standing_.inside = false;
+    fmt::print("{}\n", error.what());
+  }
+  standing_.inside = false;
+  last_.resize(static_cast<std::size_t>(stepper_->plan().ranks()));
+  last_[rank.index()] = standing_.action;
+  path_.push_back(rank);
+  if (stepper_->beginning() != kept_.back().state) {
+    kept_.push_back({path_.size(), stepper_->beginning()});
+    if (kept_.size() > kKeptSteps) kept_.erase(kept_.begin());
+  }
+  tell_finished_steps();
+}
+
+void DebugSession::tell_finished_steps() {
+  const auto& newest = stepper_->newest();
+  if (!newest || newest->step <= told_steps_) return;
+  told_steps_ = newest->step;
+  if (!replaying_)
+    fmt::print("step {}/{} | loss {:.6f} ({:a}) | gnorm {:.4f} ({:a}) | lr {:.3e}\n", newest->step, newest->steps, newest->loss,
+               newest->loss, newest->gradient_norm, newest->gradient_norm, newest->learning_rate);
+}
+
+void DebugSession::stand_before_next() {
+  const auto rank = stepper_->next_rank();
+  if (rank != runtime::no_rank) standing_.rank = rank;
+  standing_.action.reset();
+  if (standing_.rank.index() < last_.size()) standing_.action = last_[standing_.rank.index()];
+}
+
+void DebugSession::stop(const std::string& why) {
+  if (!why.empty()) fmt::print("{}\n", why);
+  if (standing_.rank.index() < last_.size()) standing_.action = last_[standing_.rank.index()];
+  fmt::print("{}\n", standing_text(*stepper_, standing_));
+}
+
+bool DebugSession::watched_changes(bool updated) {
+  bool changed = false;
+  for (auto& watch : watches_) {
+    const auto named = finder().find(watch.name);
+    if (auto now = hash_of(named.tensor); now != watch.hash) {
+      watch.hash = std::move(now);
+      fmt::print("{}{} changed it:\n{}", updated ? "the update behind " : "", standing_.action->action, describe(named));
+      changed = true;
+    }
+  }
+  if (changed) {
+    stand_before_next();
+    stop("");
+  }
+  return changed;
+}
+
+/// Runs the first `actions` actions of the session again, from the newest step's beginning before that.
+void DebugSession::rebuild(std::size_t actions) {
+  while (kept_.size() > 1 && kept_.back().at > actions) kept_.pop_back();
+  const bool kept = kept_.back().at <= actions;
+  const std::size_t from = kept ? kept_.back().at : 0;
+  const auto state = kept ? kept_.back().state : nullptr;
+  const auto path = path_;
+  last_.clear();
+  begin_stepper(state ? state.get() : setup_.state, state ? state->step : setup_.first_step);
+  kept_ = {{from, stepper_->beginning()}};
+  path_.resize(from);
+  replaying_ = true;
+  for (std::size_t at = from; at < actions; ++at) run_one(path[at]);
+  replaying_ = false;
+  for (auto& watch : watches_) watch.hash = hash_of(finder().find(watch.name).tensor);
+  stand_before_next();
+  stop("");
+}
+
+// -- around operations --------------------------------------------------------------------------------------------------------------------
+
+void DebugSession::before(const Call& call) {
+  if (replaying_) return;
+  if (goal_.kind == Goal::operations && goal_.count-- == 0) return stop_inside(call, false, "");
+  for (std::size_t index = 0; index < breakpoints_.size(); ++index) {
+    const auto& point = breakpoints_[index];
+    if (point && !point->of_actions() && point->matches(standing_.action->action, stepper_->step()) && point->before(call))
+      return stop_inside(call, false, fmt::format("break point {}: {}", index + 1, point->text()));
+  }
+}
+
+void DebugSession::after(const Call& call) {
+  if (replaying_) return;
+  for (const auto& point : breakpoints_) {
+    if (!point || point->of_actions() || !point->matches(standing_.action->action, stepper_->step())) continue;
+    if (const auto why = point->after(call)) return stop_inside(call, true, *why);
+  }
+}
+
+void DebugSession::stop_inside(const Call& call, bool after, const std::string& why) {
+  standing_.call = &call;
+  standing_.after = after;
+  goal_ = {};
+  if (!why.empty()) fmt::print("{}\n", why);
+  fmt::print("{}\n", standing_text(*stepper_, standing_));
+  const bool go_on = read_commands();
+  standing_.call = nullptr;
+  if (!go_on || back_to_) throw Leave();
+}
+
+// -- showing ------------------------------------------------------------------------------------------------------------------------------
+
+/// Of an operation or value of any stage, or its end; empty: none was given.
+void DebugSession::check_name(const std::string& name) const {
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < stepper_->plan().ranks(); ++rank) {
+    for (const auto& stage : stepper_->rank(runtime::RankId(rank)).compute().stages()) {
+      for (const auto& value : stage->programs().values) names.push_back(value.name);
+      for (std::size_t kind = 0; kind < runtime::kProgramKinds; ++kind)
+        for (const auto& operation : stage->programs().program(static_cast<runtime::ProgramKind>(kind))) names.push_back(operation.name);
+    }
+  }
+  const bool known = std::any_of(names.begin(), names.end(), [&](const auto& full) { return is_name(full, name); });
+  MILLRACE_CHECK(known, ExitCode::usage, who, "no operation or value {} on any stage{}", name, did_you_mean(name, names));
+}
+
+bool DebugSession::break_at(const std::vector<std::string>& words) {
+  if (words.size() > 1) {
+    const auto point = Breakpoint::parse({words.begin() + 1, words.end()});
+    MILLRACE_CHECK(!point.stage || *point.stage < stepper_->plan().stages(), ExitCode::usage, who, "stage {}, wanted 0 to {}", *point.stage,
+                   stepper_->plan().stages() - 1);
+    MILLRACE_CHECK(!point.microbatch || *point.microbatch < stepper_->plan().schedule.microbatches, ExitCode::usage, who,
+                   "microbatch {}, wanted 0 to {}", *point.microbatch, stepper_->plan().schedule.microbatches - 1);
+    const auto layer = point.condition && point.condition->layer >= 0 ? point.condition->layer : point.layer.value_or(0);
+    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, who, "layer {}, wanted 0 to {}", layer,
+                   stepper_->plan().model.layers - 1);
+    check_name(point.operation);
+    if (point.condition) check_name(point.condition->subject);
+    breakpoints_.emplace_back(point);
+    fmt::print("break point {}: {}\n", breakpoints_.size(), point.text());
+    return false;
+  }
+  for (std::size_t index = 0; index < breakpoints_.size(); ++index)
+    if (breakpoints_[index]) fmt::print("break point {}: {}\n", index + 1, breakpoints_[index]->text());
+  return false;
+}
+
+bool DebugSession::remove(const std::vector<std::string>& words) {
+  if (words.size() == 2 && words[1] == "all") {
+    breakpoints_.clear();
+    watches_.clear();
+    return false;
+  }
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, who, "delete what? wanted a break point's number, or all");
+  const auto number = static_cast<std::size_t>(count_of(words, 0));
+  MILLRACE_CHECK(number <= breakpoints_.size() && breakpoints_[number - 1], ExitCode::usage, who, "no break point {}", number);
+  breakpoints_[number - 1].reset();
+  return false;
+}
+
+bool DebugSession::turn_to(const std::vector<std::string>& words) {
+  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, who, "rank {} is within an action, wanted one between actions: step", standing_.rank);
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, who, "rank which? wanted 0 to {}", stepper_->plan().ranks() - 1);
+  const auto rank = words[1] == "0" ? 0 : count_of(words, 0);
+  MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, who, "rank {}, wanted 0 to {}", rank, stepper_->plan().ranks() - 1);
+  standing_.rank = runtime::RankId(static_cast<int>(rank));
+  stop("");
+  return false;
+}
+
+bool DebugSession::where(const std::vector<std::string>&) {
+  fmt::print("{}", where_text(*stepper_, standing_));
+  return false;
+}
+
+bool DebugSession::queue(const std::vector<std::string>&) {
+  fmt::print("{}", queue_text(*stepper_));
+  return false;
+}
+
+bool DebugSession::operations(const std::vector<std::string>&) {
+  fmt::print("{}", operations_text(*stepper_, standing_));
+  return false;
+}
+
+bool DebugSession::print(const std::vector<std::string>& words) {
+  fmt::print("{}", describe(finder().find(name_of(words))));
+  return false;
+}
+
+bool DebugSession::statistics(const std::vector<std::string>& words) {
+  const std::string part = words.size() > 1 ? words[1] : "";
+  fmt::print("{}", statistics_head());
+  for (const auto& named : finder().weights())
+    if (named.name.find(part) != std::string::npos) fmt::print("{}", statistics_line(named));
+  return false;
+}
+
+bool DebugSession::histogram(const std::vector<std::string>& words) {
+  fmt::print("{}", tools::histogram(finder().find(name_of(words))));
+  return false;
+}
+
+bool DebugSession::dump(const std::vector<std::string>& words) {
+  const auto named = finder().find(name_of(words));
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, who, "dump {} where? wanted a file's name", words[1]);
+  tools::dump(named, words[2]);
+  fmt::print("wrote {} to {}\n", named.name, words[2]);
+  return false;
+}
+
+bool DebugSession::difference(const std::vector<std::string>& words) {
+  const auto named = finder().find(name_of(words));
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, who, "diff {} with what? wanted a file's name", words[1]);
+  fmt::print("{}", tools::difference(named, words[2]));
+  return false;
+}
+
+bool DebugSession::watch(const std::vector<std::string>& words) {
+  if (words.size() < 2) {
+    for (const auto& watch : watches_) fmt::print("{}\n", watch.name);
+    return false;
+  }
+  const auto named = finder().find(words[1]);
+  MILLRACE_CHECK(named.where.find(" on rank ") != std::string::npos && !named.where.starts_with("of "), ExitCode::usage, who,
+                 "{} {}, wanted a weight, a gradient sum or a moment", named.name, named.where);
+  watches_.push_back({named.name, hash_of(named.tensor)});
+  fmt::print("watching {}, {}\n", named.name, named.where);
+  return false;
+}
+
+bool DebugSession::set(const std::vector<std::string>& words) {
+  const auto named = finder().find(name_of(words));
+  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, who, "set {} …, wanted an element and a value", words[1]);
+  const auto& tensor = named.tensor;
+  char* end = nullptr;
+  const auto element = std::strtoll(words[2].c_str(), &end, 10);
+  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, who, "element {}, wanted 0 to {}", words[2],
+                 tensor.elements() - 1);
+  const double value = std::strtod(words[3].c_str(), &end);
+  MILLRACE_CHECK(*end == 0, ExitCode::usage, who, "value \"{}\", wanted a number, nan or inf", words[3]);
+  MILLRACE_CHECK(tensor.dtype == kernels::DType::f32 || tensor.dtype == kernels::DType::bf16, ExitCode::usage, who,
+                 "{} is {}, wanted fp32 or bf16", named.name, kernels::to_string(tensor.dtype));
+  if (tensor.dtype == kernels::DType::f32) {
+    tensor.as<float>()[element] = static_cast<float>(value);
+  } else {
+    tensor.as<kernels::BFloat16>()[element] = kernels::to_bfloat16(static_cast<float>(value));
+  }
+  if (named.where.starts_with("weight")) stepper_->refresh_copies();
+  fmt::print("{}", describe(named));
+  return false;
+}
+
+bool DebugSession::help(const std::vector<std::string>&) {
+  for (const auto& command : commands()) {
+    const auto head = fmt::format("{} {}", command.name, command.usage);
+    fmt::print("{:<34}{}{}\n", head, head.size() > 33 ? "\n" + std::string(34, ' ') : "", command.summary);
+  }
+  fmt::print("Actions are STAGE LETTER MICROBATCH: 2F3 forward, 2B3 backward, 2I3 and 2W3 its halves. # begins a comment.\n");
+  return false;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/debug/breakpoint.hpp"
+#include "actors/debug/line_reader.hpp"
+#include "actors/debug/standing.hpp"
+#include "actors/debug/tensor_finder.hpp"
+#include "actors/jobs/stepper.hpp"
+
+namespace millrace::actors {
+
+/// A person, or a script, in front of a stepper: reads commands, lets actions run, stops where it was asked to, shows what is there.
+/// While an operation is looked at, the command that is carried out runs on the rank's worker and the one that started the action waits:
+/// one thread at a time.
+class DebugSession : private runtime::OperationHook {
+ public:
+  DebugSession(const actors::StepperSetup& setup, std::unique_ptr<LineReader> reader);
+  ~DebugSession() override;
+
+  /// Until `quit` or the end of the lines. Throws what a command of a script throws.
+  void run();
+  /// What may follow `before` on a line.
+  [[nodiscard]] std::vector<std::string> words_after(const std::string& before) const;
+
+ private:
+  struct Command {
+    const char* name;
+    const char* usage;
+    const char* summary;
+    std::size_t most;  // words behind the name
+    /// True when the pipeline goes on.
+    bool (DebugSession::*run)(const std::vector<std::string>& words);
+  };
+  static const std::vector<Command>& commands();
+
+  // -- commands that go on
+  bool step(const std::vector<std::string>& words);
+  bool next(const std::vector<std::string>& words);
+  bool operation(const std::vector<std::string>& words);
+  bool go(const std::vector<std::string>& words);
+  bool until(const std::vector<std::string>& words);
+  bool back(const std::vector<std::string>& words);
+  bool quit(const std::vector<std::string>& words);
+  // -- commands that show
+  bool break_at(const std::vector<std::string>& words);
+  bool remove(const std::vector<std::string>& words);
+  bool turn_to(const std::vector<std::string>& words);
+  bool where(const std::vector<std::string>& words);
+  bool queue(const std::vector<std::string>& words);
+  bool operations(const std::vector<std::string>& words);
+  bool print(const std::vector<std::string>& words);
+  bool statistics(const std::vector<std::string>& words);
+  bool histogram(const std::vector<std::string>& words);
+  bool dump(const std::vector<std::string>& words);
+  bool difference(const std::vector<std::string>& words);
+  bool watch(const std::vector<std::string>& words);
+  bool set(const std::vector<std::string>& words);
+  bool help(const std::vector<std::string>& words);
+
+  /// What ends the going on, besides break points.
+  struct Goal {
+    enum Kind : std::uint8_t { never, actions, actions_of_rank, operations, before_action, before_step } kind = never;
+    std::int64_t count = 0;
+    runtime::RankId rank;
+    runtime::Action action;
+  };
+  /// A tensor whose change stops the run.
+  struct Watch {
+    std::string name;
+    std::string hash;
+  };
+
+  bool read_commands();
+  bool carry_out(const std::string& line);
+  void advance();
+  void run_one(runtime::RankId rank);
+  [[nodiscard]] bool stops_before(const actors::Execute& execute, runtime::RankId rank);
+  [[nodiscard]] bool watched_changes(bool updated);
+  void check_name(const std::string& name) const;
+  void stop(const std::string& why);
+  void rebuild(std::size_t actions);
+  void begin_stepper(const actors::StateCopy* state, std::int64_t first_step);
+  void tell_finished_steps();
+  void stand_before_next();
+  [[nodiscard]] TensorFinder finder() const { return {*stepper_, standing_}; }
+  // -- around operations, on a worker
+  void before(const Call& call) override;
+  void after(const Call& call) override;
+  void stop_inside(const Call& call, bool after, const std::string& why);
+
+  actors::StepperSetup setup_;
+  std::unique_ptr<LineReader> reader_;
+  std::unique_ptr<actors::Stepper> stepper_;
+  Standing standing_;
+  Goal goal_;
+  std::vector<std::optional<Breakpoint>> breakpoints_;  // by number − 1
+  std::vector<Watch> watches_;
+  std::vector<std::optional<actors::Execute>> last_;  // by rank: the action that it ran last
+  std::vector<runtime::RankId> path_;                 // who ran each action since the session's beginning
+  struct Kept {
+    std::size_t at = 0;  // actions before it
+    std::shared_ptr<const actors::StateCopy> state;
+  };
+  std::vector<Kept> kept_;       // beginnings of the newest steps
+  std::int64_t told_steps_ = 0;  // finished steps that were told of
+  std::optional<std::size_t> back_to_;
+  bool quitting_ = false, replaying_ = false;
+};
+
+}  // namespace millrace::actors

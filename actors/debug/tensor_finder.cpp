@@ -1,0 +1,158 @@
+#include "actors/debug/tensor_finder.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "actors/debug/breakpoint.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::Region;
+
+constexpr const char* who = "millrace debug";
+
+/// Where in a program a value is first written and last read; −1: not there.
+struct Life {
+  int written = -1, last_read = -1;
+};
+
+Life life_of(const std::vector<runtime::Operation>& program, runtime::ValueId value) {
+  Life life;
+  for (std::size_t index = 0; index < program.size(); ++index) {
+    const auto& operation = program[index];
+    const auto has = [&](const auto& values) { return std::find(values.begin(), values.end(), value) != values.end(); };
+    if (life.written < 0 && has(operation.outputs)) life.written = static_cast<int>(index);
+    if (has(operation.inputs)) life.last_read = static_cast<int>(index);
+  }
+  return life;
+}
+
+/// Whether all that the program at hand has done to the region stays until the action's end and after.
+bool outlives_action(Region region) { return region != Region::workspace; }
+
+}  // namespace
+
+TensorFinder::TensorFinder(const actors::Stepper& stepper, const Standing& standing) : stepper_(stepper), standing_(standing) {
+  add_weights();
+  if (standing_.action) add_values();
+}
+
+void TensorFinder::add_weights() {
+  for (int index = 0; index < stepper_.plan().ranks(); ++index) {
+    const runtime::RankId id(index);
+    const auto& compute = stepper_.rank(id).compute();
+    const auto& store = compute.store();
+    for (const auto& tensor : compute.parameters().tensors()) {
+      if (!tensor.speaks()) continue;
+      const auto add = [&](const std::string& name, const char* what, const kernels::Tensor& found) {
+        entries_.push_back({{name, fmt::format("{} on rank {}", what, id), found}, ""});
+      };
+      add(tensor.name, "weight", store.master(tensor));
+      add("grad." + tensor.name, "gradient sum", store.gradient(tensor));
+      add("m." + tensor.name, "first moment", store.first_moment(tensor));
+      add("v." + tensor.name, "second moment", store.second_moment(tensor));
+    }
+  }
+}
+
+void TensorFinder::add_values() {
+  const auto& action = *standing_.action;
+  const auto& compute = stepper_.rank(standing_.rank).compute();
+  const auto& stage = compute.stage(action.action.stage);
+  const auto& programs = stage.programs(action.pass);
+  const auto& places = stage.plan(action.pass).placements;
+  const auto& program = programs.program(runtime::program_of(action.pass));
+  const int at = standing_.inside && standing_.call != nullptr ? static_cast<int>(standing_.call->index) + (standing_.after ? 1 : 0)
+                                                               : static_cast<int>(program.size());
+  for (std::size_t index = 0; index < programs.values.size(); ++index) {
+    const auto& value = programs.values[index];
+    const runtime::ValueId id{static_cast<std::int32_t>(index)};
+    if (value.role == runtime::Role::parameter || value.role == runtime::Role::accumulator || value.role == runtime::Role::batch) continue;
+    const auto life = life_of(program, id);
+    Entry entry{{value.name, fmt::format("of {} on rank {}", action.action, standing_.rank), stage.tensor(action.pass, id, action.slots)},
+                ""};
+    if (life.written < 0 && life.last_read < 0) {
+      entry.missing = fmt::format("is not of {}, the action at hand", action.action);
+    } else if (life.written >= at) {
+      entry.missing = fmt::format("is written by operation {} of {}, which has not run", life.written, action.action);
+    } else if (!outlives_action(places[index].region) && life.last_read < at) {
+      entry.missing =
+          fmt::format("is in memory from operation {} to {} of {} only: break there (break stage {} {} microbatch {} op {})", life.written,
+                      life.last_read, action.action, action.action.stage, runtime::to_string(runtime::program_of(action.pass)),
+                      action.action.microbatch, program[static_cast<std::size_t>(std::max(life.last_read, 0))].name);
+    }
+    entries_.push_back(std::move(entry));
+  }
+  const auto batch = compute.batch(action.slots.batch);
+  const auto& plan = stepper_.plan();
+  const auto add = [&](const char* name, std::span<std::int32_t> numbers) {
+    entries_.push_back({{name, fmt::format("of microbatch {} on rank {}", action.action.microbatch, standing_.rank),
+                         kernels::make_tensor(numbers.data(), kernels::DType::i32, {plan.rows, plan.sequence})},
+                        ""});
+  };
+  add("tokens", batch.tokens);
+  add("positions", batch.positions);
+  add("segments", batch.segments);
+  add("targets", batch.targets);
+  add("samples", batch.samples);
+}
+
+std::vector<std::string> TensorFinder::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_) names.push_back(entry.named.name);
+  return names;
+}
+
+std::vector<NamedTensor> TensorFinder::weights() const {
+  std::vector<NamedTensor> found;
+  for (const auto& entry : entries_)
+    if (entry.named.where.starts_with("weight") || entry.named.where.starts_with("gradient")) found.push_back(entry.named);
+  return found;
+}
+
+/// Where a value that no action at hand has is made, or the nearest name.
+std::string TensorFinder::elsewhere(const std::string& name) const {
+  for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
+    for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {
+      for (const auto& value : stage->programs().values)
+        if (is_name(value.name, name)) return fmt::format(": it is of stage {}, wanted a stop at one of its actions", stage->stage());
+    }
+  }
+  return did_you_mean(name, names());
+}
+
+NamedTensor TensorFinder::find(const std::string& name) const {
+  const Entry* found = nullptr;
+  int ends = 0;
+  for (const auto& entry : entries_) {
+    if (entry.named.name == name) {
+      found = &entry;
+      ends = 1;
+      break;
+    }
+    if (!entry.named.name.ends_with("." + name) || entry.named.name.starts_with("grad.") || entry.named.name.starts_with("m.") ||
+        entry.named.name.starts_with("v."))
+      continue;
+    found = &entry;
+    ++ends;
+  }
+  if (ends > 1) {
+    std::vector<std::string> all;
+    for (const auto& entry : entries_)
+      if (entry.named.name.ends_with("." + name)) all.push_back(entry.named.name);
+    if (all.size() > 6) {
+      all.resize(6);
+      all.emplace_back("…");
+    }
+    fail(ExitCode::usage, who, "{} is the end of {} names, wanted one of them: {}", name, ends, fmt::join(all, ", "));
+  }
+  MILLRACE_CHECK(found != nullptr, ExitCode::usage, who, "no tensor {} here{}", name, elsewhere(name));
+  MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, who, "{} {}", found->named.name, found->missing);
+  return found->named;
+}
+
+}  // namespace millrace::actors

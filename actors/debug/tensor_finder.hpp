@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/debug/standing.hpp"
+#include "actors/jobs/stepper.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::actors {
+
+/// A tensor that a person asked for by name, in its memory.
+struct NamedTensor {
+  std::string name;
+  std::string where;  // "weight on rank 2", "result of 2F1"
+  kernels::Tensor tensor;
+};
+
+/// Finds what a name means where a session stands: a weight by its name in checkpoints ("model.layers.1.mlp.up_proj.weight"), grad.NAME
+/// its gradient sum so far, m.NAME and v.NAME its moments; tokens, positions, segments and targets of the action's microbatch; and the
+/// values of the action's program by the names that `ops` prints ("layers.1.mlp.swiglu"), as long as they are in memory. The end of a
+/// name will do where it is the end of one only.
+class TensorFinder {
+ public:
+  TensorFinder(const actors::Stepper& stepper, const Standing& standing);
+
+  /// Throws Error(usage) for a name that means nothing here, with the nearest that does, and for a value that is not in memory, with the
+  /// operations between which it is.
+  [[nodiscard]] NamedTensor find(const std::string& name) const;
+  /// All that find() takes here.
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// Weights and gradients of all ranks.
+  [[nodiscard]] std::vector<NamedTensor> weights() const;
+
+ private:
+  void add_weights();
+  void add_values();
+  [[nodiscard]] std::string elsewhere(const std::string& name) const;
+  struct Entry {
+    NamedTensor named;
+    std::string missing;  // why it cannot be looked at; empty: it can
+  };
+  const actors::Stepper& stepper_;
+  const Standing& standing_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace millrace::actors

@@ -1,0 +1,165 @@
+#include "actors/jobs/data_content.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <span>
+#include <utility>
+
+#include "cluster/host/affinity.hpp"
+#include "cluster/topology.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/units.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* component = "actors.data_content";
+
+std::string records_folder(const std::string& directory) { return runtime::join_path(directory, "data"); }
+
+std::string record_of(const std::string& directory, const std::string& host) {
+  return runtime::join_path(records_folder(directory), host + ".txt");
+}
+
+/// A record only saves time: one that is not there or cannot be read is as none.
+std::vector<runtime::FileContent> read_record(const std::string& path) {
+  constexpr std::uint64_t largest_record = std::uint64_t{1} << 30;
+  if (runtime::kind_of(path) != runtime::PathKind::file) return {};
+  try {
+    return runtime::contents_from_text(runtime::read_text_file(path, largest_record, ExitCode::storage));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// The recorded contents that come to `hash`, from whichever host; empty if there are none.
+std::vector<runtime::FileContent> recorded_as(const std::string& hash, const std::string& directory) {
+  if (directory.empty() || runtime::kind_of(records_folder(directory)) != runtime::PathKind::directory) return {};
+  for (const auto& name : runtime::list_directory(records_folder(directory))) {
+    auto contents = read_record(runtime::join_path(records_folder(directory), name));
+    if (runtime::hash_of_contents(contents).hex() == hash) return contents;
+  }
+  return {};
+}
+
+std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
+  std::uint64_t bytes = 0;
+  for (const auto& file : files) bytes += file.size;
+  return bytes;
+}
+
+[[noreturn]] void refuse_other_content(const std::string& expected, const runtime::CheckpointReader& checkpoint, const DataContent& content,
+                                       const std::string& directory) {
+  const auto recorded = recorded_as(expected, directory);
+  std::string first;
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < recorded.size() && recorded.size() == content.files.size(); ++i) {
+    if (recorded[i].hash == content.contents[i].hash) continue;
+    if (first.empty()) {
+      first = fmt::format("{}: its content has the hash {}, expected {}", content.files[i].path.string(), content.contents[i].hash.hex(),
+                          recorded[i].hash.hex());
+    } else {
+      ++others;
+    }
+  }
+  if (first.empty()) {
+    first =
+        fmt::format("the content of the data ({}{}) has the hash {}, expected {}", content.files.front().path.string(),
+                    content.files.size() > 1 ? fmt::format(" and {} more files", content.files.size() - 1) : "", content.hash(), expected);
+  }
+  fail(ExitCode::checkpoint, component, "{} is of another run: {}{}. Take the old data, or another run.directory", checkpoint.folder(),
+       first, others > 0 ? fmt::format(", and {} more files differ", others) : "");
+}
+
+/// Never returns where a file differs: file by file, a few at a time, so that the message stays short.
+void agree_by_file(Session& session, const DataContent& content) {
+  constexpr std::size_t at_a_time = 4;
+  for (std::size_t begin = 0; begin < content.files.size(); begin += at_a_time) {
+    std::map<std::string, std::string> hashes;
+    for (std::size_t i = begin; i < std::min(begin + at_a_time, content.files.size()); ++i) {
+      auto name = content.files[i].name;
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return c == '=' || c == '\n'; }, '?');
+      hashes[fmt::format("the content of file {}, {},", i + 1, name)] = content.contents.empty() ? "" : content.contents[i].hash.hex();
+    }
+    session.control().agree(hashes);
+  }
+}
+
+}  // namespace
+
+std::string DataContent::hash() const { return contents.empty() ? "" : runtime::hash_of_contents(contents).hex(); }
+
+DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool says_so) {
+  using namespace std::chrono;
+  DataContent content{std::move(files), {}};
+  const auto known = directory.empty() ? std::vector<runtime::FileContent>{} : read_record(record_of(directory, cluster::host_name()));
+  const auto bytes = bytes_of(content.files);
+  // Beyond a few threads the memory is the limit, and a few files need no thread at all.
+  const auto cores = static_cast<std::uint64_t>(cluster::available_cores().size());
+  const auto threads = std::clamp<std::uint64_t>(bytes / (std::uint64_t{64} << 20), 1, std::clamp<std::uint64_t>(cores, 1, 16));
+  std::atomic<std::uint64_t> done{0};
+  auto hashing = std::async(std::launch::async, [&] {
+    kernels::ThreadTeam team(static_cast<int>(threads));
+    return runtime::hash_files(content.files, known, team, done);
+  });
+  for (auto pause = seconds(2); hashing.wait_for(pause) != std::future_status::ready; pause = seconds(5))
+    if (says_so) fmt::print(stderr, "data      hashed {} of {}\n", runtime::bytes_text(done), runtime::bytes_text(bytes));
+  content.contents = hashing.get();
+  return content;
+}
+
+void record_content(const DataContent& content, const std::string& directory, int process) {
+  const auto path = record_of(directory, cluster::host_name());
+  const auto text = runtime::to_text(content.contents);
+  if (text == runtime::to_text(read_record(path))) return;
+  try {
+    runtime::make_directories(records_folder(directory));
+    const auto own = fmt::format("{}.{}", path, process);  // hosts may share a name
+    runtime::write_text_file(own, text);
+    runtime::rename_path(own, path);
+  } catch (const Error& error) {
+    fmt::print(stderr, "warning: the data will be hashed again at the next start: {}\n", error.what());
+  }
+}
+
+DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> files, const std::string& fingerprint,
+                             const std::string& directory, bool needed, const std::function<void(const DataContent&)>& check) {
+  const auto* transport = session.transport();
+  const bool hosts = transport != nullptr && !transport->one_host();
+  session.control().agree({{"data", fingerprint}});
+  DataContent content{std::move(files), {}};
+  if (!needed && !hosts) return content;
+  if (session.launch().local_process == 0) content = hash_content(std::move(content.files), directory, session.leads());
+  if (check) check(content);
+  // However long the others read: what ends one of them ends all.
+  constexpr auto no_limit = std::chrono::hours(24 * 365);
+  try {
+    session.control().agree({{"the content of the data", content.hash()}}, no_limit);
+  } catch (const Error&) {
+    agree_by_file(session, content);
+    throw;
+  }
+  return content;
+}
+
+void check_identity(const RunSettings& settings, const runtime::CheckpointReader& checkpoint, std::map<std::string, std::string> identity) {
+  auto recorded = checkpoint.meta().identity;
+  recorded.erase(data_content_key);
+  identity.erase(data_content_key);
+  settings.check_identity(recorded, identity, checkpoint.folder());
+}
+
+std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {
+  const auto& recorded = checkpoint.meta().identity;
+  const auto expected = recorded.find(data_content_key);
+  if (expected == recorded.end())
+    return fmt::format("{} was written without hashes of the data: their names and sizes were compared, their content was not",
+                       checkpoint.folder());
+  if (expected->second != content.hash()) refuse_other_content(expected->second, checkpoint, content, directory);
+  return {};
+}
+
+}  // namespace millrace::actors

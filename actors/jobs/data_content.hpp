@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/setup/run_settings.hpp"
+#include "actors/setup/session.hpp"
+#include "runtime/checkpoint/checkpoint_reader.hpp"
+#include "runtime/data/content_hash.hpp"
+
+namespace millrace::actors {
+
+/// What a job reads: its files, and what is in them.
+struct DataContent {
+  std::vector<runtime::DataFile> files;
+  std::vector<runtime::FileContent> contents;  // by file; empty where nobody asked for it, or another process of the host did
+
+  /// The identity's data.content; empty without contents.
+  [[nodiscard]] std::string hash() const;
+};
+
+/// Hashes the files, on all of this process's cores, and reads none that is as the run directory recorded it (`directory` may be empty).
+/// With `says_so`, what takes long is said on stderr, every few seconds. Errors: as of runtime::hash_files.
+[[nodiscard]] DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool says_so);
+
+/// Keeps the contents in the run directory, for this host's next start; a warning on stderr where that cannot be done. `process` is this
+/// one of the job.
+void record_content(const DataContent& content, const std::string& directory, int process);
+
+/// Collective: the first process of each host hashes the files that it sees, where `needed` or where there are several hosts.
+/// `fingerprint` has their names and sizes; it is compared first. `check` is called with the result before contents are compared between
+/// hosts. Errors: Error(start) in every process, naming the first files that differ, hosts and hashes; those of `check` and hash_content.
+[[nodiscard]] DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> files, const std::string& fingerprint,
+                                           const std::string& directory, bool needed,
+                                           const std::function<void(const DataContent&)>& check = {});
+
+/// Refuses to go on from `checkpoint` under other identity keys; the content of the data is not looked at. Errors: Error(checkpoint).
+void check_identity(const RunSettings& settings, const runtime::CheckpointReader& checkpoint, std::map<std::string, std::string> identity);
+
+/// Refuses to go on from `checkpoint` with other data. Errors: Error(checkpoint), naming the file with both hashes. Returns what a person
+/// should know of the comparison: a checkpoint from before data were hashed has their names and sizes alone. Empty if there is nothing.
+[[nodiscard]] std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content,
+                                        const std::string& directory);
+
+/// The identity's key of DataContent::hash().
+inline constexpr const char* data_content_key = "data.content";
+
+}  // namespace millrace::actors

@@ -1,0 +1,66 @@
+#include "actors/jobs/evaluation.hpp"
+
+#include <caf/actor_system.hpp>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "actors/driver_actor.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// One Evaluate.
+class EvaluationActor : public DriverActor<EvaluationActor, Evaluated> {
+ public:
+  EvaluationActor(caf::actor_config& config, Setup setup, std::int64_t microbatches)
+      : DriverActor(config, std::move(setup)), microbatches_(microbatches) {}
+
+  using DriverActor::handle;
+  void handle(const RankReady&) {
+    if (!all()) return;
+    began_ = Clock::now();
+    tell(Evaluate{0, microbatches_});
+  }
+  void handle(const EvaluationReport& report) {
+    if (!report.losses.empty()) output_.losses = report.losses;  // of the one head that runs
+    if (!all()) return;
+    output_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+    finish(std::move(output_));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t microbatches_;
+  Evaluated output_;
+  Clock::time_point began_;
+};
+
+}  // namespace
+
+double Evaluated::sum() const { return std::accumulate(losses.begin(), losses.end(), 0.0); }
+
+Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider& batches, std::int64_t microbatches,
+                   const EvaluationProgress& progress) {
+  const auto plan = plan_of(job);
+  RankNeeds needs;
+  needs.threads = job.threads;
+  needs.evaluation_microbatches = microbatches;
+  needs.training = false;
+  Pipeline pipeline(session, plan, needs);
+  read_weights(pipeline, job);
+
+  std::promise<Evaluated> output;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.train = job.request.train;
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
+    return pipeline.system().spawn<EvaluationActor>(EvaluationActor::Setup{plan.ranks(), std::move(to_ranks), &output}, microbatches);
+  };
+  agree(session, plan, job, fmt::format("{} microbatches, {} targets", microbatches, batches.evaluation_targets(microbatches)));
+  std::function<void()> meanwhile;
+  if (progress) meanwhile = [&] { progress(std::max(0, pipeline.progress(0).progress.microbatch)); };
+  return drive(session, pipeline, start, output, meanwhile);
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,31 @@
+#include "actors/jobs/forward_job.hpp"
+
+#include "actors/rank/initial_state.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+
+PipelinePlan plan_of(const ForwardJob& job) { return make_plan(job.request); }
+
+void read_weights(Pipeline& pipeline, const ForwardJob& job) {
+  std::optional<runtime::CheckpointReader> checkpoint;
+  if (!job.checkpoint.empty()) checkpoint.emplace(job.checkpoint);
+  for (auto* rank : pipeline.ranks()) {
+    if (checkpoint) {
+      initialize_from_checkpoint(*rank, *checkpoint);
+    } else {
+      initialize_from_folder(*rank, job.folder);
+    }
+  }
+}
+
+void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& what) {
+  session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()},
+                           {"threads", std::to_string(job.threads)},
+                           {"input", runtime::hash_of(what).hex()},
+                           {"instruction set", kernels::cpu_features().arithmetic()}});
+}
+
+}  // namespace millrace::actors

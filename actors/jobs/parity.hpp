@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/setup/session.hpp"
+#include "cluster/cluster_config.hpp"
+
+namespace millrace::actors {
+
+/// `millrace parity DIR`: what to compare and how.
+struct ParitySettings {
+  std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json and bf16.json
+  std::string dtype = "fp32";  // fp32 | bf16
+  std::string device = "cpu";  // cpu | cuda
+  int ranks = 1, chunks = 1;
+  std::string schedule = "1f1b";
+  std::string layout;
+  std::string rematerialize = "none";
+  double tolerance = 1;  // scales all tolerances
+  int threads = 1;       // fixed, so that every layout computes with the same bits
+  cluster::ClusterConfig cluster;
+};
+
+/// Runs forward and backward in microbatches of one row (of all rows, where MaxText's rounding is of the whole batch) through the pipeline,
+/// and in process 0 compares loss, logits, hidden states and every gradient with golden.safetensors, printing the largest difference of
+/// each group and a hash of all of them. Collective; the session is connected. Returns whether everything is within the limits of the
+/// folder's parity_rule, in process 0 (true elsewhere). Errors: Error(model), Error(config).
+[[nodiscard]] bool run_parity(Session& session, const ParitySettings& settings);
+
+}  // namespace millrace::actors

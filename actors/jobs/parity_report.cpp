@@ -1,0 +1,174 @@
+#include "actors/jobs/parity_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "actors/jobs/parity_rule.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// One line of the report: a group of tensors by the one that is nearest to its limit, or beyond it.
+class Group {
+ public:
+  void add(const std::string& name, const Distance& distance, Verdict verdict) {
+    ++count_;
+    largest_ = std::max(largest_, distance.largest);
+    if (!name_.empty() && !is_worse(verdict, worst_)) return;
+    name_ = name;
+    worst_ = std::move(verdict);
+  }
+  [[nodiscard]] bool within() const { return worst_.within(); }
+  void print(const std::string& title, bool decided) const {
+    fmt::print("{:<44} {:>3} tensors | largest difference {:.3e} | {}{}{}\n", title, count_, largest_, worst_.text,
+               count_ > 1 || name_ != title ? fmt::format(" ({})", name_) : "",
+               !within() ? " | BEYOND"
+               : decided ? " | ok"
+                         : "");
+  }
+
+ private:
+  static bool is_worse(const Verdict& a, const Verdict& b) {
+    if (a.within() != b.within()) return !a.within();
+    const double part_a = a.size / a.limit, part_b = b.size / b.limit;  // 0 where there is no limit
+    return part_a != part_b ? part_a > part_b : a.size > b.size;
+  }
+
+  int count_ = 0;
+  double largest_ = 0;
+  std::string name_;  // of the worst
+  Verdict worst_;
+};
+
+/// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers is one group.
+std::string group_of(const std::string& name) {
+  for (const std::string_view before : {".layers.", ".layers_", "transformer.h."}) {
+    const auto at = name.find(before);
+    if (at == std::string::npos) continue;
+    const auto begin = at + before.size(), end = name.find('.', begin);
+    return name.substr(0, begin) + "*" + name.substr(std::min(end, name.size()));
+  }
+  return name;
+}
+
+bool is_input(const std::string& name) {
+  constexpr std::array inputs = {"input_ids", "positions", "segment_ids", "targets", "targets_segmentation", "loss_mask"};
+  return std::ranges::find(inputs, name) != inputs.end();
+}
+
+/// Microbatches of one row, put together as golden has them.
+std::map<std::string, std::vector<float>> assemble(const ParityOutput& output, std::size_t rows) {
+  std::map<std::string, std::vector<float>> whole;
+  std::map<std::string, std::map<int, const std::vector<float>*>> parts;
+  for (const auto& tensor : output.tensors) {
+    const auto slash = tensor.name.rfind('/');
+    if (slash == std::string::npos) {
+      whole[tensor.name] = tensor.values;
+    } else {
+      parts[tensor.name.substr(0, slash)][std::stoi(tensor.name.substr(slash + 1))] = &tensor.values;
+    }
+  }
+  for (const auto& [name, by_row] : parts) {
+    if (by_row.size() != rows) continue;  // reported as missing
+    for (const auto& [row, values] : by_row) whole[name].insert(whole[name].end(), values->begin(), values->end());
+  }
+  return whole;
+}
+
+/// Gradients of parameters that files keep transposed, as files keep them.
+void store_transposed(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
+  for (const auto& spec : plan.parameters) {
+    const auto gradient = found.find("grad." + spec.name);
+    if (!spec.stored.transposed || gradient == found.end()) continue;
+    const auto computed = gradient->second;
+    const auto rows = static_cast<std::size_t>(spec.shape[0]), columns = static_cast<std::size_t>(spec.shape[1]);
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = 0; column < columns; ++column) gradient->second[column * rows + row] = computed[row * columns + column];
+  }
+}
+
+/// Says which tensors have a wider limit for their few entries, and which of those need it.
+void print_few_entries(const std::map<std::string, Verdict>& verdicts, double usual_limit) {
+  std::set<std::string> groups;
+  std::vector<std::string> beyond;
+  for (const auto& [name, verdict] : verdicts) {
+    if (!verdict.few_entries) continue;
+    groups.insert(group_of(name));
+    if (verdict.size > usual_limit) beyond.push_back(name);
+  }
+  if (groups.empty()) return;
+  fmt::print("few entries: limits wider than {:.2f} for {}; {}\n", usual_limit, fmt::join(groups, ", "),
+             beyond.empty() ? fmt::format("none is beyond {:.2f}", usual_limit)
+                            : fmt::format("beyond {:.2f}: {}", usual_limit, fmt::join(beyond, ", ")));
+}
+
+}  // namespace
+
+bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
+  const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
+  auto found = assemble(output, rows);
+  const auto targets = static_cast<double>(output.valid_targets);
+  double sum = 0, z_sum = 0;
+  for (const double loss_sum : output.losses) sum += loss_sum;
+  const auto sums = found.extract("loss_sums");  // pairs {loss, z-loss}
+  for (std::size_t i = 1; !sums.empty() && i < sums.mapped().size(); i += 2) z_sum += static_cast<double>(sums.mapped()[i]);
+  const double loss = sum / targets;
+  found["loss"] = {static_cast<float>(loss)};
+  if (plan.model.numerics == "maxtext") {
+    found["xent_sum"] = {static_cast<float>(sum)};
+    found["total_weights"] = {static_cast<float>(targets)};
+    found["z_loss"] = {static_cast<float>(z_sum / targets)};
+    for (const char* of_other_models : {"moe_lb_loss", "mtp_loss", "indexer_loss"}) found[of_other_models] = {0};
+  }
+  store_transposed(plan, found);
+
+  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
+             settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);
+  Distances distances;
+  for (const auto& tensor : golden.tensors()) {
+    if (is_input(tensor.name)) continue;
+    std::size_t elements = 1;
+    for (const auto size : tensor.shape) elements *= static_cast<std::size_t>(size);
+    std::vector<float> expected(elements);
+    golden.read(tensor.name, std::span<float>(expected));
+    const auto mine = found.find(tensor.name);
+    distances[tensor.name] = distance_between(mine != found.end() ? mine->second : std::vector<float>(), expected);
+  }
+  for (const auto& [name, values] : found)
+    if (name.starts_with("grad.") && golden.find(name) == nullptr) distances[name] = distance_between(values, {});
+
+  const auto rule = parity_rule(settings.folder, settings.dtype, settings.tolerance, targets);
+  const auto verdicts = rule->judge(distances);
+  std::map<std::string, Group> groups;
+  for (const auto& [name, distance] : distances)
+    groups[group_of(name.starts_with("hidden.") ? "hidden" : name)].add(name, distance, verdicts.at(name));
+  bool within = true;
+  for (const auto& [title, group] : groups) {
+    group.print(title, rule->decides());
+    within = within && group.within();
+  }
+  if (const auto mean = verdicts.find(ParityRule::all_gradients); mean != verdicts.end()) {
+    fmt::print("{:<44} {} | {}\n", mean->first, mean->second.text, mean->second.within() ? "ok" : "BEYOND");
+    within = within && mean->second.within();
+  }
+  print_few_entries(verdicts, settings.tolerance * PyTorchRule::any_tensor_limit);
+
+  runtime::StateHash hash;
+  for (const auto& [name, values] : found) {
+    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(values.size())};
+    hash.add(name, "F32", shape, std::as_bytes(std::span(values)));
+  }
+  const char* const verdict = !within           ? "BEYOND TOLERANCE"
+                              : rule->decides() ? "within tolerance"
+                                                : "no verdict: the folder has no bf16.json, the distances of PyTorch's bf16";
+  fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash.digest().hex(), verdict);
+  std::fflush(stdout);
+  return within;
+}
+
+}  // namespace millrace::actors

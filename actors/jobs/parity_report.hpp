@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "actors/jobs/parity.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/setup/pipeline_plan.hpp"
+#include "runtime/io/safetensors.hpp"
+
+namespace millrace::actors {
+
+/// What the pipeline computed: loss sums by microbatch, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>",
+/// "loss_sums/<microbatch>", "grad.<name>".
+struct ParityOutput {
+  std::vector<double> losses;
+  std::int64_t valid_targets = 0;
+  std::vector<CapturedTensor> tensors;
+};
+
+/// Judges every tensor by the parity_rule of the folder and prints one line per group with the tensor that is worst, then the hash of
+/// everything computed. Returns false where something is beyond its limit; a tensor that golden has and the output lacks, or the reverse
+/// for gradients, always is.
+[[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
+                                 ParityOutput output);
+
+}  // namespace millrace::actors

@@ -1,0 +1,191 @@
+#include "actors/jobs/parity_rule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* who = "actors.parity";
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+constexpr double logits_limit = 1.2, mean_gradient_limit = 1.1, any_tensor_limit = PyTorchRule::any_tensor_limit;
+
+bool is_gradient(const std::string& name) { return name.starts_with("grad."); }
+
+const Verdict not_comparable{infinity, 0, "missing, of another size, or not a number"};
+
+double relative_norm(const Distance& distance) {
+  return distance.norm == 0 ? 0.0 : distance.norm / distance.reference_norm;  // infinite where the reference is zero
+}
+
+Verdict measured(const Distance& distance) {
+  const double part = relative_norm(distance);
+  return {part, infinity, fmt::format("norm {:.3e} of the reference's", part)};
+}
+
+/// fp32: absolute bounds, or parts of the reference's largest entry.
+class ToleranceRule final : public ParityRule {
+ public:
+  ToleranceRule(const std::string& folder, double scale, double targets) : scale_(scale), targets_(targets) {
+    const auto path = runtime::join_path(folder, "tolerance.json");
+    if (runtime::kind_of(path) == runtime::PathKind::missing) return;
+    try {
+      const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 16, ExitCode::model));
+      loss_ = {json.at("loss").get<double>(), true};
+      logits_ = {json.at("logits").get<double>(), true};
+      hidden_ = {json.at("hidden").get<double>(), false};
+      gradient_ = {json.at("grad").get<double>(), false};
+      gradient_floor_ = json.value("grad_floor", 0.0);
+    } catch (const nlohmann::json::exception& error) {
+      fail(ExitCode::model, who, "{}: {}", path, error.what());
+    }
+  }
+
+  [[nodiscard]] std::map<std::string, Verdict> judge(const Distances& distances) const override {
+    std::map<std::string, Verdict> verdicts;
+    for (const auto& [name, distance] : distances) verdicts[name] = judge(name, distance);
+    return verdicts;
+  }
+
+ private:
+  struct Limit {
+    double value = 0;
+    bool absolute = false;  // else a part of the reference's largest entry
+  };
+
+  [[nodiscard]] Verdict judge(const std::string& name, const Distance& distance) const {
+    if (!distance.comparable) return not_comparable;
+    const Limit& limit = is_gradient(name) ? gradient_ : distance.elements == 1 ? loss_ : name == "logits" ? logits_ : hidden_;
+    double allowed = limit.value * (limit.absolute ? 1.0 : distance.reference_largest);
+    if (name == "xent_sum" && limit.absolute) allowed *= targets_;
+    if (is_gradient(name)) allowed = std::max(allowed, gradient_floor_);
+    const double part = distance.largest == 0 ? 0.0 : distance.largest / (allowed * scale_);
+    return {part, 1, fmt::format("{:6.1f}% of what is allowed", 100 * part)};
+  }
+
+  double scale_, targets_;
+  Limit loss_{1e-5}, logits_{2e-5}, hidden_{2e-5}, gradient_{1e-4};
+  double gradient_floor_ = 0;  // absolute: where all entries of a gradient are smaller, this close is enough
+};
+
+/// Says how far everything is and lets all of it pass that can be compared.
+class MeasuringRule final : public ParityRule {
+ public:
+  [[nodiscard]] std::map<std::string, Verdict> judge(const Distances& distances) const override {
+    std::map<std::string, Verdict> verdicts;
+    for (const auto& [name, distance] : distances) verdicts[name] = distance.comparable ? measured(distance) : not_comparable;
+    return verdicts;
+  }
+  [[nodiscard]] bool decides() const override { return false; }
+};
+
+/// The norms in bf16.json: {"logits": {"largest": …, "norm": …}, …}, and "loss": a number, which no rule uses.
+std::map<std::string, double> read_pytorch_distances(const std::string& path) {
+  std::map<std::string, double> distances;
+  try {
+    const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 22, ExitCode::model));
+    for (const auto& [name, entry] : json.items()) {
+      if (name == "loss") continue;
+      const double norm = entry.at("norm").get<double>();
+      MILLRACE_CHECK(norm >= 0 && std::isfinite(norm), ExitCode::model, who, "{}: the norm of {} is {}, expected a number of 0 or more",
+                     path, name, norm);
+      distances[name] = norm;
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::model, who, "{}: {}", path, error.what());
+  }
+  return distances;
+}
+
+}  // namespace
+
+Distance distance_between(std::span<const float> found, std::span<const float> expected) {
+  Distance distance;
+  distance.elements = expected.size();
+  distance.comparable = found.size() == expected.size();
+  double square = 0, reference_square = 0;
+  for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    const double reference = expected[i], difference = std::fabs(static_cast<double>(found[i]) - reference);
+    distance.comparable = distance.comparable && std::isfinite(difference);
+    distance.largest = std::max(distance.largest, difference);
+    distance.reference_largest = std::max(distance.reference_largest, std::fabs(reference));
+    square += difference * difference;
+    reference_square += reference * reference;
+  }
+  distance.norm = std::sqrt(square);
+  distance.reference_norm = std::sqrt(reference_square);
+  return distance;
+}
+
+// The logarithm of the ratio of two norms of n independent errors of one size is about normal with variance 1/(n − 1): Fisher's z. Two
+// equally good results are beyond exp(3.72/√(n − 1)) once in ten thousand tensors, and beyond 2 once in 2000 with 24 entries. With 16 it is
+// once in 250 by this, and 7 times in 168 as measured (docs/numerics.md): errors of so few sums are not independent.
+double single_tensor_limit(std::size_t elements) {
+  if (elements <= 1) return infinity;
+  return elements >= few_entries ? any_tensor_limit : std::exp(3.72 / std::sqrt(static_cast<double>(elements - 1)));
+}
+
+double PyTorchRule::pytorch_distance(const std::string& name) const {
+  const auto found = distances_.find(name);
+  MILLRACE_CHECK(found != distances_.end(), ExitCode::model, who, "{}: has no {}, expected every tensor of golden.safetensors", path_,
+                 name);
+  return std::max(found->second, one_rounding);
+}
+
+// The gradient of a token's loss by its logits is softmax − onehot, whose norm is less than √2. So logits that move by d (of all tokens
+// together) move the mean over n tokens by √2/n · Σ|d_t| <= √(2/n)·|d|.
+Verdict PyTorchRule::judge_loss(const Distance& loss, const Distances& distances) const {
+  const auto logits = distances.find("logits");
+  if (!loss.comparable || logits == distances.end()) return not_comparable;
+  const double moved = logits_limit * pytorch_distance("logits") * logits->second.reference_norm;
+  const double part = loss.largest / (std::sqrt(2 / targets_) * moved);
+  return {part, scale_, fmt::format("{:.1f}% of what logits at their limit allow", 100 * part)};
+}
+
+std::map<std::string, Verdict> PyTorchRule::judge(const Distances& distances) const {
+  std::map<std::string, Verdict> verdicts;
+  double sum = 0;
+  int gradients = 0;
+  for (const auto& [name, distance] : distances) {
+    if (name == "loss") {
+      verdicts[name] = judge_loss(distance, distances);
+    } else if (!distance.comparable) {
+      verdicts[name] = not_comparable;
+    } else if (distance.elements == 1 && !is_gradient(name)) {
+      verdicts[name] = measured(distance);  // a count, or another part of the loss
+    } else {
+      const double ratio = relative_norm(distance) / pytorch_distance(name);
+      const double limit = name == "logits" ? logits_limit : single_tensor_limit(distance.elements);
+      const bool few = limit > any_tensor_limit;
+      verdicts[name] = {ratio, scale_ * limit,
+                        fmt::format("{:.2f} times PyTorch's bf16, at most {:.2f}{}", ratio, scale_ * limit,
+                                    few ? fmt::format(" for {} {}", distance.elements, distance.elements == 1 ? "entry" : "entries") : ""),
+                        few};
+      if (!is_gradient(name) || distance.elements == 1) continue;
+      sum += ratio;
+      ++gradients;
+    }
+  }
+  if (gradients > 0) {
+    const double mean = sum / gradients, limit = scale_ * mean_gradient_limit;
+    verdicts[all_gradients] = {mean, limit, fmt::format("{:.2f} times PyTorch's bf16, at most {:.2f}", mean, limit)};
+  }
+  return verdicts;
+}
+
+std::unique_ptr<ParityRule> parity_rule(const std::string& folder, const std::string& dtype, double scale, double targets) {
+  if (dtype != "bf16") return std::make_unique<ToleranceRule>(folder, scale, targets);
+  const auto path = runtime::join_path(folder, "bf16.json");
+  if (runtime::kind_of(path) == runtime::PathKind::missing) return std::make_unique<MeasuringRule>();
+  return std::make_unique<PyTorchRule>(path, read_pytorch_distances(path), scale, targets);
+}
+
+}  // namespace millrace::actors

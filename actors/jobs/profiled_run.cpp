@@ -1,0 +1,199 @@
+#include "actors/jobs/profiled_run.hpp"
+
+#include <algorithm>
+#include <caf/actor_system.hpp>
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "actors/jobs/data_content.hpp"
+#include "actors/jobs/machine_peak.hpp"
+#include "actors/jobs/run_setup.hpp"
+#include "actors/message_actor.hpp"
+#include "actors/pipeline.hpp"
+#include "actors/rank/device_placement.hpp"
+#include "actors/rank/operation_clock.hpp"
+#include "actors/telemetry/measured_run.hpp"
+#include "actors/telemetry/profile_gather.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "kernels/bandwidth.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* profiled_run_name = "actors.profile";
+constexpr std::int64_t warm_up = 1;  // steps before the first that is profiled
+
+/// How the steps ended, and what each told.
+struct Outcome {
+  ExitCode code = ExitCode::ok;
+  std::string message;
+  std::vector<StepRecord> steps;
+};
+
+/// A run's coordinator that stops after so many steps, keeps what they told, and saves, evaluates and samples nothing.
+class ProfileActor : public MessageActor, private CoordinatorPort {
+ public:
+  struct Setup {
+    CoordinatorSetup coordinator;
+    std::size_t steps = 0;
+    std::function<void(const ToRank&)> to_ranks;
+    std::function<void(const StepRecord&)> stepped;
+    std::promise<Outcome>* outcome = nullptr;  // outlives the actor
+  };
+  ProfileActor(caf::actor_config& config, Setup setup)
+      : MessageActor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
+
+  caf::behavior make_behavior() override {
+    return {[this](const ToCoordinator& message) {
+              try {
+                coordinator_.receive(message);
+              } catch (const Error& error) {
+                finished(error.code(), error.what());
+              } catch (const std::exception& error) {
+                finished(ExitCode::internal, error.what());
+              }
+            },
+            [](const CheckpointCommitted&) {}};
+  }
+
+ private:
+  void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
+  void ready(std::uint64_t) override {}
+  std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
+  void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
+  void discard_checkpoint(std::int64_t, const std::string&) override {}
+  void step_done(const StepRecord& record) override {
+    outcome_.steps.push_back(record);
+    if (setup_.stepped) setup_.stepped(record);
+  }
+  void evaluated(std::int64_t, double, std::int64_t) override {}
+  void sampled(const std::vector<std::int32_t>&) override {}
+  bool stop_requested() override { return outcome_.steps.size() >= setup_.steps; }
+  std::int64_t now() override { return runtime::steady_now(); }
+  void finished(ExitCode code, const std::string& message) override {
+    if (auto* outcome = std::exchange(setup_.outcome, nullptr)) {
+      outcome_.code = code;
+      outcome_.message = message;
+      outcome->set_value(std::move(outcome_));
+    }
+    quit();
+  }
+
+  Setup setup_;
+  Coordinator coordinator_;
+  Outcome outcome_;
+};
+
+/// The description as it is profiled: no files, nothing but steps, and as many of them as are wanted.
+RunSettings only_steps(RunSettings run, int steps) {
+  run.directory.clear();
+  run.train.find_nan = false;
+  run.train.steps = std::max<std::int64_t>(run.train.steps, steps + warm_up);
+  run.evaluate.every = 0;
+  run.sample.tokens = 0;
+  return run;
+}
+
+std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
+  std::int64_t threads = wanted;
+  if (session.leads() && threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
+  return std::stoll(session.broadcast(std::to_string(threads)));
+}
+
+/// What is the best of this and before: somebody else may be on the machine for a while.
+void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankNeeds& needs,
+                     runtime::Machine& machine) {
+  const auto now = machine_peak(session, run, plan, needs);
+  machine.peak_flops = std::max(machine.peak_flops, now.peak_flops);
+  machine.job_peak_flops = std::max(machine.job_peak_flops, now.job_peak_flops);
+  if (!needs.devices.empty()) return;
+  const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
+  const double host = kernels::measured_copy_bandwidth(teams.computing());
+  machine.memory_bandwidth = std::max(machine.memory_bandwidth, host * teams.threads_at_once() / teams.computing());
+}
+
+}  // namespace
+
+void check_ring(const runtime::Schedule& schedule, int steps) {
+  std::size_t longest = 0;
+  for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
+  const std::size_t step = 2 * longest + 8;  // an action and a wait each, and what ends a step
+  const std::size_t fit = runtime::TraceRing::default_capacity / step;
+  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_name,
+                 "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", steps, longest,
+                 fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
+}
+
+std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings) {
+  const auto run = only_steps(settings.run, settings.steps);
+  const auto plan = make_plan(run.plan_request());
+  check_ring(plan.schedule, settings.steps);
+  learning_rate(run.train).validate();
+  const DatasetBatches batches(open_data(run, false), batch_shape(run));
+  static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, run.directory, false));
+  RankNeeds needs;
+  needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
+  place_on_devices(needs, session, run);
+  runtime::Machine machine;
+  if (session.leads()) measure_machine(session, run, plan, needs, machine);
+  Pipeline pipeline(session, plan, needs);
+  std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
+  std::map<const Rank*, ActionCosts> action_costs;
+  for (auto* rank : pipeline.ranks()) {
+    initialize(*rank, run, nullptr);
+    rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
+    if (rank->device().kind == kernels::DeviceKind::cuda)
+      rank->action_costs = &action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up).first->second;
+  }
+
+  std::promise<Outcome> promise;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.steps = run.train.steps;
+  start.train = run.train;
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
+    ProfileActor::Setup setup;
+    setup.coordinator = coordinator_setup(run, plan, batches, 0, 0);
+    setup.steps = static_cast<std::size_t>(settings.steps + warm_up);
+    setup.to_ranks = std::move(to_ranks);
+    setup.stepped = settings.stepped;
+    setup.outcome = &promise;
+    return pipeline.system().spawn<ProfileActor, caf::detached>(std::move(setup));
+  };
+  session.control().agree({{"config", runtime::hash_of(run.text).hex()},
+                           {"plan", runtime::hash_of(plan.text()).hex()},
+                           {"build", run.build},
+                           {"steps", std::to_string(settings.steps)}});
+  pipeline.start(start);
+  Outcome outcome;
+  if (session.leads()) {
+    outcome = promise.get_future().get();
+    // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
+    if (outcome.code != ExitCode::ok) session.fail(outcome.code, outcome.message);
+  }
+  pipeline.wait();
+  auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) {
+    RankCosts costs{clocks.at(&rank)->sums(), {}, clocks.at(&rank)->launch_gaps()};
+    if (rank.action_costs != nullptr) costs.actions = rank.action_costs->sums();
+    return costs;
+  });
+  pipeline.close();
+  if (!gathered) return std::nullopt;
+  measure_machine(session, run, plan, needs, machine);
+
+  auto measured = measured_of(run, plan, needs, session.topology(), std::move(*gathered));
+  measured.machine = machine;
+  for (std::size_t step = warm_up; step < outcome.steps.size(); ++step) {
+    measured.steps.emplace_back(step);
+    measured.losses.push_back(outcome.steps[step].loss);
+  }
+  return measured;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,243 @@
+#include "actors/jobs/rehearsal.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "actors/driver_actor.hpp"
+#include "actors/rank/action_runner.hpp"
+#include "runtime/engine/step_shares.hpp"
+#include "runtime/io/hash.hpp"
+#include "runtime/schedule/generators/split_backward.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* rehearsal_name = "actors.rehearsal";
+constexpr std::int64_t sequence = 16, hidden = 16;  // of the model: 1 KiB of a token's bytes a row
+constexpr int parts = 7;                            // of a rank's step in a Collected tensor: the waits, and its last end
+
+std::chrono::nanoseconds nanoseconds_of(double milliseconds) { return std::chrono::nanoseconds(std::llround(milliseconds * 1e6)); }
+double milliseconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+
+/// Nobody reads the tokens.
+class NoTokens : public BatchProvider {
+ public:
+  void fill(std::int64_t, std::int64_t, const runtime::BatchView&) const override {}
+  [[nodiscard]] std::int64_t valid_targets(std::int64_t) const override { return 1; }
+  [[nodiscard]] std::int64_t evaluation_microbatches() const override { return 0; }
+  void fill_evaluation(std::int64_t, const runtime::BatchView&) const override {}
+  [[nodiscard]] std::int64_t evaluation_targets(std::int64_t) const override { return 0; }
+};
+
+/// The smallest model that fills the stages and has tokens of these bytes between them.
+PlanRequest request_of(const RehearsalSettings& settings) {
+  const auto& placement = settings.schedule.placement;
+  PlanRequest request;
+  auto& model = request.model;
+  model.vocab_size = model.hidden_size = model.intermediate_size = model.head_dim = hidden;
+  model.heads = model.kv_heads = 1;
+  model.layers = placement.model_stages();
+  request.pipeline.ranks = placement.ranks();
+  request.pipeline.chunks = placement.model_stages() / placement.ranks();
+  request.train.microbatches = settings.schedule.microbatches;
+  request.train.sequence = sequence;
+  constexpr std::size_t row = sequence * hidden * sizeof(float);
+  request.train.batch = static_cast<std::int64_t>(std::max<std::size_t>(1, (settings.bytes + row - 1) / row));
+  request.train.steps = settings.steps + 1;
+  return request;
+}
+
+std::vector<std::chrono::nanoseconds> durations_of(const runtime::Costs& costs, const runtime::Schedule& schedule, runtime::RankId rank) {
+  const auto& list = schedule.ranks[rank.index()];
+  std::vector<std::chrono::nanoseconds> durations;
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    double duration = costs.stages[list[index].stage.index()].of(list[index].kind) * costs.noise.factor(rank, list[index]);
+    for (const auto& stall : costs.noise.stalls)
+      if (stall.rank == rank && static_cast<std::size_t>(stall.index) == index) duration += stall.duration;
+    durations.push_back(nanoseconds_of(duration));
+  }
+  return durations;
+}
+
+std::vector<std::chrono::nanoseconds> delays_of(const runtime::Costs& costs) {
+  std::vector<std::chrono::nanoseconds> delays;
+  for (const auto& link : costs.links) delays.push_back(nanoseconds_of(link.latency));
+  return delays;
+}
+
+// -- what a rank tells ----------------------------------------------------------------------------------------------------
+
+std::string step_name(std::int64_t step, const char* what) { return fmt::format("step {} {}", step, what); }
+
+void add_wait(const runtime::TraceRecord& record, std::array<double, parts>& waits) {
+  const auto [before, after] = runtime::split_wait(record.begin, record.end, record.produced);
+  switch (record.reason) {
+    case runtime::WaitReason::activation:
+    case runtime::WaitReason::gradient:
+      waits[record.reason == runtime::WaitReason::activation ? 1 : 2] += milliseconds_of(before);
+      waits[3] += milliseconds_of(after);
+      return;
+    case runtime::WaitReason::credit:
+      waits[4] += milliseconds_of(record.end - record.begin);
+      return;
+    default:
+      waits[5] += milliseconds_of(record.end - record.begin);
+  }
+}
+
+/// The rank's trace as tensors: two a step, times by cause, and begin and end of each entry, milliseconds since the step's begin.
+std::vector<CapturedTensor> times_of(Rank& rank) {
+  const auto records = rank.trace().snapshot();
+  std::vector<CapturedTensor> tensors;
+  for (const auto& step : records) {
+    if (step.kind != runtime::SpanKind::step) continue;
+    std::array<double, parts> waits{};  // busy, activation, gradient, link, slot, others, last end
+    CapturedTensor actions;
+    actions.name = step_name(step.step.value, "actions");
+    for (const auto& record : records) {
+      if (record.step != step.step || record.kind == runtime::SpanKind::step || record.kind == runtime::SpanKind::optimizer) continue;
+      if (record.kind == runtime::SpanKind::wait) {
+        add_wait(record, waits);
+        continue;
+      }
+      waits[0] += milliseconds_of(record.end - record.begin);
+      waits[parts - 1] = milliseconds_of(record.end - step.begin);
+      for (const auto time : {record.begin, record.end}) actions.values.push_back(static_cast<float>(milliseconds_of(time - step.begin)));
+    }
+    actions.shape = {static_cast<std::int64_t>(actions.values.size() / 2), 2};
+    tensors.push_back({step_name(step.step.value, "waits"), {parts}, {waits.begin(), waits.end()}});
+    tensors.push_back(std::move(actions));
+  }
+  return tensors;
+}
+
+// -- the coordinator ------------------------------------------------------------------------------------------------------
+
+/// Drives the steps, then collects what the ranks have measured.
+class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedStep>> {
+ public:
+  RehearsalActor(caf::actor_config& config, Setup setup, std::int64_t steps) : DriverActor(config, setup) {
+    RehearsedStep step;
+    step.ranks.resize(static_cast<std::size_t>(setup.ranks));
+    steps_.assign(static_cast<std::size_t>(steps), step);
+  }
+
+  using DriverActor::handle;
+  void handle(const RankReady&) {
+    if (all()) begin_step();
+  }
+  void handle(const StepReport&) {
+    if (!all()) return;
+    steps_[step_].duration = milliseconds_of((std::chrono::steady_clock::now() - begin_).count());
+    const auto step = static_cast<std::int64_t>(step_);
+    tell(Optimize{step, step + 1, 1, 0});
+  }
+  void handle(const Optimized&) {
+    if (!all()) return;
+    if (++step_ < steps_.size()) return begin_step();
+    tell(Collect{});
+  }
+  void handle(const Collected& collected) {
+    if (!collected.last) return note(static_cast<std::size_t>(collected.rank), collected.tensor);
+    if (all()) finish(std::move(steps_));
+  }
+
+ private:
+  void begin_step() {
+    begin_ = std::chrono::steady_clock::now();
+    tell(RunStep{static_cast<std::int64_t>(step_)});
+  }
+  void note(std::size_t rank, const CapturedTensor& tensor) {
+    for (std::size_t step = 0; step < steps_.size(); ++step) {
+      auto& rehearsed = steps_[step].ranks[rank];
+      const auto& values = tensor.values;
+      if (tensor.name == step_name(static_cast<std::int64_t>(step), "actions")) {
+        for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
+          rehearsed.begin.push_back(values[i]);
+          rehearsed.end.push_back(values[i + 1]);
+        }
+      } else if (tensor.name == step_name(static_cast<std::int64_t>(step), "waits")) {
+        auto& time = rehearsed.time;
+        time.busy = values[0];
+        time.activation = values[1];
+        time.gradient = values[2];
+        time.link = values[3];
+        time.slot = values[4];
+        time.launch = values[6] - std::accumulate(values.begin(), values.begin() + 5, 0.0);
+        time.drain = steps_[step].duration - values[6];
+      }
+    }
+  }
+
+  std::size_t step_ = 0;
+  std::chrono::steady_clock::time_point begin_;
+  std::vector<RehearsedStep> steps_;
+};
+
+/// All processes time the same.
+std::string text_of(const RehearsalSettings& settings) {
+  std::string text = fmt::format("{} steps", settings.steps);
+  for (std::size_t rank = 0; rank < settings.schedule.ranks.size(); ++rank)
+    for (const auto duration : durations_of(settings.costs, settings.schedule, runtime::RankId(rank)))
+      text += fmt::format(" {}", duration.count());
+  for (const auto delay : delays_of(settings.costs)) text += fmt::format(" {}", delay.count());
+  return text;
+}
+
+void check_traces(const RehearsalSettings& settings) {
+  std::size_t longest = 0;
+  for (const auto& list : settings.schedule.ranks) longest = std::max(longest, list.size());
+  const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // an action and a wait each
+  MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_name,
+                 "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
+                 runtime::TraceRing::default_capacity / (2 * longest + 4) - 1, runtime::TraceRing::default_capacity);
+}
+
+}  // namespace
+
+runtime::Schedule as_run(const runtime::Schedule& schedule) {
+  auto run = runtime::with_one_kind_of_backward(schedule);
+  for (auto& list : run.ranks)
+    for (auto& action : list) action.overlaps_next = false;
+  return run;
+}
+
+const RehearsedStep& Rehearsal::median() const {
+  std::vector<std::size_t> order(steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) { return steps[a].duration < steps[b].duration; });
+  return steps.at(order.at((order.size() - 1) / 2));
+}
+
+const RehearsedStep& Rehearsal::fastest() const { return *std::ranges::min_element(steps, {}, &RehearsedStep::duration); }
+
+std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& settings) {
+  check_traces(settings);
+  const auto request = request_of(settings);
+  const auto plan = make_plan(request, settings.schedule);
+  Pipeline pipeline(session, plan, RankNeeds{});
+  for (auto* rank : pipeline.ranks()) {
+    rank->replace_runner(std::make_unique<TimedRunner>(durations_of(settings.costs, plan.schedule, rank->id())));
+    rank->arrival_delays = delays_of(settings.costs);
+  }
+  const NoTokens batches;
+  std::promise<std::vector<RehearsedStep>> output;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.steps = request.train.steps;
+  start.train = request.train;
+  start.captured = times_of;
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
+    return pipeline.system().spawn<RehearsalActor>(RehearsalActor::Setup{plan.ranks(), std::move(to_ranks), &output}, request.train.steps);
+  };
+  session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}, {"costs", runtime::hash_of(text_of(settings)).hex()}});
+  Rehearsal rehearsal{drive(session, pipeline, start, output)};
+  if (settings.examine) settings.examine(pipeline);
+  if (!session.leads()) return std::nullopt;
+  rehearsal.steps.erase(rehearsal.steps.begin());
+  return rehearsal;
+}
+
+}  // namespace millrace::actors

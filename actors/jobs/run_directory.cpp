@@ -1,0 +1,76 @@
+#include "actors/jobs/run_directory.hpp"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "cluster/host/console.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr std::uint64_t largest_metrics = std::uint64_t{1} << 36;
+
+/// Ranks outlive an mpirun that is killed by a second or two, so the same command given again at once finds the run still in use.
+class Patience {
+ public:
+  explicit Patience(const std::string& directory) : directory_(directory) {}
+  bool operator()() {
+    using namespace std::chrono;
+    constexpr seconds limit{5};
+    const auto now = steady_clock::now();
+    if (!end_) {
+      end_ = now + limit;
+      cluster::console().err.put(fmt::format(
+          "warning: {}: another process is training in this run directory; waiting up to {} s for it to end\n", directory_, limit.count()));
+    }
+    if (now >= *end_) return false;
+    std::this_thread::sleep_for(milliseconds(50));
+    return true;
+  }
+
+ private:
+  const std::string& directory_;
+  std::optional<std::chrono::steady_clock::time_point> end_;
+};
+
+}  // namespace
+
+RunDirectory::RunDirectory(const RunSettings& settings) : settings_(settings) {
+  runtime::Retention retention;
+  retention.keep_last = static_cast<std::uint64_t>(settings.checkpoint.keep);
+  store_ = std::make_unique<runtime::CheckpointStore>(settings.directory, retention, Patience(settings.directory));
+  auto found = store_->newest_usable();
+  for (const auto& warning : found.warnings) cluster::console().err.put(fmt::format("warning: {}\n", warning));
+  checkpoint_ = std::move(found.checkpoint);
+}
+
+void RunDirectory::check_identity(const std::map<std::string, std::string>& identity) const {
+  if (checkpoint_) actors::check_identity(settings_, *checkpoint_, identity);
+}
+
+void RunDirectory::check_content(const DataContent& content) const {
+  if (!checkpoint_) return;
+  const auto warning = actors::check_content(*checkpoint_, content, settings_.directory);
+  if (!warning.empty()) cluster::console().err.put(fmt::format("warning: {}\n", warning));
+}
+
+bool RunDirectory::is_evaluated(std::int64_t step) const {
+  if (runtime::kind_of(metrics_path()) == runtime::PathKind::missing) return false;
+  // As MetricsFile writes it; the rest of the line does not matter.
+  return runtime::read_text_file(metrics_path(), largest_metrics, ExitCode::storage)
+             .find(fmt::format("\n{{\"step\":{},\"evaluation_loss\":", step)) != std::string::npos;
+}
+
+std::string RunDirectory::metrics_path() const { return runtime::join_path(settings_.directory, "metrics.jsonl"); }
+
+runtime::MetricsFile* RunDirectory::metrics(std::int64_t step) {
+  if (!metrics_) {
+    metrics_ = std::make_unique<runtime::MetricsFile>(metrics_path(), static_cast<std::uint64_t>(step));
+    runtime::write_text_file(runtime::join_path(settings_.directory, "run.toml"), settings_.text);
+  }
+  return metrics_.get();
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,106 @@
+#include "actors/jobs/stage_replay.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "actors/rank/rank.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::ActionKind;
+
+std::vector<std::byte> copy(const std::byte* from, std::size_t bytes) {
+  return from == nullptr ? std::vector<std::byte>() : std::vector<std::byte>(from, from + bytes);
+}
+
+std::string hash(const std::byte* data, std::size_t bytes) {
+  return data == nullptr ? "" : runtime::hash_of(std::span<const std::byte>(data, bytes)).hex();
+}
+
+/// What the action leaves for another stage.
+std::string output_hash(const Rank& rank, const Execute& execute) {
+  const auto bytes = rank.plan().boundary_bytes();
+  if (execute.action.kind == ActionKind::forward) return hash(execute.slots.token_out, bytes);
+  return runtime::makes_gradient(execute.action.kind) ? hash(execute.slots.gradient_out, bytes) : "";
+}
+
+std::string gradient_hash(const Rank& rank, runtime::StageId stage) {
+  const auto& store = rank.compute().store();
+  std::string text;
+  for (const auto& tensor : rank.compute().parameters().tensors()) {
+    for (const auto& use : tensor.uses) {
+      if (use.stage != stage) continue;
+      for (int set = 0; set < store.accumulator_sets(); ++set) {
+        const auto sum = store.accumulator(tensor, use.use, set);
+        text += hash(sum.data, sum.bytes());
+      }
+    }
+  }
+  return runtime::hash_of(std::as_bytes(std::span(text))).hex();
+}
+
+}  // namespace
+
+void RecordingRunner::run(Rank& rank, const Execute& execute) {
+  if (execute.action.stage != recording_.stage) return ProgramRunner::run(rank, execute);
+  const auto bytes = rank.plan().boundary_bytes();
+  StageCall call;
+  call.execute = execute;
+  if (execute.action.kind == ActionKind::forward) {
+    call.token_in = copy(execute.slots.token_in, bytes);
+    const auto batch = rank.compute().batch(execute.slots.batch);
+    call.tokens.assign(batch.tokens.begin(), batch.tokens.end());
+    call.positions.assign(batch.positions.begin(), batch.positions.end());
+    call.segments.assign(batch.segments.begin(), batch.segments.end());
+    call.targets.assign(batch.targets.begin(), batch.targets.end());
+    call.samples.assign(batch.samples.begin(), batch.samples.end());
+  }
+  if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, bytes);
+  ProgramRunner::run(rank, execute);
+  call.output = output_hash(rank, execute);
+  recording_.calls.push_back(std::move(call));
+  recording_.gradients = gradient_hash(rank, recording_.stage);
+}
+
+ReplayedRound replay(Rank& rank, const StageRecording& recording) {
+  const auto bytes = rank.plan().boundary_bytes();
+  std::vector<std::byte> token_out(bytes), gradient_out(bytes);
+  // By microbatch: a backward reads again what its forward got, W what its I got.
+  std::map<int, const StageCall*> forwards, gradients;
+  ReplayedRound round;
+  rank.compute().store().zero_accumulators(rank.stream());
+  for (const auto& call : recording.calls) {
+    auto execute = call.execute;
+    auto& slots = execute.slots;
+    const int microbatch = execute.action.microbatch.value;
+    if (execute.action.kind == ActionKind::forward) forwards[microbatch] = &call;
+    if (runtime::makes_gradient(execute.action.kind)) gradients[microbatch] = &call;
+    const auto* forward = forwards.at(microbatch);
+    const auto batch = rank.compute().batch(slots.batch);
+    std::copy(forward->tokens.begin(), forward->tokens.end(), batch.tokens.begin());
+    std::copy(forward->positions.begin(), forward->positions.end(), batch.positions.begin());
+    std::copy(forward->segments.begin(), forward->segments.end(), batch.segments.begin());
+    std::copy(forward->targets.begin(), forward->targets.end(), batch.targets.begin());
+    std::copy(forward->samples.begin(), forward->samples.end(), batch.samples.begin());
+    // Programs read these only; the executor's bases are not const.
+    slots.token_in = forward->token_in.empty() ? nullptr : const_cast<std::byte*>(forward->token_in.data());
+    const auto gradient = gradients.find(microbatch);
+    slots.gradient_in = gradient == gradients.end() || gradient->second->gradient_in.empty()
+                            ? nullptr
+                            : const_cast<std::byte*>(gradient->second->gradient_in.data());
+    if (slots.token_out != nullptr) slots.token_out = token_out.data();
+    if (slots.gradient_out != nullptr) slots.gradient_out = gradient_out.data();
+    const auto begin = std::chrono::steady_clock::now();
+    rank.compute().stage(recording.stage).run(execute.pass, rank.stream(), slots, rank.hook);
+    round.milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    round.outputs.push_back(output_hash(rank, execute));
+  }
+  round.gradients = gradient_hash(rank, recording.stage);
+  return round;
+}
+
+}  // namespace millrace::actors

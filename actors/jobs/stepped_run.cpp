@@ -1,0 +1,59 @@
+#include "actors/jobs/stepped_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/jobs/data_content.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::actors {
+namespace {
+
+std::int64_t threads_of(const RunSettings& settings, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
+  if (settings.train.threads > 0) return settings.train.threads;
+  if (recorded != nullptr && noted_threads(*recorded) > 0) return noted_threads(*recorded);
+  return std::max<std::int64_t>(1, cluster::usable_cores() / plan.ranks());
+}
+
+const runtime::CheckpointReader* either(const std::optional<runtime::CheckpointReader>& checkpoint,
+                                        const runtime::CheckpointReader* later) {
+  return checkpoint ? &*checkpoint : later;
+}
+
+}  // namespace
+
+SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, const runtime::CheckpointReader* later)
+    : settings_(std::move(settings)),
+      plan_(make_plan(settings_.plan_request())),
+      checkpoint_(std::move(checkpoint)),
+      batches_(open_data(settings_, either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
+               batch_shape(settings_)),
+      threads_(static_cast<int>(threads_of(settings_, plan_, either(checkpoint_, later)))) {
+  MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
+                 "device = \"{}\", but what steps through a run looks at its memory on the CPU; wanted device = \"cpu\"", settings_.device);
+  learning_rate(settings_.train).validate();
+  if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
+}
+
+/// Data are hashed for a checkpoint that has a hash to compare with.
+void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
+  check_identity(settings_, checkpoint, run_identity(settings_, plan_, batches_, threads_));
+  DataContent content{batches_.dataset().files, {}};
+  if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
+  const auto warning = check_content(checkpoint, content, settings_.directory);
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+StepperSetup SteppedRun::setup() const {
+  StepperSetup setup;
+  setup.settings = &settings_;
+  setup.plan = &plan_;
+  setup.batches = &batches_;
+  setup.checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+  setup.first_step = first_step();
+  setup.threads = threads_;
+  return setup;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,255 @@
+#include "actors/jobs/stepper.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "actors/jobs/run_setup.hpp"
+#include "actors/rank/action_runner.hpp"
+#include "actors/rank/memory_check.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/thread_team.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* stepper_name = "actors.stepper";
+constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::first_moment, runtime::MemoryKind::second_moment};
+
+std::vector<std::span<std::byte>> state_of(const Rank& rank) {
+  std::vector<std::span<std::byte>> parts;
+  for (const auto kind : kState)
+    if (const auto* section = rank.compute().memory_plan().find(kind))
+      parts.emplace_back(rank.compute().memory().slot(kind), section->bytes());
+  return parts;
+}
+
+std::vector<std::byte> copy_of(const Rank& rank) {
+  std::vector<std::byte> bytes;
+  for (const auto part : state_of(rank)) bytes.insert(bytes.end(), part.begin(), part.end());
+  return bytes;
+}
+
+void restore(Rank& rank, const std::vector<std::byte>& bytes) {
+  const std::byte* from = bytes.data();
+  for (const auto part : state_of(rank)) {
+    std::copy_n(from, part.size(), part.begin());
+    from += part.size();
+  }
+  rank.worker().run([&rank] { rank.compute().store().refresh_copies(rank.stream()); });
+}
+
+RankNeeds needs_of(const StepperSetup& setup) {
+  RankNeeds needs;
+  needs.threads = setup.threads;
+  needs.ranks_per_process = setup.plan->ranks();
+  return needs;
+}
+
+}  // namespace
+
+/// All of one rank.
+struct Stepper::Seat {
+  std::unique_ptr<Rank> rank;
+  std::unique_ptr<Door> door;
+  std::unique_ptr<RankControl> control;
+  std::deque<Execute> waiting;  // actions that may run, in order
+  std::size_t done = 0;         // actions of the list that were run
+  std::vector<double> begins;   // planned, by place in the training list
+};
+
+/// Keeps actions, and turns everything else into events that settle() works off: no call comes back into the control that made it.
+class Stepper::Door final : public RankPort, public cluster::LinkEvents {
+ public:
+  Door(Stepper& stepper, Seat& seat) : stepper_(stepper), seat_(seat) {}
+
+  void execute(const Execute& execute) override { seat_.waiting.push_back(execute); }
+  void work(const RankTask& task) override {
+    stepper_.post([this, task] {
+      const std::int64_t begin = runtime::steady_now();
+      seat_.rank->worker().run([&] {
+        seat_.control->perform(task);
+        seat_.control->perform_then(task, {});
+      });
+      seat_.control->work_done({task.work, begin, runtime::steady_now()});
+    });
+  }
+  void load(const LoadBatch& request) override {
+    stepper_.post([this, request] {
+      const auto places = seat_.rank->compute().batch(request.slot);
+      const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets, places.samples};
+      stepper_.setup_.batches->fill(request.step, request.microbatch, view);
+      seat_.control->batch_ready(request);
+    });
+  }
+  void report(const ToCoordinator& message) override {
+    stepper_.post([this, message] { stepper_.coordinator_->receive(message); });
+  }
+  void write_shard(const WriteShard& request) override {
+    fail(ExitCode::internal, stepper_name, "rank {} is to write {}, but a stepper saves nothing", request.rank, request.folder);
+  }
+  void stopped() override {}
+
+  void on_arrival(const cluster::Arrival& arrival) override {
+    stepper_.post([this, arrival] { seat_.control->token_arrived(arrival); });
+  }
+  void on_writable(int channel, std::int64_t sequence) override {
+    stepper_.post([this, channel, sequence] { seat_.control->slot_writable(channel, sequence); });
+  }
+
+ private:
+  Stepper& stepper_;
+  Seat& seat_;
+};
+
+class Stepper::Desk final : public CoordinatorPort {
+ public:
+  explicit Desk(Stepper& stepper) : stepper_(stepper) {}
+
+  void to_ranks(const ToRank& message) override {
+    if (const auto* run = std::get_if<RunStep>(&message)) stepper_.post([this, step = run->step] { stepper_.begin_step(step); });
+    for (auto& seat : stepper_.seats_) stepper_.post([target = seat->control.get(), message] { target->receive(message); });
+  }
+  void ready(std::uint64_t) override {}
+  std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
+  void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
+  void discard_checkpoint(std::int64_t, const std::string&) override {}
+  void step_done(const StepRecord& record) override { stepper_.newest_ = record; }
+  void evaluated(std::int64_t, double, std::int64_t) override {}
+  void sampled(const std::vector<std::int32_t>&) override {}
+  bool stop_requested() override { return false; }
+  std::int64_t now() override { return runtime::steady_now(); }
+  void finished(ExitCode code, const std::string& message) override {
+    stepper_.ended_ = code == ExitCode::ok && message.empty() ? "the last step is done" : message;
+  }
+
+ private:
+  Stepper& stepper_;
+};
+
+Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_step) {
+  const auto& plan = *setup.plan;
+  runtime::Costs costs;
+  costs.stages.resize(static_cast<std::size_t>(plan.schedule.placement.stages()));
+  const auto planned = runtime::simulate(plan.schedule, costs, false);
+  if (setup.state == nullptr) check_memory(plan, needs_of(setup));
+  const auto cores = cluster::cores_to_compute_on();
+  for (int index = 0; index < plan.ranks(); ++index) {
+    seats_.push_back(std::make_unique<Seat>());
+    auto& seat = *seats_.back();
+    RankSetup rank;
+    rank.id = runtime::RankId(index);
+    rank.needs = needs_of(setup);
+    if (setup.threads > static_cast<int>(cores.size())) rank.cores = cores;  // ranks take turns
+    seat.rank = std::make_unique<Rank>(plan, rank);
+    if (setup.state != nullptr) {
+      restore(*seat.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
+    } else {
+      initialize(*seat.rank, *setup.settings, setup.checkpoint);
+    }
+    seat.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
+                       planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
+    seat.door = std::make_unique<Door>(*this, seat);
+    seat.rank->events = seat.door.get();
+    RankControlSetup control;
+    control.rank = seat.rank.get();
+    control.batches = setup.batches;
+    control.first_step = setup.first_step;
+    control.steps = setup.settings->train.steps;
+    control.train = setup.settings->train;
+    control.issue_ahead = 1;
+    seat.control = std::make_unique<RankControl>(control, *seat.door);
+  }
+  std::vector<Rank*> ranks;
+  for (const auto& seat : seats_) ranks.push_back(seat->rank.get());
+  links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
+
+  auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
+  coordinator.writes_checkpoints = false;
+  coordinator.replays = false;
+  coordinator.train.find_nan = false;  // that is what break points are for
+  coordinator.sample.tokens = 0;
+  desk_ = std::make_unique<Desk>(*this);
+  coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
+  for (auto& seat : seats_) seat->control->begin();
+  settle();
+}
+
+Stepper::~Stepper() = default;
+
+void Stepper::settle() {
+  while (!events_.empty()) {
+    const auto event = std::move(events_.front());
+    events_.pop_front();
+    event();
+  }
+}
+
+/// Nothing runs: all parameters are those after the step before.
+void Stepper::begin_step(std::int64_t step) {
+  step_ = step;
+  position_ = 0;
+  auto state = std::make_shared<StateCopy>();
+  state->step = step;
+  for (const auto& seat : seats_) {
+    seat->done = 0;
+    state->ranks.push_back(copy_of(*seat->rank));
+  }
+  beginning_ = std::move(state);
+}
+
+double Stepper::planned_begin(const Seat& seat) const { return seat.begins[std::min(seat.done, seat.begins.size() - 1)]; }
+
+const Execute* Stepper::next(runtime::RankId rank) const {
+  const auto& waiting = seats_.at(rank.index())->waiting;
+  return waiting.empty() || ended_ ? nullptr : &waiting.front();
+}
+
+runtime::RankId Stepper::next_rank() const {
+  const Seat* first = nullptr;
+  for (const auto& seat : seats_)
+    if (!seat->waiting.empty() && (first == nullptr || planned_begin(*seat) < planned_begin(*first))) first = seat.get();
+  return first == nullptr || ended_ ? runtime::no_rank : first->rank->id();
+}
+
+const Execute* Stepper::next() const {
+  const auto rank = next_rank();
+  return rank == runtime::no_rank ? nullptr : next(rank);
+}
+
+void Stepper::run(runtime::RankId rank) {
+  auto& seat = *seats_.at(rank.index());
+  MILLRACE_CHECK(!seat.waiting.empty() && !ended_, ExitCode::internal, stepper_name, "rank {} has no action to run", rank);
+  const Execute execute = seat.waiting.front();
+  seat.waiting.pop_front();
+  try {
+    const std::int64_t begin = runtime::steady_now();
+    seat.rank->worker().run([&] { seat.rank->runner().run(*seat.rank, execute); });
+    ++position_;
+    ++seat.done;
+    seat.control->action_done({execute.action, begin, runtime::steady_now()});
+    settle();
+  } catch (const std::exception& error) {
+    ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, error.what());
+    events_.clear();
+    throw;
+  }
+}
+
+Rank& Stepper::rank(runtime::RankId id) const { return *seats_.at(id.index())->rank; }
+const RankControl& Stepper::control(runtime::RankId id) const { return *seats_.at(id.index())->control; }
+
+void Stepper::refresh_copies() {
+  // A team of its own: the ranks' workers may be in the middle of an operation.
+  kernels::ThreadTeam team(1);
+  const kernels::Stream stream(team);
+  for (auto& seat : seats_) seat->rank->compute().store().refresh_copies(stream);
+}
+
+void Stepper::set_hook(runtime::OperationHook* hook) {
+  for (auto& seat : seats_) seat->rank->hook = hook;
+}
+
+}  // namespace millrace::actors

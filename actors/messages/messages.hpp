@@ -1,0 +1,294 @@
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "cluster/links/link.hpp"
+#include "runtime/checkpoint/checkpoint_warning.hpp"
+#include "runtime/engine/stage.hpp"
+#include "runtime/ids.hpp"
+#include "runtime/schedule/action.hpp"
+
+/// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of
+/// microbatches; they cross processes over the control link, so each tells its fields by tie() (wire.hpp). The others stay inside a
+/// process; tensors are never in a message.
+namespace millrace::actors {
+
+// -- coordinator → rank -------------------------------------------------------------------------------------------------------------------
+
+/// Run the training table on the batches of this step, counted from 0. (Evaluate and TakeSnapshot tell how many steps are finished.)
+struct RunStep {
+  std::int64_t step = 0;
+  bool find_nan = false;  // look at what every operation leaves, and fail at the first value that is not finite
+  bool again = false;     // the step was run and nothing was updated: from its start once more
+  auto tie() { return std::tie(step, find_nan, again); }
+};
+
+/// All gradients are known and finite: update. gradient_scale is the clip's, update counts from 1.
+struct Optimize {
+  std::int64_t step = 0, update = 1;
+  double gradient_scale = 1, learning_rate = 0;
+  auto tie() { return std::tie(step, update, gradient_scale, learning_rate); }
+};
+
+/// Copy parameters and moments into staging; the process's checkpoint actor writes them to `folder` meanwhile.
+struct TakeSnapshot {
+  std::int64_t step = 0;
+  std::string folder;
+  auto tie() { return std::tie(step, folder); }
+};
+
+/// Run the forward-only table over the first `microbatches` held-out microbatches. 0: the losses of the one under way are not awaited.
+struct Evaluate {
+  std::int64_t step = 0, microbatches = 0;
+  auto tie() { return std::tie(step, microbatches); }
+};
+
+/// One forward over tokens from the first row on; the head answers with the logits at `position`. Empty positions and segments: places in
+/// the row, and one document.
+struct ComputeLogits {
+  std::vector<std::int32_t> tokens;
+  std::int64_t position = 0;
+  std::vector<std::int32_t> positions, segments;
+  auto tie() { return std::tie(tokens, position, positions, segments); }
+};
+
+/// Send back what the hooks captured in the last step, and every gradient (parity).
+struct Collect {
+  auto tie() { return std::tie(); }
+};
+
+/// Stop accepting, drain, quit.
+struct Stop {
+  auto tie() { return std::tie(); }
+};
+
+using ToRank = std::variant<RunStep, Optimize, TakeSnapshot, Evaluate, ComputeLogits, Collect, Stop>;
+
+// -- rank → coordinator -------------------------------------------------------------------------------------------------------------------
+
+struct RankReady {
+  std::int32_t rank = 0;
+  std::uint64_t planned_bytes = 0;
+  auto tie() { return std::tie(rank, planned_bytes); }
+};
+
+/// Sum of squares of one gradient; `tensor` is its place in model order.
+struct TensorSquares {
+  std::int32_t tensor = 0;
+  double squares = 0;
+  auto tie() { return std::tie(tensor, squares); }
+};
+
+/// Where a rank's time went between RunStep and the end of its list, from its trace ring; nanoseconds.
+struct StepTimes {
+  std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, data = 0;
+  auto tie() { return std::tie(wall, compute, bubble, wait, data); }
+};
+
+/// The list is done, gradients are in their slots.
+struct StepReport {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::vector<TensorSquares> squares;
+  std::vector<double> losses;  // loss sum of each microbatch, from a rank that owns a head: of its replica's microbatches
+  StepTimes times;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t device_used = 0, device_total = 0;  // bytes of the rank's GPU; 0 on a CPU
+  auto tie() { return std::tie(rank, step, squares, losses, times, resident_bytes, device_used, device_total); }
+};
+
+struct Optimized {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  auto tie() { return std::tie(rank, step); }
+};
+
+/// Hash of one parameter that two ranks hold (a tied table, a replica's weights); compared at each save.
+struct CopyHash {
+  std::string name, hash;
+  auto tie() { return std::tie(name, hash); }
+};
+
+/// Parameters and moments are in staging; the next step may change them.
+struct SnapshotTaken {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::vector<CopyHash> copies;
+  auto tie() { return std::tie(rank, step, copies); }
+};
+
+/// The rank's shard is on disk and verified, or `error` says why not.
+struct ShardWritten {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::string report;  // runtime::ShardReport as JSON
+  std::string error;
+  auto tie() { return std::tie(rank, step, report, error); }
+};
+
+struct EvaluationReport {
+  std::int32_t rank = 0;
+  std::vector<double> losses;  // by microbatch, from the rank of the head that ran
+  auto tie() { return std::tie(rank, losses); }
+};
+
+/// Answer to ComputeLogits: empty but from the rank of the head that ran.
+struct LogitsReport {
+  std::int32_t rank = 0;
+  std::vector<float> logits;
+  auto tie() { return std::tie(rank, logits); }
+};
+
+/// One captured tensor, as fp32.
+struct CapturedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+  auto tie() { return std::tie(name, shape, values); }
+};
+
+/// Answer to Collect: a message for each tensor, several for a large one with its values in order, and one with `last` behind them all.
+struct Collected {
+  std::int32_t rank = 0;
+  bool last = false;
+  CapturedTensor tensor;
+  auto tie() { return std::tie(rank, last, tensor); }
+};
+
+/// A rank cannot go on. The first one wins and ends the job.
+struct StageFailed {
+  std::int32_t rank = -1, stage = -1;
+  std::int64_t step = -1, microbatch = -1;
+  std::string action;
+  std::int32_t code = 70;
+  std::string cause;
+  auto tie() { return std::tie(rank, stage, step, microbatch, action, code, cause); }
+};
+
+using ToCoordinator =
+    std::variant<RankReady, StepReport, Optimized, SnapshotTaken, ShardWritten, EvaluationReport, LogitsReport, Collected, StageFailed>;
+
+// -- inside a process ---------------------------------------------------------------------------------------------------------------------
+
+/// To a rank actor once all actors of the process stand: report RankReady.
+struct Begin {};
+
+/// Bytes between a slot of a link's ring and where a GPU's programs have it; nothing where they are the same place.
+struct SlotCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;
+  // Of a channel that goes in parts:
+  std::size_t part_bytes = 0;  // 0: whole
+  int channel = -1;
+  std::int64_t sequence = 0;
+  [[nodiscard]] bool present() const noexcept { return to != nullptr; }
+};
+
+/// Rank actor → stage actor: run one pass with these slots.
+struct Execute {
+  std::int64_t ticket = 0;  // the rank's actions of the whole run, counted: the worker runs them in this order
+  runtime::Action action;
+  runtime::Pass pass = runtime::Pass::forward;
+  runtime::ExecutionSlots slots;
+  std::int64_t step = 0;
+  // Of a rank on a GPU:
+  bool first_of_batch = false;  // of the list's actions on this microbatch: its tokens are still in the host's memory
+  SlotCopy arrival, departure;  // before the pass, and behind it
+};
+
+/// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
+struct ActionDone {
+  runtime::Action action;
+  std::int64_t begin = 0, end = 0;
+  std::int64_t host = 0;  // what queuing it took the worker, on a GPU
+};
+
+/// Link → rank actor: message `sequence` of a channel lies in its slot.
+struct TokenArrived {
+  cluster::Arrival arrival;
+};
+
+/// Link → rank actor: the slot of `sequence` may be written again.
+struct SlotWritable {
+  std::int32_t channel = 0;
+  std::int64_t sequence = 0;
+};
+
+/// Rank actor → loader: fill a batch slot. For training the microbatch of a step, for evaluation the held-out one.
+struct LoadBatch {
+  std::int64_t step = 0, microbatch = 0;
+  std::int32_t slot = 0;
+  bool held_out = false;
+  std::int32_t turn = 0;  // of the training batches; what was asked for before a step is run again does not count
+};
+
+/// Loader → rank actor.
+struct BatchReady {
+  LoadBatch request;
+};
+
+/// Something rank-wide that the compute worker was asked to do is done.
+enum class RankWork : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
+struct WorkDone {
+  RankWork work = RankWork::sums;
+  std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
+};
+
+/// The worker or the loader could not finish: what Error said.
+struct WorkFailed {
+  runtime::Action action;
+  bool in_action = false;
+  std::int32_t code = 70;
+  std::string cause;
+};
+
+/// Rank actor → checkpoint actor: write the rank's staged state into `folder`.
+struct WriteShard {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::string folder;
+};
+
+/// Coordinator actor → checkpoint actor of process 0, once all ranks have written: make the attempt in `folder` count, or give it up.
+struct CommitCheckpoint {
+  std::int64_t step = 0;
+  std::string folder;
+  std::vector<std::string> reports;
+};
+struct DiscardCheckpoint {
+  std::int64_t step = 0;
+  std::string folder;
+  std::string why;
+};
+/// The answer to both. Empty error: it is committed.
+struct CheckpointCommitted {
+  std::int64_t step = 0;
+  std::string error;
+  std::vector<runtime::CheckpointWarning> warnings;
+};
+
+}  // namespace millrace::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToRank)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToCoordinator)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Begin)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Execute)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TokenArrived)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BatchReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WriteShard)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ShardWritten)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CommitCheckpoint)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::DiscardCheckpoint)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CheckpointCommitted)

@@ -1,0 +1,119 @@
+#include "actors/planning/model_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <barrier>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "actors/planning/busy_rank.hpp"
+#include "cluster/host/host_cores.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/base/queue.hpp"
+#include "runtime/median.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::Pass;
+
+double& cost_of(runtime::StageCost& cost, Pass pass) {
+  switch (pass) {
+    case Pass::input_gradient:
+      return cost.input_gradient;
+    case Pass::weight_gradient:
+      return cost.weight_gradient;
+    case Pass::backward:
+      return cost.backward;
+    default:
+      return cost.forward;
+  }
+}
+
+/// Embedding, one layer, head.
+struct PartCosts {
+  runtime::StageCost embedding, layer, head;
+  [[nodiscard]] runtime::LayerCosts spread(std::int64_t layers) const {
+    return {embedding, std::vector<runtime::StageCost>(static_cast<std::size_t>(layers), layer), head};
+  }
+};
+
+/// The same passes of `ranks` ranks of this machine, all computing at once.
+std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
+                                  int ranks, int repeats) {
+  std::vector<std::unique_ptr<BusyRank>> busy;
+  if (request.device == kernels::DeviceKind::cuda) {
+    // A GPU is not shared by ranks that are planned: each runs alone on one, as many as there are.
+    const auto devices = kernels::cuda_devices();
+    MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"cuda\", but {}", kernels::why_no_cuda());
+    for (const auto& each : devices)
+      if (busy.size() < static_cast<std::size_t>(ranks))
+        busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads, each.device));
+  } else {
+    for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads));
+  }
+  std::vector<std::vector<PassTimes>> times(busy.size());
+  std::vector<std::exception_ptr> errors(busy.size());
+  std::barrier together(static_cast<std::ptrdiff_t>(busy.size()));
+  {
+    std::vector<std::jthread> threads_of_ranks;
+    for (std::size_t rank = 0; rank < busy.size(); ++rank) {
+      threads_of_ranks.emplace_back([&, rank] {
+        together.arrive_and_wait();
+        try {
+          times[rank] = busy[rank]->run(repeats);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+        }
+      });
+    }
+  }
+  std::vector<PassTimes> all;
+  for (std::size_t rank = 0; rank < busy.size(); ++rank) {
+    if (errors[rank]) std::rethrow_exception(errors[rank]);
+    all.insert(all.end(), times[rank].begin(), times[rank].end());
+  }
+  return all;
+}
+
+/// The median over all ranks, microbatches and, for a layer, layers.
+void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes>& times, Pass pass) {
+  std::vector<double> embedding, layer, head;
+  for (const auto& of : times) {
+    if (of.pass != pass) continue;
+    auto& runs = of.part == 0 ? embedding : of.part + 1 == parts.size() ? head : layer;
+    runs.insert(runs.end(), of.runs.begin(), of.runs.end());
+  }
+  cost_of(costs.embedding, pass) = runtime::median(embedding);
+  cost_of(costs.layer, pass) = runtime::median(layer);
+  cost_of(costs.head, pass) = runtime::median(head);
+}
+
+}  // namespace
+
+ModelCosts flop_costs(const actors::PlanRequest& request) {
+  using Kind = runtime::ProgramKind;
+  const ModelParts parts = parts_of(request, 1);
+  const auto cost = [&](std::size_t part) {
+    const auto flops = [&](Kind kind) { return parts.programs[part].cost(kind).flops / 1e9; };
+    return runtime::StageCost{flops(Kind::forward), flops(Kind::input_gradient), flops(Kind::weight_gradient), flops(Kind::backward)};
+  };
+  return {PartCosts{cost(0), cost(1), cost(2)}.spread(request.model.layers), "GFLOP", "the programs' FLOPs"};
+}
+
+ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
+  const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
+  const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
+  // Two layers take turns, so that neither's weights are still in the cache from its last pass.
+  const ModelParts parts = parts_of(request, static_cast<int>(std::min<std::int64_t>(2, request.model.layers)));
+  PartCosts costs;
+  const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
+  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, split, pass);
+  take(costs, parts, run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats), Pass::backward);
+  return {costs.spread(request.model.layers), "ms",
+          fmt::format("measured here, median of {} rounds on {} threads, {} ranks at once", repeats, threads, ranks)};
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,281 @@
+#include "actors/planning/plan_search.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/simulator/measures.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr double as_fast = 1.001;  // steps that differ by less are the same: memory decides
+constexpr int most_chunks = 4;
+
+using Policy = std::vector<std::string>;
+
+/// Layers and policy of every stage of a replica.
+struct Stages {
+  std::vector<int> counts;
+  std::vector<std::size_t> policies;  // positions in Planner::policies_
+};
+
+std::vector<layers::StageLayout> layout_of(const std::vector<int>& counts) {
+  std::vector<layers::StageLayout> stages(counts.size());
+  int first = 0;
+  for (std::size_t stage = 0; stage < counts.size(); ++stage) {
+    stages[stage] = {stage == 0, first, counts[stage], stage + 1 == counts.size()};
+    first += counts[stage];
+  }
+  return stages;
+}
+
+std::vector<int> counts_of(const actors::PipelinePlan& plan) {
+  std::vector<int> counts;
+  for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
+    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].layer_count);
+  return counts;
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanSearch& search) : search_(search), policies_{search.request.rematerialize.policy} {
+    if (!search.may_rematerialize) return;
+    for (const Policy& less : {Policy{"minimal"}, Policy{"save_qkv_proj"}, Policy{"full"}})
+      if (less != policies_.front()) policies_.push_back(less);
+  }
+
+  PlanResult run() {
+    PlanResult result;
+    Candidate uniform(*this, "1f1b", 1);
+    result.uniform = uniform.priced({counts_of(uniform.plan), {}});
+    for (const auto& name : search_.schedules) add(name, result);
+    std::stable_sort(result.runs.begin(), result.runs.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+    if (!result.runs.empty()) prefer_less_memory(result.runs);
+    return result;
+  }
+
+ private:
+  /// One schedule with so many chunks.
+  struct Candidate {
+    Candidate(Planner& of, const std::string& schedule, int chunks_of_rank)
+        : planner(of), name(schedule), chunks(chunks_of_rank), plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())) {}
+
+    /// The best layout with the same policy everywhere; within the limit, where there is one and `bound`.
+    runtime::Partition best(std::size_t policy, bool bound) {
+      runtime::PartitionOptions options;
+      options.fixed = planner.fixed(plan);
+      if (bound && planner.search_.memory) {
+        options.excess = [&](const std::vector<int>& counts) {
+          double beyond = 0;
+          for (const auto bytes : bytes_of({counts, std::vector(counts.size(), policy)})) beyond += planner.beyond(bytes);
+          return beyond;
+        };
+      }
+      return runtime::partition(plan.schedule, planner.costs(policy), options);
+    }
+
+    /// On every rank the first policy with which it is within the limit; nothing where none is.
+    std::optional<Stages> lifted(const std::vector<int>& counts) {
+      Stages stages{counts, std::vector<std::size_t>(counts.size(), 0)};
+      for (int rank = 0; rank < plan.ranks(); ++rank) {
+        while (planner.beyond(bytes_of(stages, rank)) > 0) {
+          for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank)))
+            if (++stages.policies[stage.index() % counts.size()] == planner.policies_.size()) return std::nullopt;
+        }
+      }
+      return stages;
+    }
+
+    double step(const Stages& stages) { return runtime::simulate(plan.schedule, prices(stages), false).makespan; }
+
+    /// Moves a layer at a time from any stage to any other as long as the step becomes shorter.
+    Stages improved(Stages stages) {
+      double least = step(stages);
+      for (bool better = true; better;) {
+        better = false;
+        for (std::size_t from = 0; from < stages.counts.size() && !better; ++from) {
+          for (std::size_t to = 0; to < stages.counts.size() && !better && stages.counts[from] > 0; ++to) {
+            if (from == to) continue;
+            auto counts = stages.counts;
+            --counts[from];
+            ++counts[to];
+            const auto other = lifted(counts);
+            if (!other || step(*other) >= least / as_fast) continue;
+            stages = *other;
+            least = step(stages);
+            better = true;
+          }
+        }
+      }
+      return stages;
+    }
+
+    PlannedRun priced(Stages stages) {
+      stages.policies.resize(stages.counts.size(), 0);
+      const auto priced_with = prices(stages);
+      const auto measures = runtime::measure(plan.schedule, runtime::simulate(plan.schedule, priced_with, false));
+      PlannedRun run{name,
+                     chunks,
+                     planner.policies_[stages.policies.front()],
+                     {},
+                     layers::print_layout(layout_of(stages.counts)),
+                     measures.makespan,
+                     measures.bubble,
+                     measures.idle,
+                     bytes_of(stages),
+                     priced_with};
+      run.parts = parts(stages);
+      if (std::ranges::adjacent_find(stages.policies, std::not_equal_to()) != stages.policies.end())
+        for (const auto policy : stages.policies) run.stages.push_back(fmt::format("{}", fmt::join(planner.policies_[policy], "+")));
+      return run;
+    }
+
+    runtime::LayerCosts parts(const Stages& stages) {
+      runtime::LayerCosts parts{planner.costs(stages.policies.front()).embedding, {}, planner.costs(stages.policies.back()).head};
+      for (std::size_t stage = 0; stage < stages.counts.size(); ++stage)
+        for (int layer = 0; layer < stages.counts[stage]; ++layer)
+          parts.layers.push_back(planner.costs(stages.policies[stage]).layers[parts.layers.size()]);
+      return parts;
+    }
+
+    runtime::Costs prices(const Stages& stages) {
+      auto prices = planner.fixed(plan);
+      prices.stages = runtime::stage_costs(plan.schedule.placement, parts(stages), stages.counts);
+      return prices;
+    }
+
+    std::vector<std::uint64_t> bytes_of(const Stages& stages) {
+      std::vector<std::uint64_t> bytes;
+      for (int rank = 0; rank < plan.ranks(); ++rank) bytes.push_back(bytes_of(stages, rank));
+      return bytes;
+    }
+
+    /// What the run would ask for on this rank. Slow, and the same whenever its stages have as many layers and the same policies.
+    std::uint64_t bytes_of(const Stages& stages, int rank) {
+      std::vector<std::size_t> key{static_cast<std::size_t>(rank)};
+      for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank))) {
+        const auto position = stage.index() % stages.counts.size();
+        key.push_back(static_cast<std::size_t>(stages.counts[position]));
+        key.push_back(stages.policies[position]);
+      }
+      const auto known = known_bytes.find(key);
+      if (known != known_bytes.end()) return known->second;
+      const auto one = layout_of(stages.counts);
+      plan.layout.clear();
+      for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), one.begin(), one.end());
+      for (std::size_t stage = 0; stage < stages.policies.size(); ++stage)
+        plan.rematerialize[stage] = planner.rematerialization(stages.policies[stage]);
+      const actors::RankBlueprint blueprint(plan, runtime::RankId(rank), planner.search_.needs);
+      return known_bytes[key] = blueprint.build(true)->memory_plan().total_bytes();
+    }
+
+    Planner& planner;
+    std::string name;
+    int chunks;
+    actors::PipelinePlan plan;
+    std::map<std::vector<std::size_t>, std::uint64_t> known_bytes;
+  };
+
+  actors::PipelinePlan make_plan(const std::string& schedule, int chunks, const Policy& policy) const {
+    auto request = search_.request;
+    request.pipeline.schedule = schedule;
+    request.pipeline.chunks = chunks;
+    request.pipeline.layout.clear();
+    request.pipeline.plan.clear();
+    request.pipeline.warmup = -1;
+    request.pipeline.group = 0;
+    request.rematerialize = {policy, {}};
+    return actors::make_plan(request);
+  }
+
+  const runtime::LayerCosts& costs(std::size_t policy) {
+    const auto known = costs_.find(policy);
+    if (known != costs_.end()) return known->second;
+    auto request = search_.request;
+    request.rematerialize = {policies_[policy], {}};
+    return costs_.emplace(policy, search_.costs(request).parts).first->second;
+  }
+
+  const runtime::RematerializationPolicy& rematerialization(std::size_t policy) {
+    const auto known = rematerializations_.find(policy);
+    if (known != rematerializations_.end()) return known->second;
+    return rematerializations_.emplace(policy, make_plan("1f1b", 1, policies_[policy]).rematerialize.front()).first->second;
+  }
+
+  runtime::Costs fixed(const actors::PipelinePlan& plan) const {
+    runtime::Costs costs;
+    if (search_.latency > 0 || search_.bytes_per_unit > 0) costs.links = runtime::uniform_links(plan.schedule.placement, search_.latency);
+    for (auto& link : costs.links) {
+      if (search_.bytes_per_unit <= 0) continue;
+      link.bytes = static_cast<double>(plan.boundary_bytes());
+      link.bytes_per_second = search_.bytes_per_unit;
+    }
+    return costs;
+  }
+
+  [[nodiscard]] double beyond(std::uint64_t bytes) const {
+    return search_.memory && bytes > *search_.memory ? static_cast<double>(bytes - *search_.memory) : 0;
+  }
+
+  /// The best of one schedule; nothing where it is beyond the limit.
+  std::optional<PlannedRun> best(const std::string& name, int chunks) {
+    Candidate candidate(*this, name, chunks);
+    const auto same = candidate.best(0, true);
+    if (same.excess == 0) return candidate.priced({same.counts, {}});
+    // The fastest layout keeps less where it must; so does the one that needs least memory, where that is not enough.
+    std::optional<Stages> found;
+    for (const auto& counts : {candidate.best(0, false).counts, candidate.best(policies_.size() - 1, true).counts}) {
+      auto stages = candidate.lifted(counts);
+      if (!stages) continue;
+      *stages = candidate.improved(*stages);
+      if (!found || candidate.step(*stages) < candidate.step(*found)) found = stages;
+    }
+    if (!found) return std::nullopt;
+    return candidate.priced(*found);
+  }
+
+  void add(const std::string& name, PlanResult& result) {
+    const int usual = runtime::usual_chunks(name);
+    std::string reason;
+    bool found = false;
+    for (int chunks = usual; chunks <= (usual == 1 ? 1 : most_chunks); ++chunks) {
+      try {
+        if (auto run = best(name, chunks)) {
+          result.runs.push_back(std::move(*run));
+          found = true;
+        } else if (reason.empty()) {
+          reason = "no layout fits the memory";
+        }
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::config) throw;
+        if (reason.empty()) reason = error.what();
+      }
+    }
+    if (!found) result.others.push_back({name, reason});
+  }
+
+  static void prefer_less_memory(std::vector<PlannedRun>& runs) {
+    const double limit = runs.front().step * as_fast;
+    const auto slower = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run.step > limit; });
+    std::stable_sort(runs.begin(), slower, [](const auto& a, const auto& b) { return a.most_bytes() < b.most_bytes(); });
+  }
+
+  const PlanSearch& search_;
+  std::vector<Policy> policies_;  // from the request's to those that keep less and less
+  std::map<std::size_t, runtime::LayerCosts> costs_;
+  std::map<std::size_t, runtime::RematerializationPolicy> rematerializations_;
+};
+
+}  // namespace
+
+std::uint64_t PlannedRun::most_bytes() const { return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end()); }
+
+std::string PlannedRun::policy_text() const { return fmt::format("{}", fmt::join(stages.empty() ? policy : stages, ",")); }
+
+PlanResult search_plans(const PlanSearch& search) { return Planner(search).run(); }
+
+}  // namespace millrace::actors

@@ -1,0 +1,67 @@
+#include "actors/rank/capture_hook.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace millrace::actors {
+namespace {
+
+bool labelled(const runtime::Value& value, std::string_view label) {
+  return std::find(value.labels.begin(), value.labels.end(), label) != value.labels.end();
+}
+
+float element(const kernels::Tensor& tensor, std::size_t i) {
+  switch (tensor.dtype) {
+    case kernels::DType::bf16:
+      return kernels::to_float(tensor.as<kernels::BFloat16>()[i]);
+    case kernels::DType::f64:
+      return static_cast<float>(tensor.as<double>()[i]);
+    default:
+      return tensor.as<float>()[i];
+  }
+}
+
+}  // namespace
+
+void CaptureHook::keep(const std::string& name, const kernels::Tensor& tensor) {
+  auto [place, fresh] = kept_.try_emplace(name);
+  if (!fresh) return;
+  auto& captured = place->second;
+  captured.name = name;
+  captured.shape = tensor.shape.sizes();
+  captured.values.resize(static_cast<std::size_t>(tensor.elements()));
+  for (std::size_t i = 0; i < captured.values.size(); ++i) captured.values[i] = element(tensor, i);
+}
+
+void CaptureHook::before(const Call& call) {
+  if (rank_.running_pass != runtime::Pass::forward || call.kind != runtime::ProgramKind::forward) return;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const auto& value = call.programs.value(call.operation.inputs[i]);
+    std::int64_t index = -1;
+    if (call.operation.layer >= 0 && labelled(value, "decoder_layer_input")) index = call.operation.layer - (counts_outputs() ? 1 : 0);
+    if (call.operation.layer < 0 && labelled(value, "decoder_output") && counts_outputs()) index = rank_.plan().model.layers - 1;
+    if (index >= 0) keep(fmt::format("hidden.{}/{}", index, rank_.running_action.microbatch), call.inputs[i]);
+  }
+}
+
+void CaptureHook::after(const Call& call) {
+  const bool forward = rank_.running_pass == runtime::Pass::forward;
+  const bool trains = rank_.running_pass != runtime::Pass::evaluate && rank_.running_pass != runtime::Pass::logits;
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const auto id = call.operation.outputs[i];
+    if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
+      keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running_action.microbatch), call.outputs[i]);
+    if (trains && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running_action.microbatch), call.outputs[i]);
+    if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits)
+      keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
+  }
+}
+
+std::vector<CapturedTensor> CaptureHook::take() {
+  std::vector<CapturedTensor> tensors;
+  for (auto& [name, tensor] : kept_) tensors.push_back(std::move(tensor));
+  kept_.clear();
+  return tensors;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,68 @@
+#include "actors/rank/device_placement.hpp"
+
+#include <algorithm>
+
+#include "cluster/host/versions.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/peak.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* kPlacement = "actors.device_placement";
+
+kernels::Queue::Options queue_options(const JobConfig& config) {
+  kernels::Queue::Options options;
+  options.tf32 = config.cuda.tf32;
+  options.graphs = config.cuda.graphs;
+  options.choices = config.cuda.algorithms;
+  if (config.cuda.algorithms != "auto") return options;
+  // Beside the run's checkpoints: whoever goes on with them goes on with these.
+  if (!config.directory.empty()) runtime::make_directories(config.directory);
+  options.choices = config.directory.empty() ? "" : runtime::join_path(config.directory, "products.txt");
+  return options;
+}
+
+}  // namespace
+
+void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig& config) {
+  if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
+  const std::string why = kernels::why_no_cuda();
+  MILLRACE_CHECK(why.empty(), ExitCode::config, kPlacement, "device = \"{}\", but on {} {}", config.device, cluster::host_name(), why);
+  const auto there = static_cast<std::int64_t>(kernels::cuda_devices().size());
+  MILLRACE_CHECK(config.cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} GPUs, wanted 0 to {}, or -1",
+                 config.cuda.device, cluster::host_name(), there, there - 1);
+  const int ranks = session.topology().ranks_per_process();
+  needs.devices.clear();
+  for (int place = 0; place < ranks; ++place) {
+    const std::int64_t of_host = static_cast<std::int64_t>(session.launch().local_process) * ranks + place;
+    const auto index = config.cuda.device >= 0 ? config.cuda.device : of_host % there;
+    needs.devices.push_back({kernels::DeviceKind::cuda, static_cast<int>(index)});
+  }
+  needs.ranks_per_process = ranks;
+  kernels::connect_peers(needs.devices);
+  needs.queue = queue_options(config);
+  needs.mpi_reaches_devices = cluster::mpi_reaches_devices();
+  // MPI looks at the calling thread's device.
+  if (needs.mpi_reaches_devices && session.transport() != nullptr)
+    session.transport()->run([device = needs.devices.front()] { kernels::use_device(device); });
+}
+
+void plan_for_devices(RankNeeds& needs, const JobConfig& config) {
+  if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
+  needs.devices = {{kernels::DeviceKind::cuda, 0}};
+}
+
+DevicePeak device_peak(const RankNeeds& needs, const Session& session, const JobConfig& config, kernels::DType dtype) {
+  const auto devices = kernels::cuda_devices();
+  const auto first = static_cast<std::size_t>(needs.devices.front().index);
+  const double peak = first < devices.size() ? kernels::device_peak_flops(devices[first], dtype, config.cuda.tf32) : 0;
+  const auto& launch = session.launch();
+  const int hosts = (launch.processes + launch.local_processes - 1) / launch.local_processes;
+  const int ranks = launch.local_processes * session.topology().ranks_per_process();
+  const int used = config.cuda.device >= 0 ? 1 : std::min(ranks, static_cast<int>(devices.size()));
+  return {peak, peak * hosts * used};
+}
+
+}  // namespace millrace::actors

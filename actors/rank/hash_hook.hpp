@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/rank/rank.hpp"
+#include "runtime/io/hash_recorder.hpp"
+#include "runtime/program/executor.hpp"
+
+namespace millrace::actors {
+
+/// Records what every operation of a training step leaves, and each step's weights before its first action: 24 bytes a tensor, for
+/// `millrace compare`. On the rank's worker. Errors: Error(storage).
+class HashHook final : public runtime::OperationHook {
+ public:
+  HashHook(const Rank& rank, const std::string& run_directory, std::int64_t first_step);
+
+  void before(const Call& call) override;
+  void after(const Call& call) override;
+  /// The step's actions are done.
+  void end_step();
+  /// Called after this one; may be null. Not owned.
+  runtime::OperationHook* next = nullptr;
+
+ private:
+  void record_weights();
+  const Rank& rank_;
+  runtime::HashRecorder recorder_;
+  std::int64_t step_ = -1;                                                                  // that has begun; -1: none
+  std::unordered_map<const runtime::Operation*, std::vector<std::uint32_t>> result_names_;  // by output
+};
+
+}  // namespace millrace::actors

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/rank/rank.hpp"
+#include "runtime/checkpoint/checkpoint_reader.hpp"
+
+namespace millrace::actors {
+
+/// Fills a rank's parameters from the seed: a function of (seed, tensor name, element), whoever owns the tensor. Moments stay zero.
+void initialize_from_seed(Rank& rank, std::uint64_t seed);
+/// … from a Hugging Face folder. Errors: Error(model).
+void initialize_from_folder(Rank& rank, const std::string& folder);
+/// … parameters, and moments where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified. Errors:
+/// Error(checkpoint).
+void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint);
+
+}  // namespace millrace::actors

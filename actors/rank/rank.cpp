@@ -1,0 +1,183 @@
+#include "actors/rank/rank.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/rank/action_runner.hpp"
+#include "actors/rank/channel_way.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::actors {
+
+Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
+    : plan_(plan),
+      setup_(setup),
+      blueprint_(plan, setup.id, setup.needs),
+      device_used_before_(kernels::device_memory(setup.device()).used),
+      compute_(blueprint_.build(false)),
+      runner_(std::make_unique<ProgramRunner>()),
+      channels_(plan.channels()) {
+  for (auto& channel : channels_) channel = carried(channel, setup_.needs);
+  worker_ = std::make_unique<ComputeWorker>(
+      1024,  // parts of tokens for a GPU are posted as they come
+      [this] {
+        team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
+        if (setup_.device().kind == kernels::DeviceKind::cuda) {
+          make_queue();
+          completions_ = std::make_unique<Completions>(*queue_);
+        }
+        stream_ = std::make_unique<kernels::Stream>(*team_, setup_.implementation, queue_.get());
+      },
+      [this] {
+        stream_.reset();
+        completions_.reset();
+        queue_.reset();
+        team_.reset();
+      },
+      setup_.computing,
+      setup_.device().kind == kernels::DeviceKind::cuda ? [this] { return completions_->poll(); } : std::function<bool()>());
+}
+
+Rank::~Rank() = default;
+
+void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
+  worker_->run([&] { runner_ = std::move(runner); });  // it is the worker's
+}
+
+std::size_t Rank::planned_bytes() const noexcept {
+  const std::size_t queue = queue_ == nullptr ? 0 : kernels::Queue::device_bytes(setup_.needs.queue);
+  return compute_->memory_plan().total_bytes() + queue;
+}
+
+/// Memory that it does not get is told with what the plan has taken.
+void Rank::make_queue() {
+  try {
+    queue_ = std::make_unique<kernels::Queue>(setup_.device(), setup_.needs.queue);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::memory) throw;
+    throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), compute_->memory_plan().needs()));
+  }
+}
+
+void Rank::note_work(const Execute& execute) {
+  if (queue_ == nullptr) return;
+  works_[static_cast<std::size_t>(execute.ticket) % works_.size()] = {execute.action, execute.pass};
+  queue_->note_work(static_cast<std::uint32_t>(execute.ticket));
+}
+
+Rank::NotedWork Rank::noted() const {
+  auto work = works_[queue_->noted_work() % works_.size()];
+  if (work.action.stage == runtime::no_stage) return work;
+  const auto& program = compute_->stage(work.action.stage).programs(work.pass).program(runtime::program_of(work.pass));
+  if (queue_->noted() < program.size()) work.operation = program[queue_->noted()].name;
+  return work;
+}
+
+WorkFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by) const {
+  WorkFailed failure{heard_by == nullptr ? runtime::Action{} : *heard_by, heard_by != nullptr, static_cast<std::int32_t>(error.code()),
+                     error.what()};
+  if (error.code() != ExitCode::device) return failure;
+  const auto work = noted();
+  if (work.action.stage == runtime::no_stage) return failure;
+  failure.action = work.action;
+  failure.in_action = true;
+  if (!work.operation.empty() && !failure.cause.starts_with(work.operation))
+    failure.cause = fmt::format("{}: {}", work.operation, failure.cause);
+  return failure;
+}
+
+void Rank::add_ends(cluster::ChannelEnds& ends) {
+  const auto way = way_of(ends.spec, setup_.needs);
+  if (ends.spec.to_rank == id().value) {
+    ends.receive_ring = compute_->memory().link_ring(ends.spec.id);
+    ends.receiver = events;
+  }
+  if (ends.spec.from_rank == id().value) {
+    ends.sender = events;
+    if (way == ChannelWay::direct || way == ChannelWay::staged) ends.send_ring = compute_->memory().link_ring(ends.spec.id);
+  }
+}
+
+std::byte* Rank::program_place(int channel, std::byte* at, bool incoming) const {
+  const auto way = way_of(channels_[static_cast<std::size_t>(channel)], setup_.needs);
+  if (way == ChannelWay::shared || way == ChannelWay::direct || (way == ChannelWay::peer && incoming)) return at;
+  const auto ring = compute_->memory().ring(channel);
+  // In process the link's ring is the receiver's: as far into it as into ours.
+  const std::byte* base =
+      way == ChannelWay::peer ? links->link(channel).slot(0) - cluster::slot_payload_offset : compute_->memory().link_ring(channel).data();
+  return ring.data() + (at - base);
+}
+
+SlotCopy Rank::incoming(int channel, std::byte* at, std::size_t bytes) const {
+  std::byte* place = program_place(channel, at, true);
+  if (place == at) return {};
+  return {place, at, bytes, channels_[static_cast<std::size_t>(channel)].part_bytes, channel, 0};
+}
+
+SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes, std::int64_t sequence) const {
+  std::byte* place = program_place(channel, at, false);
+  if (place == at) return {};
+  return {at, place, bytes, channels_[static_cast<std::size_t>(channel)].part_bytes, channel, sequence};
+}
+
+void Rank::copy_in(const SlotCopy& copy) const {
+  if (!copy.present()) return;
+  // Parts are on their way since they came.
+  if (copy.part_bytes == 0) queue_->copy(kernels::Lane::copy_in, copy.to, copy.from, copy.bytes);
+  queue_->order(kernels::Lane::compute, kernels::Lane::copy_in);
+}
+
+void Rank::part_came(const cluster::Arrival& part) {
+  worker_->post([this, part] {
+    try {
+      queue_->copy(kernels::Lane::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
+    } catch (const Error& error) {
+      failed(failure_of(error));
+    }
+  });
+}
+
+void Rank::copy_out(const SlotCopy& copy) {
+  if (!copy.present()) return;
+  queue_->order(kernels::Lane::copy_out, kernels::Lane::compute);
+  const std::size_t step = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
+  for (std::size_t from = 0; from < copy.bytes; from += step) {
+    const std::size_t end = std::min(from + step, copy.bytes);
+    queue_->copy(kernels::Lane::copy_out, copy.to + from, copy.from + from, end - from);
+    if (copy.part_bytes == 0) continue;
+    completions_->add_part(kernels::Lane::copy_out, "a copy to the host",
+                           [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
+                             if (done.error != nullptr) return;  // the action behind it tells
+                             try {
+                               auto& link = links->link(channel);
+                               if (from == 0) link.begin(sequence, bytes, done.end);
+                               link.ready(sequence, end);
+                             } catch (const Error& error) {
+                               failed(failure_of(error));
+                             }
+                           });
+  }
+}
+
+bool Rank::leaves_in_parts(int channel) const { return channels_[static_cast<std::size_t>(channel)].part_bytes > 0; }
+
+void Rank::set_progress(const cluster::Progress& progress) {
+  const std::int64_t now = runtime::steady_now();
+  progress_.write({progress, now, now});
+}
+
+std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology, cluster::Transport* transport,
+                                        const std::vector<Rank*>& ranks) {
+  std::vector<cluster::ChannelEnds> channels;
+  for (const auto& spec : plan.channels()) {
+    cluster::ChannelEnds ends;
+    ends.spec = ranks.empty() ? spec : ranks.front()->carried_channel(spec.id);
+    for (auto* rank : ranks) rank->add_ends(ends);
+    channels.push_back(ends);
+  }
+  auto links = std::make_unique<cluster::Links>(topology, transport, channels);
+  for (auto* rank : ranks) rank->links = links.get();
+  return links;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/messages/messages.hpp"
+#include "actors/rank/action_costs.hpp"
+#include "actors/rank/completions.hpp"
+#include "actors/rank/compute_worker.hpp"
+#include "actors/rank/progress_slot.hpp"
+#include "actors/rank/rank_blueprint.hpp"
+#include "actors/setup/pipeline_plan.hpp"
+#include "cluster/control/control_link.hpp"
+#include "cluster/links/link.hpp"
+#include "kernels/base/stream.hpp"
+#include "runtime/engine/rank_compute.hpp"
+#include "runtime/engine/trace.hpp"
+
+namespace millrace::actors {
+
+class ActionRunner;
+
+struct RankSetup {
+  runtime::RankId id;
+  RankNeeds needs;
+  std::vector<int> cores;  // to pin the team to; empty: not pinned
+  kernels::Implementation implementation = kernels::Implementation::fast;
+  std::function<void(bool)> computing;  // told by the worker when it begins and ends to have work; may be empty
+  [[nodiscard]] kernels::Device device() const { return needs.device_of(id.value); }
+};
+
+/// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed
+/// after them. Its memory is touched by the worker alone while a list runs.
+class Rank {
+ public:
+  Rank(const PipelinePlan& plan, const RankSetup& setup);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  [[nodiscard]] runtime::RankId id() const noexcept { return setup_.id; }
+  [[nodiscard]] kernels::Device device() const { return setup_.device(); }
+  [[nodiscard]] const PipelinePlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] runtime::RankCompute& compute() noexcept { return *compute_; }
+  [[nodiscard]] const runtime::RankCompute& compute() const noexcept { return *compute_; }
+  [[nodiscard]] ComputeWorker& worker() noexcept { return *worker_; }
+  /// On the worker only.
+  [[nodiscard]] const kernels::Stream& stream() const noexcept { return *stream_; }
+  /// On the worker: what it queues from here to `when_done` is one piece of work.
+  void begin_work() {
+    work_begin_ = runtime::steady_now();
+    if (completions_) completions_->begin();
+  }
+  /// On the worker: `body(const Completion&)` when what was queued on the lane so far is done; on a CPU that is now. `what`: see
+  /// Completions::add.
+  template <class Body>
+  void when_done(kernels::Lane lane, const char* what, const Body& body) {
+    if (completions_) return completions_->add(lane, what, body);
+    body(Completion{work_begin_, runtime::steady_now(), nullptr});
+  }
+  /// On the worker, on a GPU: what is queued next is this action.
+  void note_work(const Execute& execute);
+  /// What the device began last: what to name when it has failed.
+  struct NotedWork {
+    runtime::Action action{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};  // no_stage: before the first
+    runtime::Pass pass = runtime::Pass::forward;
+    std::string operation;
+  };
+  [[nodiscard]] NotedWork noted() const;
+  /// What to tell of an error of work that `heard_by` was part of, or no action. A device tells late that it failed: what it began last is
+  /// to blame, whoever hears of it.
+  [[nodiscard]] WorkFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
+  [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
+
+  // -- the three tables ------------------------------------------------------------------------------------------------------------------
+  [[nodiscard]] const runtime::RankPlan& training_plan() const noexcept { return blueprint_.training; }
+  [[nodiscard]] const runtime::RankPlan& evaluation_plan() const noexcept { return blueprint_.evaluation; }
+  [[nodiscard]] const runtime::RankPlan& logits_plan() const noexcept { return blueprint_.logits; }
+
+  // -- batch slots: training microbatches take [0, n), evaluation [n, n + e) as rings
+  // --------------------------------------------------------
+  [[nodiscard]] int training_batches() const noexcept { return blueprint_.training_batches; }
+  [[nodiscard]] int evaluation_batches() const noexcept { return blueprint_.evaluation_batches; }
+
+  // -- channels --------------------------------------------------------------------------------------------------------------------------
+  /// What this rank brings to a channel, given where the other end is. Ring memory is the rank's.
+  void add_ends(cluster::ChannelEnds& ends);
+  /// Where this rank's programs read or write the message that the link has at `at`: there, or in the rank's own ring, to or from which
+  /// `incoming` or `outgoing` copies.
+  [[nodiscard]] std::byte* program_place(int channel, std::byte* at, bool incoming) const;
+  [[nodiscard]] SlotCopy incoming(int channel, std::byte* at, std::size_t bytes) const;
+  [[nodiscard]] SlotCopy outgoing(int channel, std::byte* at, std::size_t bytes, std::int64_t sequence) const;
+  /// On the worker: queues a copy, and lets what computes wait for it, or the other way round. What leaves in parts is handed to the link
+  /// part by part.
+  void copy_in(const SlotCopy& copy) const;
+  void copy_out(const SlotCopy& copy);
+  /// A part of a message has come, which is copied on at once. Any thread.
+  void part_came(const cluster::Arrival& part);
+  /// Whether the worker hands this rank's messages to the link itself.
+  [[nodiscard]] bool leaves_in_parts(int channel) const;
+  [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
+  /// Set once before the first step. Not owned.
+  cluster::Links* links = nullptr;
+  /// Told by the worker of what failed outside of actions and tasks; set before the links exist.
+  std::function<void(const WorkFailed&)> failed;
+  /// Who is told of tokens and credits; set before the links exist. Not owned.
+  cluster::LinkEvents* events = nullptr;
+  /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
+  runtime::OperationHook* hook = nullptr;
+  /// Where the rank's control adds up what its training actions cost on a GPU; may be null. Set before the first step. Not owned.
+  ActionCosts* action_costs = nullptr;
+  /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
+  [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
+  void replace_runner(std::unique_ptr<ActionRunner> runner);
+  /// By EdgeId: a token that comes over this edge is told of so much later. For rehearsals of slow links; empty: nothing is held back. Set
+  /// before the links exist.
+  std::vector<std::chrono::nanoseconds> arrival_delays;
+  /// What the worker is running, for hooks; the worker's own.
+  runtime::Action running_action;
+  runtime::Pass running_pass = runtime::Pass::forward;
+  std::int64_t running_step = 0;
+
+  /// What the rank is doing, for the heartbeats and the status page. Set by the rank's control; read by any thread, which nobody waits for.
+  void set_progress(const cluster::Progress& progress);
+  [[nodiscard]] ProgressSlot::Reading progress() const { return progress_.read(); }
+
+  /// Of the memory that the rank computes in; on a GPU with what its queue holds.
+  [[nodiscard]] std::size_t planned_bytes() const noexcept;
+  /// Bytes that were in use of the rank's GPU before its arena was; 0 on a CPU.
+  [[nodiscard]] std::size_t device_used_before() const noexcept { return device_used_before_; }
+
+ private:
+  const PipelinePlan& plan_;
+  RankSetup setup_;
+  RankBlueprint blueprint_;
+  std::size_t device_used_before_ = 0;  // asked before the arena is made
+  std::unique_ptr<runtime::RankCompute> compute_;
+  runtime::TraceRing trace_;
+  std::unique_ptr<ActionRunner> runner_;
+  ProgressSlot progress_;
+  void make_queue();
+  std::int64_t work_begin_ = 0;
+  std::array<NotedWork, 16> works_;             // by ticket: more than may be under way
+  std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
+  std::unique_ptr<kernels::ThreadTeam> team_;
+  std::unique_ptr<kernels::Queue> queue_;  // of a rank on a GPU
+  std::unique_ptr<Completions> completions_;
+  std::unique_ptr<kernels::Stream> stream_;
+  std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
+};
+
+/// The links of the channels of `plan`, with what the ranks that are here bring to them; each rank is told of them. Errors:
+/// Error(start).
+[[nodiscard]] std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                      cluster::Transport* transport, const std::vector<Rank*>& ranks);
+
+}  // namespace millrace::actors

@@ -1,0 +1,96 @@
+#include "actors/rank/rank_blueprint.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/rank/channel_way.hpp"
+#include "cluster/links/link.hpp"
+#include "layers/optimizers/decay.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
+
+runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage, bool copy) {
+  return {spec.name, spec.shape, stage, spec.use, spec.order, layers::decays(spec.shape), copy};
+}
+
+bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
+  return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const auto& planned) { return planned.action.stage == stage; });
+}
+
+/// Forwards alone take the way of one replica, the first: its stages, ranks and activation edges are those of a plain pipeline.
+runtime::Placement forward_placement(const runtime::Placement& placement) {
+  return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
+}
+
+}  // namespace
+
+int batches_in_flight(const runtime::RankPlan& plan) {
+  const auto count = static_cast<std::size_t>(plan.microbatches);
+  std::vector<int> last(count, -1);
+  for (std::size_t index = 0; index < plan.actions.size(); ++index)
+    last[plan.actions[index].action.microbatch.index()] = static_cast<int>(index);
+  // Slots are filled and go back in order: a microbatch holds its slot until all before it are done, and comes after all before it, used
+  // yet or not (a second replica begins in the middle).
+  std::size_t most = 0, released = 0, entered = 0;
+  for (int index = 0; index < static_cast<int>(plan.actions.size()); ++index) {
+    entered = std::max(entered, plan.actions[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
+    most = std::max(most, entered - released);
+    while (released < entered && last[released] <= index) ++released;
+  }
+  return static_cast<int>(most);
+}
+
+RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs)
+    : plan_(plan), rank_(rank), needs_(needs) {
+  auto slots = plan.ledger.stages;
+  training = runtime::make_rank_plan(plan.schedule, rank, slots);
+  const auto placement = forward_placement(plan.schedule.placement);
+  slots.resize(static_cast<std::size_t>(placement.stages()));
+  logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
+  training_batches = batches_in_flight(training) + kBatchesAhead;
+  if (needs.evaluation_microbatches > 0) {
+    evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
+    evaluation_batches = batches_in_flight(evaluation) + kBatchesAhead;
+  }
+}
+
+std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const {
+  std::vector<runtime::RankStage> stages;
+  for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {
+    const bool last = plan_.is_last(stage);
+    runtime::RankStage rank_stage;
+    rank_stage.stage = stage;
+    rank_stage.training = plan_.programs(stage);
+    if (needs_.logits && last && has_stage(logits, stage)) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
+    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()]))
+      rank_stage.parameters.push_back(stage_parameter(spec, stage, plan_.schedule.placement.replica_of(stage) > 0));
+    const auto& ledger = plan_.ledger.stages.at(stage.index());
+    rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
+    if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
+    if (last)
+      rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
+    stages.push_back(std::move(rank_stage));
+  }
+  runtime::RankOptions options;
+  options.compute = plan_.compute;
+  options.mode = plan_.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
+  options.accumulators = plan_.accumulators;
+  options.batches = training_batches + evaluation_batches;
+  options.training = needs_.training;
+  options.staging = needs_.staging;
+  options.threads = needs_.threads;
+  options.plan_only = plan_only;
+  options.device = needs_.device_of(rank_.value);
+  // One ring for each channel that ends here, and for each that begins here and ends out of reach: in another process, on another device.
+  for (const auto& channel : plan_.channels()) {
+    const auto way = way_of(channel, needs_);
+    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && way != ChannelWay::shared))
+      options.rings.push_back({channel.id, cluster::ring_bytes(channel), way == ChannelWay::staged});
+  }
+  return std::make_unique<runtime::RankCompute>(std::move(stages), options);
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,501 @@
+#include "actors/rank/rank_control.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "actors/rank/head_results.hpp"
+#include "actors/rank/step_times.hpp"
+#include "kernels/transfer.hpp"
+
+namespace millrace::actors {
+namespace {
+
+std::uint64_t resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::vector<int> uses_of(const runtime::RankPlan& plan) {
+  std::vector<int> uses(static_cast<std::size_t>(plan.microbatches), 0);
+  for (const auto& planned : plan.actions) ++uses[planned.action.microbatch.index()];
+  return uses;
+}
+
+/// The first steps and every so many: asking takes the driver's lock, and what is in use hardly changes once all has run.
+bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
+
+runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
+  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead};
+}
+
+}  // namespace
+
+RankControl::RankControl(RankControlSetup setup, RankPort& port)
+    : setup_(std::move(setup)),
+      port_(port),
+      rank_(*setup_.rank),
+      engine_(engine_options(rank_, setup_.issue_ahead)),
+      training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
+      evaluation_batches_(rank_.evaluation_batches()),
+      training_uses_(uses_of(rank_.training_plan())),
+      evaluation_uses_(uses_of(rank_.evaluation_plan())),
+      exchange_(rank_.plan(), rank_.id()),
+      tasks_(rank_, exchange_),
+      nan_hook_(rank_, setup_.nan_folder) {
+  if (!setup_.hash_directory.empty()) {
+    hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
+    hash_hook_->next = std::exchange(rank_.hook, &*hash_hook_);
+  }
+  records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
+  for (const auto& channel : rank_.plan().channels()) {
+    arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
+    produced_.emplace_back(static_cast<std::size_t>(channel.depth), 0);
+  }
+}
+
+void RankControl::begin() {
+  request_batches();
+  port_.report(RankReady{rank_.id().value, rank_.planned_bytes()});
+}
+
+void RankControl::receive(const ToRank& message) {
+  std::visit([this](const auto& phase) { handle(phase); }, message);
+}
+
+void RankControl::token_arrived(const cluster::Arrival& arrival) {
+  const auto channel = static_cast<std::size_t>(arrival.channel);
+  if (channel >= rank_.plan().edges.size()) {
+    if (exchange_.arrived(arrival)) add_sums();
+    return;
+  }
+  const auto slot = static_cast<std::size_t>(arrival.sequence) % arrived_[channel].size();
+  arrived_[channel][slot] = arrival.data;
+  produced_[channel][slot] = arrival.producer_finish_ns;
+  carry_out(engine_.token_arrived(runtime::EdgeId(arrival.channel), arrival.sequence));
+}
+
+void RankControl::slot_writable(int channel, std::int64_t sequence) {
+  if (static_cast<std::size_t>(channel) >= rank_.plan().edges.size()) {
+    if (exchange_.writable()) report_step();
+    return;
+  }
+  carry_out(engine_.credit_returned(runtime::EdgeId(channel), sequence));
+}
+
+// -- phases -------------------------------------------------------------------------------------------------------------------------------
+
+void RankControl::handle(const RunStep& message) {
+  step_ = message.step;
+  const auto targets = setup_.batches->valid_targets(step_);
+  rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
+  if (message.find_nan) (hash_hook_ ? hash_hook_->next : rank_.hook) = &nan_hook_;
+  if (message.again) {
+    port_.work({RankWork::clear, {}});
+    training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
+    ++batches_turn_;
+  }
+  exchange_.begin();
+  trace_mark_ = rank_.trace().count();
+  start(Table::training, rank_.training_plan(), step_);
+}
+
+void RankControl::handle(const Evaluate& message) {
+  if (message.microbatches == 0) {
+    abandoned_ = table_ == Table::evaluation;
+    return;
+  }
+  step_ = message.step;
+  evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
+  start(Table::evaluation, rank_.evaluation_plan(), message.step);
+}
+
+void RankControl::handle(const ComputeLogits& message) {
+  // What follows the text is padding and sees nothing of it.
+  const auto places = rank_.compute().batch(rank_.training_batches());
+  const auto sequence = static_cast<std::size_t>(rank_.plan().sequence);
+  for (std::size_t i = 0; i < places.tokens.size(); ++i) {
+    places.tokens[i] = i < message.tokens.size() ? message.tokens[i] : 0;
+    places.positions[i] = i < message.positions.size() ? message.positions[i] : static_cast<std::int32_t>(i % sequence);
+    places.segments[i] = i < message.segments.size() ? message.segments[i] : i < message.tokens.size() ? 1 : 0;
+    places.targets[i] = -1;
+    places.samples[i] = 0;
+  }
+  logits_position_ = message.position;
+  start(Table::logits, rank_.logits_plan(), step_);
+}
+
+void RankControl::handle(const Optimize& message) {
+  kernels::AdamwScalars scalars;
+  scalars.learning_rate = message.learning_rate;
+  scalars.beta1 = setup_.train.beta1;
+  scalars.beta2 = setup_.train.beta2;
+  scalars.epsilon = setup_.train.epsilon;
+  scalars.weight_decay = setup_.train.weight_decay;
+  scalars.gradient_scale = static_cast<float>(message.gradient_scale);
+  scalars.update = message.update;
+  show("optimizer", runtime::no_stage, runtime::no_microbatch);
+  port_.work({RankWork::optimizer, scalars});
+}
+
+void RankControl::handle(const TakeSnapshot& message) {
+  folders_.push_back(message.folder);
+  snapshot_steps_.push_back(message.step);
+  show("snapshot", runtime::no_stage, runtime::no_microbatch);
+  port_.work({RankWork::snapshot, {}});
+}
+
+void RankControl::handle(const Collect&) {
+  // In parts that leave room for heartbeats between them.
+  auto tell = [this](const CapturedTensor& tensor) {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    for (std::size_t from = 0; from == 0 || from < tensor.values.size(); from += most) {
+      const auto begin = tensor.values.begin() + static_cast<std::ptrdiff_t>(from);
+      const auto count = static_cast<std::ptrdiff_t>(std::min(most, tensor.values.size() - from));
+      port_.report(Collected{rank_.id().value, false, {tensor.name, tensor.shape, {begin, begin + count}}});
+    }
+  };
+  if (setup_.captured)
+    for (const auto& tensor : setup_.captured()) tell(tensor);
+  const auto& store = rank_.compute().store();
+  for (const auto& tensor : rank_.compute().parameters().tensors()) {
+    if (!tensor.speaks()) continue;
+    CapturedTensor captured;
+    captured.name = "grad." + tensor.name;
+    captured.shape = tensor.shape.sizes();
+    captured.values.resize(tensor.elements());
+    rank_.worker().run([&] { kernels::fetch(rank_.stream(), store.gradient(tensor), std::as_writable_bytes(std::span(captured.values))); });
+    tell(captured);
+  }
+  port_.report(Collected{rank_.id().value, true, {}});
+}
+
+void RankControl::handle(const Stop&) { port_.stopped(); }
+
+// -- the engine ---------------------------------------------------------------------------------------------------------------------------
+
+void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t step) {
+  table_ = table;
+  list_ = &plan;
+  if (table == Table::training) training_batches_.begin(training_uses_);
+  if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
+  wait_ = WaitClock();
+  begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
+  step_begin_ = runtime::steady_now();
+  abandoned_ = false;
+  starting_ = true;  // what was loaded ahead is not missing
+  carry_out(engine_.start(plan, runtime::StepId(step)));
+  starting_ = false;
+  request_batches();
+  // What was loaded ahead.
+  if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
+  if (table == Table::training) {
+    const std::int64_t first = step * plan.microbatches;
+    const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - first, plan.microbatches);
+    for (std::int64_t microbatch = 0; microbatch < ready; ++microbatch) carry_out(engine_.batch_ready(runtime::MicrobatchId(microbatch)));
+  }
+  note_wait();
+}
+
+void RankControl::carry_out(const runtime::Decisions& decisions) {
+  for (const auto& slot : decisions.sends)
+    if (!rank_.leaves_in_parts(slot.edge.value))
+      rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
+  for (const auto& slot : decisions.releases) rank_.links->link(slot.edge.value).release(slot.sequence);
+  for (const auto& decision : decisions.issues) issue(decision);
+  const bool finished = decisions.finished;
+  note_wait();
+  if (finished) list_finished();
+  pass_over();
+}
+
+/// What is left of an abandoned evaluation: tokens, credits and batches come out even, and whatever is in a slot is sent.
+void RankControl::pass_over() {
+  if (passing_over_) return;  // further up
+  passing_over_ = true;
+  while (!passed_over_.empty() && passed_over_.front().index == engine_.finished()) {
+    const auto issue = passed_over_.front();
+    passed_over_.pop_front();
+    finished_at_ = runtime::steady_now();
+    if (issue.output.present() && rank_.leaves_in_parts(issue.output.edge.value)) {
+      auto& link = rank_.links->link(issue.output.edge.value);
+      link.begin(issue.output.sequence, rank_.plan().boundary_bytes(), finished_at_);
+      link.ready(issue.output.sequence, rank_.plan().boundary_bytes());
+    }
+    evaluation_batches_.used(issue.action.microbatch.index());
+    request_batches();
+    carry_out(engine_.action_finished(issue.action));
+  }
+  passing_over_ = false;
+}
+
+/// Where the link has a ring slot: an incoming token where it arrived, everything else where the link says.
+std::byte* RankControl::link_address(const runtime::RingSlot& slot, bool incoming) const {
+  if (!slot.present()) return nullptr;
+  const auto& edge = rank_.plan().edges[slot.edge.index()];
+  if (incoming && !edge.local()) return arrived_[slot.edge.index()][static_cast<std::size_t>(slot.slot)];
+  return rank_.links->link(slot.edge.value).slot(slot.sequence);
+}
+
+/// Where the rank's programs read or write it.
+std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) const {
+  std::byte* at = link_address(slot, incoming);
+  return at == nullptr ? nullptr : rank_.program_place(slot.edge.value, at, incoming);
+}
+
+/// The token that the action is the first to read, and the one that it makes.
+void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const {
+  const auto bytes = rank_.plan().boundary_bytes();
+  const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
+  if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient)
+    execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), bytes);
+  if (issue.output.present())
+    execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), bytes, issue.output.sequence);
+}
+
+void RankControl::issue(const runtime::Issue& issue) {
+  if (abandoned_) return passed_over_.push_back(issue);
+  const auto microbatch = issue.action.microbatch.value;
+  const bool last = rank_.plan().is_last(issue.action.stage);
+  Execute execute;
+  execute.ticket = tickets_++;
+  execute.step = step_;
+  execute.action = issue.action;
+  execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind)
+                                           : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
+  auto& slots = execute.slots;
+  const bool makes_gradient = runtime::makes_gradient(issue.action.kind);
+  slots.token_in = address(issue.activation, true);
+  slots.gradient_in = address(issue.gradient, true);
+  (makes_gradient ? slots.gradient_out : slots.token_out) = address(issue.output, false);
+  copies_of(issue, execute);
+  slots.stash_input = std::max(issue.stash_input, 0);
+  slots.stash_weight = std::max(issue.stash_weight, 0);
+  slots.handoff = std::max(issue.handoff, 0);
+  const auto& plan = rank_.plan();
+  switch (table_) {
+    case Table::training:
+      slots.batch = training_batches_.slot(step_ * list_->microbatches + microbatch);
+      slots.accumulators = static_cast<int>(static_cast<std::int64_t>(microbatch) * plan.accumulators / list_->microbatches);
+      break;
+    case Table::evaluation:
+      slots.batch = rank_.training_batches() + evaluation_batches_.slot(microbatch);
+      break;
+    default:
+      slots.batch = rank_.training_batches();
+      break;
+  }
+  slots.result = microbatch;
+  execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
+
+  const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
+  const std::int64_t produced = waited_for.present() && !plan.edges[waited_for.edge.index()].local()
+                                    ? produced_[waited_for.edge.index()][static_cast<std::size_t>(waited_for.slot)]
+                                    : 0;
+  runtime::TraceRecord record;
+  if (wait_.issued(issue.step, produced, runtime::steady_now(), record)) rank_.trace().add(record);
+  show(to_string(runtime::span_of(issue.action.kind)), issue.action.stage, issue.action.microbatch);
+  if (execute.ticket == 0) port_.begun();
+  port_.execute(execute);
+}
+
+void RankControl::action_done(const ActionDone& action) {
+  if (failed_) return;
+  runtime::TraceRecord record;
+  record.begin = action.begin;
+  record.end = action.end;
+  record.step = runtime::StepId(step_);
+  record.stage = action.action.stage;
+  record.microbatch = action.action.microbatch;
+  record.kind = runtime::span_of(action.action.kind);
+  rank_.trace().add(record);
+  finished_at_ = action.end;
+  if (rank_.action_costs != nullptr && table_ == Table::training)
+    rank_.action_costs->add(step_, action.action, action.end - action.begin, action.host);
+  if (table_ == Table::training) training_batches_.used(action.action.microbatch.index());
+  if (table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
+  request_batches();
+  carry_out(engine_.action_finished(action.action));
+}
+
+/// The worker is idle and the list is not done: from when on, and why.
+void RankControl::note_wait() {
+  if (starting_) return;
+  const auto wait = engine_.wait();
+  if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
+  const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
+  wait_.blocked(wait, since);
+  std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack: this runs between actions
+  const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", to_string(wait.reason));
+  show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch, wait);
+}
+
+void RankControl::show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait) {
+  cluster::Progress progress;
+  progress.rank = rank_.id().value;
+  progress.stage = stage.value;
+  progress.microbatch = microbatch.value;
+  progress.step = step_ + 1;
+  progress.peer = wait.peer.value;
+  progress.peer_stage = wait.stage.value;
+  if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
+  progress.set_action(what);
+  rank_.set_progress(progress);
+}
+
+void RankControl::list_finished() {
+  const auto table = std::exchange(table_, Table::none);
+  switch (table) {
+    case Table::training:
+      return port_.work({RankWork::sums, {}});
+    case Table::evaluation: {
+      EvaluationReport report{rank_.id().value, {}};
+      losses_of(rank_, *list_, report.losses);
+      return port_.report(report);
+    }
+    case Table::logits:
+      return port_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
+    case Table::none:
+      return;
+  }
+}
+
+void RankControl::perform(const RankTask& task) {
+  if (hash_hook_ && (task.work == RankWork::optimizer || task.work == RankWork::clear)) hash_hook_->end_step();
+  tasks_.perform(task);
+}
+
+void RankControl::perform_then(const RankTask& task, const Completion& completion) {
+  if (completion.error != nullptr) throw *completion.error;
+  tasks_.finish(task);
+}
+
+// -- after a training list ----------------------------------------------------------------------------------------------------------------
+
+void RankControl::work_done(const WorkDone& finished) {
+  auto trace = [&](runtime::SpanKind kind, std::int64_t step) {
+    runtime::TraceRecord record;
+    record.begin = finished.begin;
+    record.end = finished.end;
+    record.step = runtime::StepId(step);
+    record.kind = kind;
+    rank_.trace().add(record);
+  };
+  switch (finished.work) {
+    case RankWork::clear:
+      return;
+    case RankWork::sums:
+      trace(runtime::SpanKind::optimizer, step_);
+      if (exchange_.there()) return send_sums();
+      return port_.work({RankWork::squares, {}});
+    case RankWork::sums_added:
+      trace(runtime::SpanKind::optimizer, step_);
+      return port_.work({RankWork::squares, {}});
+    case RankWork::sums_sent:
+      trace(runtime::SpanKind::optimizer, step_);
+      if (exchange_.sent()) add_sums();
+      return;
+    case RankWork::squares:
+      trace(runtime::SpanKind::optimizer, step_);
+      return report_step();
+    case RankWork::optimizer:
+      trace(runtime::SpanKind::optimizer, step_);
+      return port_.report(Optimized{rank_.id().value, step_});
+    case RankWork::snapshot: {
+      const std::int64_t step = snapshot_steps_.front();
+      trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
+      port_.report(SnapshotTaken{rank_.id().value, step, tasks_.copy_hashes()});
+      port_.write_shard({rank_.id().value, step, folders_.front()});
+      snapshot_steps_.erase(snapshot_steps_.begin());
+      folders_.erase(folders_.begin());
+      return;
+    }
+  }
+}
+
+void RankControl::send_sums() {
+  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
+  port_.work({RankWork::sums_sent, {}});
+}
+
+void RankControl::add_sums() { port_.work({RankWork::sums_added, {}}); }
+
+void RankControl::report_step() {
+  if (!exchange_.may_report()) return;
+  const std::int64_t now = runtime::steady_now();
+  runtime::TraceRecord record;
+  record.begin = step_begin_;
+  record.end = now;
+  record.step = runtime::StepId(step_);
+  record.kind = runtime::SpanKind::step;
+  rank_.trace().add(record);
+  rank_.trace().snapshot_into(records_, trace_mark_);
+  auto& report = std::get<StepReport>(report_);
+  report.rank = rank_.id().value;
+  report.step = step_;
+  report.squares.clear();
+  for (const auto& sum : tasks_.squares()) report.squares.push_back({sum.order, sum.value});
+  losses_of(rank_, *list_, report.losses);
+  report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
+  report.resident_bytes = resident_bytes();
+  look_at_device();
+  report.device_used = device_memory_.used;
+  report.device_total = device_memory_.total;
+  show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
+  port_.report(report_);
+}
+
+void RankControl::look_at_device() {
+  if (setup_.device_memory && asks_device(steps_reported_)) device_memory_ = setup_.device_memory();
+  ++steps_reported_;
+}
+
+void RankControl::failed(const WorkFailed& failure) {
+  if (std::exchange(failed_, true)) return;
+  StageFailed report;
+  report.rank = rank_.id().value;
+  report.step = step_;
+  if (failure.in_action) {
+    report.stage = failure.action.stage.value;
+    report.microbatch = failure.action.microbatch.value;
+    report.action = to_string(failure.action);
+  }
+  report.code = failure.code;
+  report.cause = failure.cause;
+  port_.report(report);
+}
+
+// -- batches ------------------------------------------------------------------------------------------------------------------------------
+
+/// Asks for tokens while slots are free: of this step and the first of the next; of the evaluation that runs.
+void RankControl::request_batches() {
+  const std::int64_t microbatches = rank_.plan().schedule.microbatches;
+  const std::int64_t current = std::max(step_, setup_.first_step);
+  const std::int64_t end = std::min(current + 2, setup_.steps) * microbatches;
+  while (training_batches_.room() && training_batches_.requested() < end) {
+    const std::int64_t number = training_batches_.request();
+    port_.load({number / microbatches, number % microbatches, training_batches_.slot(number), false, batches_turn_});
+  }
+  if (table_ != Table::evaluation) return;
+  while (evaluation_batches_.room() && evaluation_batches_.requested() < list_->microbatches) {
+    const std::int64_t number = evaluation_batches_.request();
+    port_.load({step_, number, rank_.training_batches() + evaluation_batches_.slot(number), true, 0});
+  }
+}
+
+void RankControl::batch_ready(const LoadBatch& request) {
+  if (request.held_out) {
+    evaluation_batches_.loaded_one();
+    if (table_ == Table::evaluation) carry_out(engine_.batch_ready(runtime::MicrobatchId(request.microbatch)));
+    return;
+  }
+  if (request.turn != batches_turn_) return;
+  training_batches_.loaded_one();
+  if (table_ == Table::training && request.step == step_) carry_out(engine_.batch_ready(runtime::MicrobatchId(request.microbatch)));
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages/messages.hpp"
+#include "actors/rank/batch_provider.hpp"
+#include "actors/rank/batch_window.hpp"
+#include "actors/rank/hash_hook.hpp"
+#include "actors/rank/nan_hook.hpp"
+#include "actors/rank/rank.hpp"
+#include "actors/rank/rank_tasks.hpp"
+#include "actors/rank/sum_exchange.hpp"
+#include "actors/rank/wait_clock.hpp"
+#include "runtime/engine/rank_engine.hpp"
+#include "runtime/train_config.hpp"
+
+namespace millrace::actors {
+
+/// What a rank's control can do to the world. The rank's actor implements it with messages; the stepper of the debugger keeps what is asked
+/// until it is told to go on.
+class RankPort {
+ public:
+  virtual ~RankPort() = default;
+  /// Run one pass, in the order of tickets; RankControl::action_done() follows.
+  virtual void execute(const Execute& execute) = 0;
+  /// RankControl::perform(task) on the worker, in order with the actions before it, and perform_then(task) when that is done;
+  /// RankControl::work_done() follows.
+  virtual void work(const RankTask& task) = 0;
+  /// Fill a batch slot; RankControl::batch_ready() follows.
+  virtual void load(const LoadBatch& request) = 0;
+  virtual void report(const ToCoordinator& message) = 0;
+  /// Write what the last snapshot staged; the coordinator is told.
+  virtual void write_shard(const WriteShard& request) = 0;
+  /// The rank's first action is issued.
+  virtual void begun() {}
+  /// Stop was received: nothing follows.
+  virtual void stopped() = 0;
+};
+
+/// What the control of a rank is given.
+struct RankControlSetup {
+  Rank* rank = nullptr;                    // outlives the control
+  const BatchProvider* batches = nullptr;  // outlives the control
+  std::int64_t first_step = 0, steps = 0;
+  runtime::TrainConfig train;                            // the optimizer's numbers
+  std::string hash_directory;                            // the run's, where hashes of all tensors are recorded; empty: they are not
+  std::string nan_folder;                                // where the inputs of an operation that left a NaN are written; empty: nowhere
+  int issue_ahead = kIssueAhead;                         // actions that may be issued and not done
+  std::function<kernels::DeviceMemory()> device_memory;  // what is in use of the rank's GPU; empty: it computes on the CPU
+  /// What Collect answers besides the gradients (parity's captures); may be empty.
+  std::function<std::vector<CapturedTensor>()> captured;
+};
+
+/// Runs one rank through the phases: its engine, which slots an action reads and writes, its batches, sums, optimizer and snapshots. Plain
+/// C++ without threads, as the Coordinator is: events in, orders to the port out. Rank-wide work goes to the same worker as the actions, so
+/// it is in order with them. One caller at a time, except for perform() and what follows it.
+class RankControl {
+ public:
+  RankControl(RankControlSetup setup, RankPort& port);
+
+  // -- events
+  /// All ranks of the process stand: loads ahead and reports RankReady.
+  void begin();
+  void receive(const ToRank& message);
+  void token_arrived(const cluster::Arrival& arrival);
+  void slot_writable(int channel, std::int64_t sequence);
+  void batch_ready(const LoadBatch& request);
+  void action_done(const ActionDone& action);
+  void work_done(const WorkDone& finished);
+  void failed(const WorkFailed& failure);
+
+  /// On the worker: queues the task; and when it is done, what is left of it. Throws what it failed with.
+  void perform(const RankTask& task);
+  void perform_then(const RankTask& task, const Completion& completion);
+  [[nodiscard]] kernels::Lane lane(const RankTask& task) const { return tasks_.lane(task); }
+
+  [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
+  /// The list that runs or ran last; null before the first.
+  [[nodiscard]] const runtime::RankPlan* list() const noexcept { return list_; }
+
+ private:
+  enum class Table : std::uint8_t { none, training, evaluation, logits };
+  // -- phases, one handler a message
+  void handle(const RunStep& message);
+  void handle(const Optimize& message);
+  void handle(const TakeSnapshot& message);
+  void handle(const Evaluate& message);
+  void handle(const ComputeLogits& message);
+  void handle(const Collect& message);
+  void handle(const Stop& message);
+  // -- the engine
+  void start(Table table, const runtime::RankPlan& plan, std::int64_t step);
+  void carry_out(const runtime::Decisions& decisions);
+  void issue(const runtime::Issue& issue);
+  void pass_over();
+  [[nodiscard]] std::byte* link_address(const runtime::RingSlot& slot, bool incoming) const;
+  [[nodiscard]] std::byte* address(const runtime::RingSlot& slot, bool incoming) const;
+  void copies_of(const runtime::Issue& issue, Execute& execute) const;
+  void list_finished();
+  void note_wait();
+  void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait = {});
+  // -- after a training list
+  void send_sums();
+  void add_sums();
+  void report_step();
+  void look_at_device();
+  // -- batches
+  void request_batches();
+
+  RankControlSetup setup_;
+  RankPort& port_;
+  Rank& rank_;
+  runtime::RankEngine engine_;
+  std::vector<std::vector<std::byte*>> arrived_;     // by channel and ring slot: where the token lies
+  std::vector<std::vector<std::int64_t>> produced_;  // … and when its producer finished
+  Table table_ = Table::none;
+  const runtime::RankPlan* list_ = nullptr;
+  std::int64_t step_ = -1;
+  std::int64_t tickets_ = 0;  // actions issued since the beginning
+  std::int64_t logits_position_ = 0;
+  std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
+  WaitClock wait_;
+  std::uint64_t trace_mark_ = 0;
+  std::vector<char> begun_batches_;  // by microbatch of the list: an action on it was issued
+  BatchWindow training_batches_, evaluation_batches_;
+  std::int32_t batches_turn_ = 0;
+  std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
+  SumExchangeState exchange_;
+  RankTasks tasks_;
+  NanHook nan_hook_;
+  std::optional<HashHook> hash_hook_;
+  // of the step's report; kept, so that a steady step fills room that it has
+  std::vector<runtime::TraceRecord> records_;
+  ToCoordinator report_ = StepReport();
+  std::int64_t steps_reported_ = 0;
+  kernels::DeviceMemory device_memory_;  // as it was when the device was last asked
+  std::vector<std::string> folders_;     // of snapshots asked for, oldest first
+  std::vector<std::int64_t> snapshot_steps_;
+  bool starting_ = false, failed_ = false;
+  // An abandoned evaluation: its actions are completed without compute, in order, after those that the worker already has.
+  bool abandoned_ = false, passing_over_ = false;
+  std::deque<runtime::Issue> passed_over_;
+};
+
+}  // namespace millrace::actors

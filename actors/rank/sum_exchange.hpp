@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "actors/rank/rank.hpp"
+#include "cluster/links/link.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/tensor.hpp"
+
+namespace millrace::actors {
+
+/// One rank's side of the exchange of gradient sums with the rank that holds the same weights, once a step: the own sums are sent, the
+/// other's arrive, they are added, and the sent message's slot comes back. Plain state; the rank actor asks it what may follow.
+class SumExchangeState {
+ public:
+  SumExchangeState() = default;
+  /// Of `rank` in the plan; without a partner the exchange is not there.
+  SumExchangeState(const PipelinePlan& plan, runtime::RankId rank) {
+    for (const auto& exchange : plan.exchanges()) {
+      if (rank != exchange.first && rank != exchange.second) continue;
+      there_ = true;
+      channel_ = exchange.channel + (rank == exchange.second ? 1 : 0);
+      bytes_ = exchange.bytes;
+    }
+  }
+  [[nodiscard]] bool there() const noexcept { return there_; }
+
+  // -- the message that this rank sends --------------------------------------------------------------------------------------------------
+  [[nodiscard]] int channel() const noexcept { return channel_; }
+  [[nodiscard]] std::int64_t sequence() const noexcept { return sequence_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  /// A step begins.
+  void begin() {
+    ++sequence_;
+    sent_ = arrived_ = adding_ = writable_ = waits_ = false;
+  }
+  /// The own sums were handed to the link. True once both are here: add them.
+  [[nodiscard]] bool sent() {
+    sent_ = true;
+    return both();
+  }
+  /// The other's sums lie where `arrival` says. True once both are here: add them.
+  [[nodiscard]] bool arrived(const cluster::Arrival& arrival) {
+    arrival_ = arrival;
+    arrived_ = true;
+    return both();
+  }
+  [[nodiscard]] const cluster::Arrival& arrival() const noexcept { return arrival_; }
+
+  /// Before the step's report. False while the sent message's slot is not free for the next step: then writable() says when.
+  [[nodiscard]] bool may_report() {
+    waits_ = adding_ && !writable_;
+    return !waits_;
+  }
+  /// The sent message's slot came back. True when a report has waited for it.
+  [[nodiscard]] bool writable() {
+    writable_ = true;
+    return std::exchange(waits_, false);
+  }
+
+ private:
+  bool both() {
+    if (sent_ && arrived_) adding_ = true;
+    return adding_;
+  }
+
+  bool there_ = false;
+  int channel_ = -1;
+  std::size_t bytes_ = 0;
+  std::int64_t sequence_ = -1;
+  bool sent_ = false, arrived_ = false, adding_ = false, writable_ = false, waits_ = false;
+  cluster::Arrival arrival_;
+};
+
+/// body(sum, part) for each gradient sum of the rank that another rank has too, f32, and the part of `message` that is for it. Both ranks
+/// of an exchange have the same sums in the same order, each use of a tied table apart.
+template <class Body>
+void for_each_exchanged_sum(const Rank& rank, std::byte* message, Body body) {
+  const auto& store = rank.compute().store();
+  for (const auto& tensor : rank.compute().parameters().tensors()) {
+    if (!rank.plan().held_twice(tensor.name)) continue;
+    for (const auto& use : tensor.uses) {
+      const auto sum = store.accumulator(tensor, use.use);
+      auto part = sum;
+      part.data = message;
+      body(sum, part);
+      message += kernels::align_up(sum.bytes());
+    }
+  }
+}
+
+}  // namespace millrace::actors

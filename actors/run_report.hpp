@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "actors/coordinator.hpp"
+
+namespace millrace::actors {
+
+/// What the coordinator reports of a run. RunReporter (telemetry/run_reporter.hpp) shows it to people and scripts. say() from any thread;
+/// the rest from one thread at a time.
+class RunReport {
+ public:
+  virtual ~RunReport() = default;
+  virtual void say(std::string_view text) = 0;
+  virtual void step(const StepRecord& record) = 0;
+  /// `loss`: nats per token after `step` steps, over `targets` tokens. `recorded`: the metrics file has this evaluation already (a finished
+  /// run that was started again).
+  virtual void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) = 0;
+  virtual void sample(std::string_view text) = 0;
+  /// A checkpoint was committed, or could not be. Also warns of what failed beside it, once for each cause: again only after a commit in
+  /// which it worked.
+  virtual void checkpoint(const CheckpointCommitted& result) = 0;
+};
+
+}  // namespace millrace::actors

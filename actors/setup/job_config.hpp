@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "actors/setup/cuda_config.hpp"
+#include "cluster/cluster_config.hpp"
+#include "cluster/status/status_config.hpp"
+#include "layers/model_config.hpp"
+#include "runtime/train_config.hpp"
+
+namespace millrace::actors {
+
+/// The sections of a run description that the actors read; configs::RunConfig adds what only the command needs.
+struct JobConfig {
+  std::string directory;        // run.directory: checkpoints, metrics, traces; empty: nothing is written
+  std::string record = "none";  // run.record: "none", or "hashes" of all tensors, in the directory
+  std::string device = "cpu";   // device: "cpu" or "cuda"
+  bool tensorboard = false;     // run.tensorboard: event files besides
+  std::string model_from;       // model.from: a Hugging Face folder; its weights are the initial ones; empty: from the seed
+  layers::ModelConfig model;
+  runtime::DataConfig data;
+  runtime::TrainConfig train;
+  runtime::EvaluateConfig evaluate;
+  runtime::PipelineConfig pipeline;
+  runtime::CheckpointConfig checkpoint;
+  runtime::RematerializeConfig rematerialize;
+  runtime::SampleConfig sample;
+  cluster::ClusterConfig cluster;
+  cluster::StatusConfig status;
+  CudaConfig cuda;
+};
+
+}  // namespace millrace::actors

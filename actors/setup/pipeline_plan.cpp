@@ -1,0 +1,220 @@
+#include "actors/setup/pipeline_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/passes/differentiate.hpp"
+#include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/generators/split_backward.hpp"
+#include "runtime/schedule/table.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// Two replicas: a rank holds two different stages of the model, and each replica sums the gradients of its half of the microbatches.
+void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfig& train) {
+  const int replicas = schedule.placement.replicas();
+  if (replicas == 1) return;
+  MILLRACE_CHECK(schedule.placement.ranks() % replicas == 0, ExitCode::config, "actors.plan",
+                 "schedule {} runs {} replicas on pipeline.ranks = {}, wanted an even number of ranks", schedule.name, replicas,
+                 schedule.placement.ranks());
+  MILLRACE_CHECK(schedule.microbatches % replicas == 0, ExitCode::config, "actors.plan",
+                 "schedule {} shares train.microbatches = {} between {} replicas, wanted an even number", schedule.name,
+                 schedule.microbatches, replicas);
+  MILLRACE_CHECK(train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
+                 "train.accumulators = {}, but schedule {} sums gradients in {} parts, one a replica; wanted train.accumulators = {}, or 1",
+                 train.accumulators, schedule.name, replicas, replicas);
+}
+
+/// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
+runtime::Schedule planned_schedule(const PlanRequest& request) {
+  const auto& path = request.pipeline.plan;
+  auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
+  const auto check = [&](const char* key, std::int64_t wanted, std::int64_t found) {
+    MILLRACE_CHECK(wanted == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found, wanted);
+  };
+  check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
+  check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
+  check("train.microbatches", request.train.microbatches, schedule.microbatches);
+  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan", "{} is a table of forwards alone, wanted backwards too", path);
+  return schedule;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+std::vector<runtime::RematerializationPolicy> policies_of(const runtime::RematerializeConfig& config, const layers::ModelConfig& model,
+                                                          std::size_t stages) {
+  const auto labels = layers::known_labels(model);
+  if (config.stages.empty()) return {stages, runtime::RematerializationPolicy::parse(join(config.policy), labels)};
+  MILLRACE_CHECK(config.stages.size() == stages, ExitCode::config, "actors.plan",
+                 "rematerialize.stages has {} policies, the pipeline {} stages, wanted one a stage", config.stages.size(), stages);
+  std::vector<runtime::RematerializationPolicy> policies;
+  for (auto policy : config.stages) {
+    std::ranges::replace(policy, '+', ',');
+    policies.push_back(runtime::RematerializationPolicy::parse(policy, labels));
+  }
+  return policies;
+}
+
+/// More stages than the model fills, parts that do not divide.
+void check_sizes(const PlanRequest& request) {
+  const auto& pipeline = request.pipeline;
+  const auto& train = request.train;
+  const std::int64_t stages = pipeline.ranks * pipeline.chunks;
+  const std::int64_t layers = request.model.layers;
+  MILLRACE_CHECK(!pipeline.layout.empty() || stages <= layers + 2, ExitCode::config, "actors.plan",
+                 "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head "
+                 "may be stages of their own)",
+                 pipeline.ranks, pipeline.chunks, stages, layers, layers + 2);
+  MILLRACE_CHECK(train.accumulators <= train.microbatches && train.microbatches % train.accumulators == 0, ExitCode::config, "actors.plan",
+                 "train.accumulators = {} does not divide train.microbatches = {}", train.accumulators, train.microbatches);
+}
+
+}  // namespace
+
+PipelinePlan make_plan(const PlanRequest& request) {
+  check_sizes(request);
+  const auto& pipeline = request.pipeline;
+  if (!pipeline.plan.empty()) return make_plan(request, planned_schedule(request));
+  runtime::ScheduleRequest schedule;
+  schedule.name = pipeline.schedule;
+  schedule.ranks = static_cast<int>(pipeline.ranks);
+  schedule.chunks = static_cast<int>(pipeline.chunks);
+  schedule.microbatches = static_cast<int>(request.train.microbatches);
+  if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
+  schedule.group = static_cast<int>(pipeline.group);
+  return make_plan(request, runtime::make_schedule(schedule));
+}
+
+PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
+  check_sizes(request);
+  PipelinePlan plan;
+  const auto& pipeline = request.pipeline;
+  const auto& train = request.train;
+  plan.model = request.model;
+  const std::int64_t stages = pipeline.ranks * pipeline.chunks;
+  const std::int64_t layers = plan.model.layers;
+  plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
+  plan.schedule = std::move(schedule);
+  check_replicas(plan.schedule, train);
+  plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one
+  plan.ledger = runtime::make_ledger(plan.schedule);
+  plan.edges = runtime::edges_of(plan.schedule.placement);
+  for (const auto& rank : plan.schedule.ranks)
+    for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
+
+  plan.parameters = layers::model_parameters(plan.model);
+  plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
+  plan.compute = runtime::compute_dtype(train);
+  plan.device = request.device;
+  plan.one_segment = request.one_segment;
+  plan.rows = train.batch;
+  plan.sequence = train.sequence;
+  plan.z_loss = train.z_loss;
+  const int replicas = plan.schedule.placement.replicas();
+  plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
+  const auto model_layout = plan.layout;
+  for (int replica = 1; replica < replicas; ++replica) plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
+  return plan;
+}
+
+std::size_t PipelinePlan::boundary_bytes() const {
+  return static_cast<std::size_t>(rows * sequence * model.hidden_size) * kernels::size_of(compute);
+}
+
+std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
+  std::vector<cluster::ChannelSpec> channels;
+  for (const auto& edge : edges) {
+    cluster::ChannelSpec spec;
+    spec.id = edge.id.value;
+    spec.from_rank = edge.producer_rank.value;
+    spec.to_rank = edge.consumer_rank.value;
+    spec.kind = edge.kind == runtime::TokenKind::activation ? cluster::ChannelKind::activation : cluster::ChannelKind::gradient;
+    spec.depth = ledger.depths.at(edge.id.index());
+    spec.bytes = boundary_bytes();
+    channels.push_back(spec);
+  }
+  for (const auto& exchange : exchanges()) {
+    for (const bool back : {false, true}) {
+      cluster::ChannelSpec spec;
+      spec.id = exchange.channel + (back ? 1 : 0);
+      spec.from_rank = back ? exchange.second.value : exchange.first.value;
+      spec.to_rank = back ? exchange.first.value : exchange.second.value;
+      spec.kind = cluster::ChannelKind::sums;
+      spec.depth = 1;
+      spec.bytes = exchange.bytes;
+      channels.push_back(spec);
+    }
+  }
+  return channels;
+}
+
+std::string PipelinePlan::layout_text() const {
+  return layers::print_layout({layout.begin(), layout.begin() + schedule.placement.model_stages()});
+}
+
+std::vector<int> PipelinePlan::head_ranks() const {
+  std::vector<int> ranks;
+  for (int stage = 0; stage < stages(); ++stage)
+    if (is_last(runtime::StageId(stage))) ranks.push_back(schedule.placement.rank_of(runtime::StageId(stage)).value);
+  return ranks;
+}
+
+std::vector<SumExchange> PipelinePlan::exchanges() const {
+  std::vector<SumExchange> exchanges;
+  const auto add = [&](runtime::RankId first, runtime::RankId second) {
+    SumExchange exchange{first, second, static_cast<int>(edges.size() + 2 * exchanges.size()), 0};
+    for (const auto stage : schedule.placement.stages_of(first)) {
+      for (const auto& spec : layers::parameters(model, layout.at(stage.index())))
+        if (held_twice(spec.name)) exchange.bytes += kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float));
+    }
+    exchanges.push_back(exchange);
+  };
+  if (replicated_table()) add(embedding_rank(), head_rank());
+  if (replicas() > 1)
+    for (int rank = 0; rank < ranks() / 2; ++rank) add(runtime::RankId(rank), runtime::RankId(ranks() - 1 - rank));
+  return exchanges;
+}
+
+runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Output output, std::int64_t other_rows) const {
+  layers::StageOptions options;
+  options.compute = compute;
+  options.rows = other_rows > 0 ? other_rows : rows;
+  options.sequence = sequence;
+  options.z_loss = z_loss;
+  options.output = output;
+  options.one_segment = one_segment;
+  return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
+                                rematerialize.at(stage.index() % rematerialize.size()), {device, 0});
+}
+
+double PipelinePlan::model_flops(std::int64_t microbatches) const {
+  double weights = 0;
+  for (const auto& parameter : parameters)
+    if (parameter.shape.rank() >= 2) weights += static_cast<double>(parameter.shape.elements());
+  if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
+  const double tokens = static_cast<double>(microbatches * rows * sequence);
+  const double attention = 6.0 * static_cast<double>(model.layers * sequence * model.heads * model.head_dim);
+  return tokens * (6.0 * weights + attention);
+}
+
+std::string PipelinePlan::text() const {
+  std::string text = fmt::format("layout {}\nschedule {}\n", layout_text(), schedule.name);
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    text += fmt::format("rank {}:", rank);
+    for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);
+    text += '\n';
+  }
+  for (const auto& channel : channels())
+    text += fmt::format("channel {} {} {} {} x {}\n", channel.id, channel.from_rank, channel.to_rank, channel.depth, channel.bytes);
+  return text;
+}
+
+}  // namespace millrace::actors

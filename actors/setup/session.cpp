@@ -1,0 +1,149 @@
+#include "actors/setup/session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "cluster/host/abort.hpp"
+#include "cluster/host/affinity.hpp"
+#include "cluster/host/console.hpp"
+
+namespace millrace::actors {
+namespace {
+
+template <class Key, class Handler>
+void set_handler(std::map<Key, Handler>& handlers, Key key, Handler handler) {
+  if (handler) {
+    handlers[key] = std::move(handler);
+  } else {
+    handlers.erase(key);
+  }
+}
+
+}  // namespace
+
+Session::Session() : launch_(cluster::launch_from_environment()), cores_(cluster::widen_affinity()) {
+  if (launch_.processes > 1) transport_ = std::make_unique<cluster::Transport>();
+}
+
+Session::~Session() = default;
+
+void Session::prepare_together(const std::function<void()>& prepare) {
+  ExitCode code = ExitCode::ok;
+  std::string message;
+  try {
+    prepare();
+  } catch (const Error& error) {
+    code = error.code();
+    message = error.what();
+  } catch (const std::exception& error) {
+    code = cluster::exit_code_of(error);
+    message = error.what();
+  }
+  std::int32_t leader = static_cast<std::int32_t>(code);
+  if (transport_) transport_->broadcast(std::as_writable_bytes(std::span(&leader, 1)));
+  if (leader != 0 && !leads())
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 speaks and leaves first, with the right code
+  if (leader != 0 || code != ExitCode::ok) {
+    cluster::abort_job(leader != 0 ? static_cast<ExitCode>(leader) : code, message, leads() || leader == 0);
+  }
+}
+
+void Session::connect(int ranks, const cluster::ClusterConfig& config) {
+  prepare_together([&] { topology_ = std::make_unique<cluster::Topology>(ranks, launch_.processes, launch_.process); });
+  stall_limit_ = std::chrono::milliseconds(config.stall_ms);
+  cluster::ControlHandlers handlers;
+  handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
+    if (const auto found = messages_.find(type); found != messages_.end()) found->second(process, type, bytes);
+  };
+  handlers.progress = [this](std::span<cluster::Progress> progress) {
+    const std::lock_guard lock(mutex_);
+    return progress_ ? progress_(progress) : std::size_t{0};
+  };
+  handlers.heard = [this](int, std::span<const cluster::Progress> progress) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [listener, handler] : heard_) handler(progress);
+  };
+  handlers.waits = [this] {
+    const std::lock_guard lock(mutex_);
+    return waits_ ? waits_() : std::string();
+  };
+  if (!transport_) {
+    control_ = std::make_unique<cluster::ControlLink>(config, *topology_, cluster::Rendezvous{}, nullptr, std::move(handlers));
+    return;
+  }
+  std::unique_ptr<cluster::Listener> listener;
+  cluster::Rendezvous rendezvous;
+  prepare_together([&] {
+    if (!leads()) return;
+    listener = std::make_unique<cluster::Listener>(config, transport_->one_host());
+    rendezvous = listener->rendezvous();
+  });
+  transport_->broadcast(std::as_writable_bytes(std::span(&rendezvous, 1)));
+  try {
+    control_ = std::make_unique<cluster::ControlLink>(config, *topology_, rendezvous, listener.get(), std::move(handlers));
+  } catch (const Error& error) {
+    cluster::abort_job(error.code(), error.what());  // not thrown: the way out leads through MPI_Finalize, where the others do not come
+  }
+  transport_->on_failure([this](const Error& error) {
+    // Not on the transport thread: report_failure may take a while, and the reason has to stay the first.
+    std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();
+  });
+}
+
+std::string Session::broadcast(const std::string& text) {
+  if (!transport_) return text;
+  std::array<char, 4096> buffer{};
+  MILLRACE_CHECK(text.size() < buffer.size(), ExitCode::internal, "actors.session", "{} bytes to broadcast, {} fit", text.size(),
+                 buffer.size() - 1);
+  if (leads()) std::memcpy(buffer.data(), text.data(), text.size());
+  transport_->broadcast(std::as_writable_bytes(std::span(buffer)));
+  return std::string(buffer.data());
+}
+
+void Session::on_message(std::uint16_t type, MessageHandler handler) {
+  const std::lock_guard lock(mutex_);
+  set_handler(messages_, type, std::move(handler));
+}
+
+void Session::on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler) {
+  const std::lock_guard lock(mutex_);
+  progress_ = std::move(handler);
+}
+
+void Session::on_heard(const void* listener, ProgressHandler handler) {
+  const std::lock_guard lock(mutex_);
+  set_handler(heard_, listener, std::move(handler));
+}
+
+void Session::on_waits(std::function<std::string()> handler) {
+  const std::lock_guard lock(mutex_);
+  waits_ = std::move(handler);
+}
+
+void Session::fail(ExitCode code, const std::string& message) {
+  const bool speak = control_ ? control_->report_failure(code, message) : true;
+  cluster::abort_job(code, message, speak);
+}
+
+void Session::carry_out(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    fail(cluster::exit_code_of(error), error.what());
+  }
+  close();
+}
+
+void Session::close() {
+  if (control_) control_->close();
+  if (transport_) transport_->finalize();
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,102 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "actors/telemetry/live_view.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON has no number for what is not finite.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+/// −1 stands for "none".
+Json index(std::int64_t value) { return value >= 0 ? Json(value) : Json(nullptr); }
+
+/// Of a rank that has told nothing nothing is known.
+Json if_known(const LiveRank& rank, Json value) { return rank.known ? std::move(value) : Json(nullptr); }
+
+Json ring_json(const cluster::Progress::Ring& ring) { return {{"tokens", ring.tokens}, {"slots", ring.slots}}; }
+
+Json times_json(const StepTimes& times) {
+  const auto seconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
+  const std::int64_t other = times.wall - times.compute - times.bubble - times.wait - times.data;
+  return {{"wall", seconds(times.wall)}, {"compute", seconds(times.compute)}, {"bubble", seconds(times.bubble)},
+          {"wait", seconds(times.wait)}, {"data", seconds(times.data)},       {"other", seconds(other)}};
+}
+
+Json rank_json(const LiveView& view, std::size_t place) {
+  const auto& rank = view.ranks[place];
+  const auto& progress = rank.progress;
+  Json json{{"rank", place}, {"process", rank.process}};
+  json["action"] = if_known(rank, std::string(progress.action.data()));
+  json["stage"] = index(progress.stage);
+  json["microbatch"] = index(progress.microbatch);
+  json["step"] = index(progress.step);
+  json["seconds"] = if_known(rank, number(rank.seconds));
+  json["heard_seconds"] = if_known(rank, number(rank.heard_seconds));
+  json["activations"] = if_known(rank, ring_json(progress.activations));
+  json["gradients"] = if_known(rank, ring_json(progress.gradients));
+  const auto& last = view.totals.last;
+  json["last_step"] = last && place < last->ranks.size() ? times_json(last->ranks[place]) : Json(nullptr);
+  return json;
+}
+
+Json last_json(const LiveView& view) {
+  if (!view.totals.last) return nullptr;
+  const auto& last = *view.totals.last;
+  const double left = static_cast<double>(last.steps - last.step) * view.totals.smooth_seconds;
+  const double peak = view.run.peak_flops;
+  return {{"step", last.step},
+          {"loss", number(last.loss)},
+          {"gradient_norm", number(last.gradient_norm)},
+          {"learning_rate", last.learning_rate},
+          {"tokens", last.tokens},
+          {"seconds", last.seconds},
+          {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
+          {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)},
+          {"bubble", last.bubble},
+          {"wait", last.wait},
+          {"data", last.data},
+          {"resident_bytes", last.resident_bytes},
+          {"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
+          {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
+          {"seconds_left", number(left)}};
+}
+
+Json curve_json(const std::vector<LiveTotals::Point>& points) {
+  Json curve = Json::array();
+  for (const auto& point : points) curve.push_back({point.step, number(point.loss)});
+  return curve;
+}
+
+Json checkpoints_json(const LiveTotals::Checkpoints& checkpoints) {
+  return {{"step", checkpoints.committed > 0 ? Json(checkpoints.step) : Json(nullptr)},
+          {"committed", checkpoints.committed},
+          {"failed", checkpoints.failed},
+          {"problems", checkpoints.problems}};
+}
+
+}  // namespace
+
+std::string status_json(const LiveView& view) {
+  const auto& run = view.run;
+  Json json{{"schema", 1}, {"kind", "millrace.status"}};
+  json["run"] = {{"directory", run.directory}, {"model", run.model},
+                 {"dtype", run.dtype},         {"schedule", run.schedule},
+                 {"layout", run.layout},       {"processes", run.processes},
+                 {"ranks", run.ranks},         {"first_step", run.first_step},
+                 {"steps", run.steps},         {"microbatches", run.microbatches}};
+  json["up_seconds"] = view.up_seconds;
+  json["last_step"] = last_json(view);
+  json["ranks"] = Json::array();
+  for (std::size_t place = 0; place < view.ranks.size(); ++place) json["ranks"].push_back(rank_json(view, place));
+  json["losses"] = curve_json(view.totals.losses);
+  json["held_out"] = curve_json(view.totals.held_out);
+  json["checkpoints"] = checkpoints_json(view.totals.checkpoints);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace millrace::actors

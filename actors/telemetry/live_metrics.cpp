@@ -1,0 +1,155 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+
+#include "actors/telemetry/live_view.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// Prometheus' text format: a family's HELP and TYPE, then its samples. Base units; counters end in _total.
+class Exposition {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(out(), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  void sample(double value, std::string_view labels = "") {
+    text_ += name_;
+    if (!labels.empty()) fmt::format_to(out(), "{{{}}}", labels);
+    if (std::isfinite(value)) {
+      fmt::format_to(out(), " {}\n", value);
+    } else {
+      text_ += std::isnan(value) ? " NaN\n" : value > 0 ? " +Inf\n" : " -Inf\n";
+    }
+  }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    family(name, "gauge", help);
+    sample(value);
+  }
+  void counter(std::string_view name, std::string_view help, double value) {
+    family(name, "counter", help);
+    sample(value);
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
+  std::string text_, name_;
+};
+
+/// A label's value may hold anything but these three as they are.
+std::string escaped(std::string_view value) {
+  std::string text;
+  for (const char letter : value) {
+    if (letter == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (letter == '"' || letter == '\\') text += '\\';
+    text += letter;
+  }
+  return text;
+}
+
+std::string rank_label(std::size_t rank) { return fmt::format("rank=\"{}\"", rank); }
+
+void run_metrics(Exposition& text, const LiveView& view) {
+  const auto& run = view.run;
+  text.family("millrace_run_info", "gauge", "1, with what the run is as labels.");
+  text.sample(1, fmt::format("directory=\"{}\",dtype=\"{}\",schedule=\"{}\",processes=\"{}\"", escaped(run.directory), escaped(run.dtype),
+                             escaped(run.schedule), run.processes));
+  text.gauge("millrace_ranks", "Ranks of the pipeline.", run.ranks);
+  text.gauge("millrace_up_seconds", "Time since this start of the run.", view.up_seconds);
+  text.gauge("millrace_steps_planned", "Length of the run.", static_cast<double>(run.steps));
+  text.gauge("millrace_step", "Steps that are done, those before a resume included.",
+             static_cast<double>(view.totals.last ? view.totals.last->step : run.first_step));
+  text.counter("millrace_steps_total", "Steps done since this start of the run.", static_cast<double>(view.totals.steps));
+  text.counter("millrace_tokens_total", "Tokens of the steps since this start of the run.", static_cast<double>(view.totals.tokens));
+  text.counter("millrace_step_seconds_total", "Time of the steps since this start of the run.", view.totals.seconds);
+}
+
+void step_metrics(Exposition& text, const LiveView& view) {
+  if (!view.totals.last) return;
+  const auto& last = *view.totals.last;
+  text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
+  text.gauge("millrace_gradient_norm", "Norm of all gradients of the last step, before clipping.", last.gradient_norm);
+  text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
+  text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);
+  text.gauge("millrace_resident_memory_bytes", "Most resident memory that a process has had, the largest process.",
+             static_cast<double>(last.resident_bytes));
+  if (last.device_total > 0) {
+    text.gauge("millrace_device_memory_used_bytes", "Memory in use of the fullest GPU, by all that use it.",
+               static_cast<double>(last.device_used));
+    text.gauge("millrace_device_memory_total_bytes", "Memory of that GPU.", static_cast<double>(last.device_total));
+  }
+  if (view.run.peak_flops > 0)
+    text.gauge("millrace_flops_utilization_ratio", "FLOPs of the model in the last step, by the best that its cores do.",
+               last.flops / last.seconds / view.run.peak_flops);
+  if (!view.totals.held_out.empty())
+    text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files, in nats per token.",
+               view.totals.held_out.back().loss);
+}
+
+void checkpoint_metrics(Exposition& text, const LiveTotals::Checkpoints& checkpoints) {
+  text.counter("millrace_checkpoints_committed_total", "Checkpoints committed since this start of the run.",
+               static_cast<double>(checkpoints.committed));
+  text.counter("millrace_checkpoints_failed_total", "Checkpoints that could not be written since this start of the run.",
+               static_cast<double>(checkpoints.failed));
+  text.gauge(
+      "millrace_checkpoint_problems",
+      "What did not work at the last checkpoint: that it was not written, old ones that cannot be deleted, a journal that cannot be.",
+      static_cast<double>(checkpoints.problems.size()));
+}
+
+void rank_times(Exposition& text, const LiveView& view) {
+  text.family("millrace_rank_seconds_total", "counter", "Where a rank's time went, by kind, since this start of the run.");
+  for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
+    const auto times = rank < view.totals.ranks.size() ? view.totals.ranks[rank] : StepTimes();
+    const auto sample = [&](const char* kind, std::int64_t nanoseconds) {
+      text.sample(static_cast<double>(nanoseconds) * 1e-9, fmt::format("{},kind=\"{}\"", rank_label(rank), kind));
+    };
+    sample("compute", times.compute);
+    sample("bubble", times.bubble);
+    sample("wait", times.wait);
+    sample("data", times.data);
+    sample("other", times.wall - times.compute - times.bubble - times.wait - times.data);
+  }
+}
+
+void rank_gauges(Exposition& text, const LiveView& view) {
+  const auto each = [&](const char* name, const char* help, auto value) {
+    text.family(name, "gauge", help);
+    for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) text.sample(value(view.ranks[rank]), rank_label(rank));
+  };
+  each("millrace_rank_up", "1 when the rank has told what it does, else 0.", [](const LiveRank& rank) { return rank.known ? 1.0 : 0.0; });
+  each("millrace_rank_step", "The step that the rank is in, counted from 1; 0 before the first.",
+       [](const LiveRank& rank) { return static_cast<double>(std::max<std::int64_t>(0, rank.progress.step)); });
+  each("millrace_rank_action_seconds", "How long the rank has been at what it does.", [](const LiveRank& rank) { return rank.seconds; });
+  each("millrace_rank_heard_seconds", "How long ago the rank told it.", [](const LiveRank& rank) { return rank.heard_seconds; });
+  text.family("millrace_rank_queue_tokens", "gauge", "Tokens in the rings of a rank: come, and not given back.");
+  for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
+    text.sample(view.ranks[rank].progress.activations.tokens, rank_label(rank) + ",kind=\"activation\"");
+    text.sample(view.ranks[rank].progress.gradients.tokens, rank_label(rank) + ",kind=\"gradient\"");
+  }
+  text.family("millrace_rank_queue_slots", "gauge", "Slots of the rings of a rank.");
+  for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
+    text.sample(view.ranks[rank].progress.activations.slots, rank_label(rank) + ",kind=\"activation\"");
+    text.sample(view.ranks[rank].progress.gradients.slots, rank_label(rank) + ",kind=\"gradient\"");
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const LiveView& view) {
+  Exposition text;
+  run_metrics(text, view);
+  step_metrics(text, view);
+  checkpoint_metrics(text, view.totals.checkpoints);
+  rank_times(text, view);
+  rank_gauges(text, view);
+  return text.take();
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,41 @@
+#include "actors/telemetry/live_profile.hpp"
+
+#include "runtime/profile/step_view.hpp"
+
+namespace millrace::actors {
+
+LiveProfile::LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, const cluster::Topology& topology,
+                         RecordGather& gather, const runtime::Machine& machine)
+    : settings_(settings), plan_(plan), needs_(needs), topology_(topology), gather_(gather), machine_(machine) {}
+
+void LiveProfile::step(const StepRecord& record) {
+  const std::lock_guard lock(mutex_);
+  done_.push_back({record.step - 1, record.loss});
+  if (done_.size() > steps) done_.pop_front();
+}
+
+bool LiveProfile::due() const {
+  if (!wanted_) return false;
+  const std::lock_guard lock(mutex_);
+  return done_.size() == steps;
+}
+
+std::optional<runtime::Measured> LiveProfile::take() {
+  wanted_ = false;
+  std::deque<Done> done;
+  {
+    const std::lock_guard lock(mutex_);
+    done = done_;
+  }
+  auto measured = measured_of(settings_, plan_, needs_, topology_, gather_.gather(done.front().step));
+  measured.machine = machine_;
+  for (const auto& each : done) {
+    if (!runtime::is_whole(measured.schedule, measured.traces, runtime::StepId(each.step))) continue;
+    measured.steps.emplace_back(each.step);
+    measured.losses.push_back(each.loss);
+  }
+  if (measured.steps.empty()) return std::nullopt;
+  return measured;
+}
+
+}  // namespace millrace::actors

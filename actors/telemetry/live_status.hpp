@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/rank/progress_slot.hpp"
+#include "actors/run_listener.hpp"
+#include "actors/setup/session.hpp"
+#include "actors/telemetry/live_history.hpp"
+#include "actors/telemetry/live_view.hpp"
+#include "cluster/status/status_server.hpp"
+
+namespace millrace::actors {
+
+class Pipeline;
+
+/// What process 0 knows of a running job: its own ranks by looking, the others' by their heartbeats, the steps from the reporter. The run's
+/// threads leave word here and go on; the status server's thread puts it together when somebody asks.
+class LiveStatus : public RunListener {
+ public:
+  /// Session and pipeline outlive it; hears the heartbeats until it goes.
+  LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline);
+  ~LiveStatus() override;
+  LiveStatus(const LiveStatus&) = delete;
+  LiveStatus& operator=(const LiveStatus&) = delete;
+
+  void step(const StepRecord& record) override { history_.add(record); }
+  void evaluation(std::int64_t step, double loss, bool) override { history_.add_evaluation(step, loss); }
+  void checkpoint(const CheckpointCommitted& result) override { history_.add_checkpoint(result); }
+
+  /// Any thread.
+  [[nodiscard]] LiveView view() const;
+  /// "/", "/status" and "/metrics".
+  [[nodiscard]] std::vector<cluster::StatusPage> pages() const;
+
+ private:
+  void heard(std::span<const cluster::Progress> told);
+
+  LiveRun run_;
+  Session& session_;
+  const Pipeline& pipeline_;
+  std::int64_t begin_;
+  std::vector<ProgressSlot> others_;  // by rank; those of other processes
+  LiveHistory history_;
+};
+
+/// What clients must know, from the file that `config` names; empty where it names none. Errors: Error(config) for a file that others may
+/// read, or whose text is no token.
+[[nodiscard]] std::string read_token(const cluster::StatusConfig& config);
+
+}  // namespace millrace::actors

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/telemetry/live_history.hpp"
+#include "cluster/control/control_link.hpp"
+
+namespace millrace::actors {
+
+/// What does not change while a run goes on.
+struct LiveRun {
+  std::string directory;  // empty: none
+  std::string model;      // "llama | 869.8k parameters | …"
+  std::string dtype, schedule, layout;
+  int processes = 1, ranks = 1;
+  std::int64_t first_step = 0, steps = 0, microbatches = 0;
+  double peak_flops = 0;  // of all cores that compute; 0: not known
+};
+
+/// One rank, as process 0 knows it.
+struct LiveRank {
+  int process = 0;
+  bool known = false;          // it has told what it does
+  cluster::Progress progress;  // as it was told last
+  double seconds = 0;          // how long it has been at that by now
+  double heard_seconds = 0;    // how long ago it was told; 0 for ranks of process 0
+};
+
+/// A run at one moment: all that the status pages say.
+struct LiveView {
+  LiveRun run;
+  double up_seconds = 0;  // since this start of the run
+  std::vector<LiveRank> ranks;
+  LiveTotals totals;
+};
+
+/// The body of /status. Schema 1: docs/live.md.
+[[nodiscard]] std::string status_json(const LiveView& view);
+/// The body of /metrics: Prometheus' text format 0.0.4.
+[[nodiscard]] std::string metrics_text(const LiveView& view);
+
+}  // namespace millrace::actors

@@ -1,0 +1,95 @@
+#include "actors/telemetry/measured_run.hpp"
+
+#include <map>
+#include <utility>
+
+#include "actors/rank/rank_blueprint.hpp"
+#include "runtime/program/program.hpp"
+
+namespace millrace::actors {
+namespace {
+
+runtime::ProfiledRun described(const RunSettings& settings, const PipelinePlan& plan, int processes, int threads) {
+  runtime::ProfiledRun run;
+  run.model = plan.model.family;
+  run.dtype = settings.train.dtype;
+  run.layout = plan.layout_text();
+  run.build = settings.build;
+  for (const auto& parameter : plan.parameters) run.parameters += parameter.shape.elements();
+  run.processes = processes;
+  run.threads = threads;
+  run.tokens_per_step = settings.train.microbatches * settings.train.batch * settings.train.sequence;
+  run.flops_per_step = plan.model_flops(settings.train.microbatches);
+  return run;
+}
+
+/// With names and costs from the programs: only times travelled.
+std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::vector<RankCosts>& by_rank) {
+  std::vector<runtime::OperationTime> operations;
+  std::map<std::int32_t, runtime::ProgramSet> programs;
+  for (const auto& costs : by_rank) {
+    for (const auto& sum : costs.operations) {
+      auto found = programs.find(sum.stage);
+      if (found == programs.end()) found = programs.emplace(sum.stage, plan.programs(runtime::StageId(sum.stage))).first;
+      const auto& operation = found->second.program(sum.kind).at(static_cast<std::size_t>(sum.index));
+      const auto cost = runtime::cost(found->second, operation);
+      runtime::OperationTime time;
+      time.stage = runtime::StageId(sum.stage);
+      time.layer = operation.layer;
+      time.name = operation.name;
+      time.kind = operation.rule->name();
+      time.pass = "FIWB"[static_cast<std::size_t>(sum.kind)];
+      time.count = sum.count;
+      time.nanoseconds = sum.nanoseconds;
+      time.flops = cost.flops * static_cast<double>(sum.count);
+      time.bytes = cost.bytes * static_cast<double>(sum.count);
+      operations.push_back(std::move(time));
+    }
+  }
+  return operations;
+}
+
+std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, RankNeeds needs, int ranks_per_process,
+                                                   const GatheredRecords& gathered) {
+  needs.ranks_per_process = ranks_per_process;
+  std::vector<runtime::MemoryOfRank> memory;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    memory.push_back(runtime::memory_of(*RankBlueprint(plan, runtime::RankId(rank), needs).build(true)));
+    const auto place = static_cast<std::size_t>(rank);
+    memory.back().resident = static_cast<std::int64_t>(gathered.resident_bytes.at(place));
+    const auto& device = gathered.device_memory.at(place);
+    memory.back().on_device = device.device;
+    memory.back().device_planned = static_cast<std::int64_t>(device.planned);
+    memory.back().device = static_cast<std::int64_t>(device.used);
+  }
+  return memory;
+}
+
+/// On a CPU there are none.
+void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured& measured) {
+  for (const auto& costs : by_rank)
+    for (const auto& action : costs.actions)
+      measured.device_actions.push_back(
+          {runtime::StageId(action.stage), runtime::letter(action.kind), action.count, action.device, action.host});
+  if (measured.device_actions.empty()) return;
+  for (const auto& costs : by_rank) measured.launch_gaps.push_back(costs.launch_gaps);
+}
+
+}  // namespace
+
+runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs,
+                              const cluster::Topology& topology, GatheredRecords gathered) {
+  runtime::Measured measured;
+  measured.run = described(settings, plan, topology.processes(), needs.threads);
+  measured.schedule = plan.schedule;
+  for (const auto& stage : plan.layout) measured.layers.push_back(stage.layer_count);
+  measured.process_of_rank = std::move(gathered.processes);
+  measured.clocks = std::move(gathered.clocks);
+  measured.traces = std::move(gathered.traces);
+  measured.operations = named(plan, gathered.costs);
+  measured.memory = memory_of_ranks(plan, needs, topology.ranks_per_process(), gathered);
+  take_device_costs(gathered.costs, measured);
+  return measured;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "actors/rank/action_costs.hpp"
+#include "actors/rank/operation_clock.hpp"
+#include "actors/setup/session.hpp"
+#include "runtime/profile/profile.hpp"
+
+namespace millrace::actors {
+
+class Pipeline;
+class Rank;
+
+/// What the clocks of a profiled run have added up for a rank.
+struct RankCosts {
+  std::vector<OperationSum> operations;
+  std::vector<ActionCost> actions;  // on a GPU
+  std::int64_t launch_gaps = 0;     // ns of its GPU between operations
+  auto tie() { return std::tie(operations, actions, launch_gaps); }
+};
+
+/// The memory of a rank's GPU that its process has.
+struct DeviceUse {
+  std::int32_t device = -1;   // −1: none, the rest is 0
+  std::uint64_t planned = 0;  // bytes of the process's ranks on that GPU, with their queues
+  std::uint64_t used = 0;     // more in use than before the first of them was built, by whomever
+  auto tie() { return std::tie(device, planned, used); }
+};
+
+/// What the processes' ranks have recorded, in process 0. By rank, unless it says otherwise.
+struct GatheredRecords {
+  std::vector<runtime::RankTrace> traces;     // by process 0's clock
+  std::vector<runtime::ProcessClock> clocks;  // by process
+  std::vector<int> processes;
+  std::vector<RankCosts> costs;
+  std::vector<std::uint64_t> resident_bytes;  // most that the rank's process has had
+  std::vector<DeviceUse> device_memory;
+};
+
+/// Pings to each other process, whose smallest round trip gives the offset of its clock.
+inline constexpr int kClockPings = 128;
+
+/// Offset and bound from round trips: each is (sent, the other's clock, received); the smallest counts. `clock.offset` is what to add to
+/// the other's times. At least one.
+struct RoundTrip {
+  std::int64_t sent = 0, there = 0, received = 0;
+};
+void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips);
+
+/// One process's part in bringing the records together over the control link; process 0 pings the others' clocks. The ranks may be running:
+/// nobody waits for it.
+class RecordGather {
+ public:
+  /// Tells of a hosted rank; may be empty. In process 0 on the caller's thread, elsewhere on the control thread.
+  using Costs = std::function<RankCosts(const Rank&)>;
+  /// In every process, before an agree() that comes before the first gather(). Answers process 0 from then on. The pipeline outlives it.
+  RecordGather(Session& session, Pipeline& pipeline, Costs costs = {});
+  ~RecordGather();
+  RecordGather(const RecordGather&) = delete;
+  RecordGather& operator=(const RecordGather&) = delete;
+
+  /// In process 0, one call at a time: what the rings have of step `first_step` (counted from 0) and later. Error(peer_lost) where a
+  /// process does not answer within 30 s.
+  [[nodiscard]] GatheredRecords gather(std::int64_t first_step);
+  /// Collective: nobody will be asked any more.
+  void close();
+
+  // What travels.
+  struct RankRecords {
+    std::int32_t gathering = 0, rank = 0;
+    std::vector<std::uint64_t> compute, checkpoint;  // records as words
+    RankCosts costs;
+    DeviceUse device;
+    auto tie() { return std::tie(gathering, rank, compute, checkpoint, costs, device); }
+  };
+  /// The last message of a process.
+  struct ProcessRecords {
+    std::int32_t gathering = 0;
+    std::string host;
+    std::string kernel;
+    std::uint64_t resident = 0;
+    auto tie() { return std::tie(gathering, host, kernel, resident); }
+  };
+
+ private:
+  void receive(int process, std::uint16_t type, std::span<const std::byte> bytes);
+  template <class Done>
+  void wait_for(int process, const char* what, Done done);
+  void ping(int process);
+  std::vector<RankRecords> own_ranks(std::int64_t first_step);
+  void take_own(std::int64_t first_step);
+  void tell(std::int32_t gathering, std::int64_t first_step);
+  GatheredRecords merge();
+
+  Session& session_;
+  Pipeline& pipeline_;
+  const Costs costs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int32_t gathering_ = 0;  // the number of the newest, from 1
+  std::chrono::steady_clock::time_point deadline_;
+  std::int64_t sent_ = 0;                      // when the newest ping left
+  std::vector<bool> told_;                     // by process
+  std::vector<std::vector<RoundTrip>> trips_;  // by process
+  std::vector<ProcessRecords> processes_;
+  std::vector<RankRecords> ranks_;
+};
+
+/// Collective, when the ranks have stopped and before the pipeline goes: the whole of it at once. Result in process 0.
+[[nodiscard]] std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step,
+                                                            RecordGather::Costs costs = {});
+
+}  // namespace millrace::actors

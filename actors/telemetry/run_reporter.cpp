@@ -1,0 +1,85 @@
+#include "actors/telemetry/run_reporter.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "cluster/host/console.hpp"
+
+namespace millrace::actors {
+
+/// A line that is still open on a terminal ends before another text.
+std::string RunReporter::closed_line() { return std::exchange(line_open_, false) ? "\n" : ""; }
+
+void RunReporter::say(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  cluster::console().out.put(fmt::format("{}{}\n", closed_line(), text));
+}
+
+void RunReporter::warn(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (line_open_) cluster::console().out.put(closed_line());
+  cluster::console().err.put(fmt::format("warning: {}\n", text));
+}
+
+void RunReporter::show(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  // On a terminal: to the first column, and clear what was there.
+  cluster::console().out.put(terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));
+  line_open_ = terminal_;
+}
+
+void RunReporter::step(const StepRecord& record) {
+  show(line_.format(record));
+  for (auto* listener : listeners_) listener->step(record);
+  if (metrics_ == nullptr) return;
+  runtime::MetricsRecord line;
+  line.step = static_cast<std::uint64_t>(record.step);
+  line.fields = {{"loss", runtime::ExactNumber{record.loss}},
+                 {"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
+                 {"learning_rate", record.learning_rate},
+                 {"tokens", record.tokens},
+                 {"targets", record.targets},
+                 // wall times and what follows from them; everything before is the same in every run and layout
+                 {"seconds", record.seconds},
+                 {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
+                 {"flops_per_second", record.flops / record.seconds},
+                 {"bubble", record.bubble},
+                 {"wait", record.wait},
+                 {"data", record.data},
+                 {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}};
+  if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
+  metrics_->append(line);
+}
+
+void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) {
+  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step,
+                  loss, loss / std::log(2.0), std::exp(loss), targets));
+  for (auto* listener : listeners_) listener->evaluation(step, loss, recorded);
+  if (metrics_ == nullptr || recorded) return;
+  runtime::MetricsRecord line;
+  line.step = static_cast<std::uint64_t>(step);
+  line.fields = {{"evaluation_loss", runtime::ExactNumber{loss}}, {"evaluation_targets", targets}};
+  metrics_->append(line);
+}
+
+void RunReporter::checkpoint(const CheckpointCommitted& result) {
+  const bool committed = result.error.empty();
+  if (committed) say(fmt::format("checkpoint of step {} is committed", result.step));
+  if (!committed) warn(fmt::format("no checkpoint of step {}: {}", result.step, result.error));
+  std::set<runtime::CheckpointWarning::Cause> causes;
+  for (const auto& warning : result.warnings) {
+    causes.insert(warning.cause);
+    if (warned_.insert(warning.cause).second)
+      warn(fmt::format("checkpoint of step {}: {}; the run goes on, and this is not repeated while it lasts", result.step, warning.text));
+  }
+  if (committed) warned_ = causes;  // an attempt that failed early shows nothing of what works
+  for (auto* listener : listeners_) listener->checkpoint(result);
+}
+
+void RunReporter::sample(std::string_view text) {
+  say("-- sample ----------------------------------------------------------------------");
+  say(text);
+  say("--------------------------------------------------------------------------------");
+}
+
+}  // namespace millrace::actors

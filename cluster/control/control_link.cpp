@@ -1,0 +1,619 @@
+#include "cluster/control/control_link.hpp"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "cluster/control/control_session.hpp"
+#include "cluster/control/loss.hpp"
+#include "cluster/host/abort.hpp"
+#include "cluster/host/debugger.hpp"
+#include "cluster/host/launcher.hpp"
+
+namespace millrace::cluster {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Milliseconds = std::chrono::milliseconds;
+using Clock = ControlSession::Clock;
+using SessionPointer = std::shared_ptr<ControlSession>;
+
+namespace {
+
+constexpr auto collect_losses = Milliseconds(150);
+constexpr auto center_speaks = Milliseconds(300);  // beyond that, for process 0 to say it: mpirun ends all after the first that leaves
+constexpr auto let_frames_out = Milliseconds(50);  // before a process that must tell others may end
+constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
+constexpr auto failure_answer_limit = Milliseconds(300);
+constexpr auto handshake_limit = std::chrono::seconds(5);
+constexpr auto accept_again = Milliseconds(200);
+constexpr std::size_t spare_connections = 16;  // strangers at the door, beyond the processes of the job
+constexpr std::size_t most_progress_records = 64;
+constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // between heartbeats
+
+std::map<std::string, std::string> parse_hashes(std::string_view text) {
+  std::map<std::string, std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n'), equals = text.find('=');
+    if (end == std::string_view::npos || equals > end) break;
+    out.emplace(text.substr(0, equals), text.substr(equals + 1, end - equals - 1));
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+/// Everything below runs on the control thread, except what locks `mutex` under "callers".
+class ControlLink::State {
+ public:
+  State(const ClusterConfig& settings, const Topology& ranks, const Rendezvous& where, ControlHandlers to_call)
+      : config(settings),
+        topology(ranks),
+        rendezvous(where),
+        handlers(std::move(to_call)),
+        timer(io),
+        loss_timer(io),
+        accept_timer(io),
+        acceptor(io),
+        doorbell(io, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        peers(static_cast<std::size_t>(ranks.processes())),
+        last_progress(static_cast<std::size_t>(ranks.processes())),
+        is_lost(static_cast<std::size_t>(ranks.processes())) {
+    if (!handlers.on_job_lost) {
+      handlers.on_job_lost = [this](const std::vector<Loss>& all, bool speak) {
+        if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
+        abort_job(ExitCode::peer_lost, describe(topology, all, handlers.waits ? handlers.waits() : ""), speak);
+      };
+    }
+    if (!handlers.on_failure) {
+      handlers.on_failure = [](ExitCode code, const std::string& message, bool speak) { abort_job(code, message, speak); };
+    }
+  }
+
+  [[nodiscard]] bool central() const { return topology.process() == 0; }
+
+  // -- callers ------------------------------------------------------------------------
+
+  void submit(FrameKind kind, std::uint16_t type, int to, std::span<const std::byte> payload) {
+    const FrameHeader header{static_cast<std::uint32_t>(payload.size()),     static_cast<std::uint16_t>(kind), type,
+                             static_cast<std::uint16_t>(topology.process()), static_cast<std::uint16_t>(to),   0};
+    {
+      const std::lock_guard lock(mutex);
+      if (kind == FrameKind::heartbeat && std::exchange(beat_asked, true)) return;
+      MILLRACE_CHECK(kind != FrameKind::message || submitted.size() + payload.size() <= control_queue_limit, ExitCode::memory,
+                     "cluster.control_link",
+                     "{} bytes of messages wait for the control thread and {} more are to be sent to process {}, the limit is {}",
+                     submitted.size(), payload.size(), to, control_queue_limit);
+      const auto head = bytes_of(header);
+      submitted.insert(submitted.end(), head.begin(), head.end());
+      submitted.insert(submitted.end(), payload.begin(), payload.end());
+    }
+    ring();
+  }
+
+  void ring() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t rung = ::write(doorbell.native_handle(), &one, sizeof one);
+  }
+
+  template <class Condition>
+  bool wait(Milliseconds limit, Condition condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, limit, condition);
+  }
+
+  void start_thread() {
+    listen_to_doorbell();
+    next_tick = Clock::now();
+    if (topology.processes() > 1) tick({});
+    thread = std::thread([this] {
+      pthread_setname_np(pthread_self(), "control");
+      // Heartbeats must go out on an overloaded machine too: this thread does next to nothing, so let it go first where that is allowed.
+      static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15));
+      try {
+        io.run();
+      } catch (const Error& error) {
+        abort_job(error.code(), error.what());
+      } catch (const std::exception& error) {
+        abort_job(ExitCode::internal, fmt::format("[cluster.control_link] {}", error.what()));
+      }
+    });
+  }
+
+  // -- joining ------------------------------------------------------------------------
+
+  void serve(int descriptor) {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size);
+    acceptor.assign(own.ss_family == AF_INET ? asio::ip::tcp::v4() : asio::ip::tcp::v6(), descriptor);
+    accept_next();
+  }
+
+  void accept_next() {
+    acceptor.async_accept([this](const error_code& error, asio::ip::tcp::socket socket) {
+      if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
+      if (error && error != asio::error::connection_aborted) return accept_later();
+      if (!error) welcome_stranger(std::move(socket));
+      accept_next();
+    });
+  }
+
+  /// The system has no descriptor or no memory for a connection, and would say so again at once.
+  void accept_later() {
+    accept_timer.expires_after(accept_again);
+    accept_timer.async_wait([this](const error_code& error) {
+      if (!error && acceptor.is_open()) accept_next();
+    });
+  }
+
+  /// All strangers are served at once. Where there are too many, the one that has been here longest makes room: a process of the job
+  /// introduces itself in milliseconds, who keeps silent is none.
+  void welcome_stranger(asio::ip::tcp::socket socket) {
+    if (strangers.size() >= peers.size() + spare_connections) {
+      const SessionPointer oldest = *std::min_element(strangers.begin(), strangers.end(),
+                                                      [](const auto& left, const auto& right) { return left->begun < right->begun; });
+      oldest->end("others want to introduce themselves");
+    }
+    auto session = std::make_shared<ControlSession>(
+        std::move(socket), control_queue_limit,
+        [this](auto& from, const auto& header, auto payload) { on_stranger(from, header, payload); },
+        [this](auto& from, const std::string& reason) { on_end(from, reason); });
+    strangers.insert(session);
+    session->start();
+  }
+
+  void on_stranger(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
+    if (session.process >= 0 && !session.handshake) return on_frame(session, header, payload);
+    if (header.kind == static_cast<std::uint16_t>(FrameKind::hello) && !session.handshake && payload.size() == sizeof(Hello)) {
+      Hello hello;
+      std::memcpy(&hello, payload.data(), sizeof hello);
+      const bool known =
+          hello.version == Hello::right_version && hello.process > 0 && hello.process < peers.size() && !peers[hello.process];
+      if (!known) return session.end("it is no process of this job");
+      session.process = static_cast<int>(hello.process);
+      session.pid = static_cast<pid_t>(hello.pid);
+      session.host.assign(hello.host.data(), strnlen(hello.host.data(), hello.host.size()));
+      const Bytes32 nonce = random_bytes32();
+      session.handshake.emplace(rendezvous.secret, hello, nonce);
+      std::array<Bytes32, 2> challenge{nonce, session.handshake->listener_proof};
+      return session.send({.kind = static_cast<std::uint16_t>(FrameKind::challenge)}, std::as_bytes(std::span(challenge)));
+    }
+    Bytes32 proof;
+    const bool proves = header.kind == static_cast<std::uint16_t>(FrameKind::proof) && session.handshake && payload.size() == proof.size();
+    if (proves) std::memcpy(proof.data(), payload.data(), proof.size());
+    if (!proves || !equal(proof, session.handshake->connector_proof) || peers[static_cast<std::size_t>(session.process)]) {
+      return session.end("it does not know this job's secret");
+    }
+    admit(session);
+  }
+
+  void admit(ControlSession& session) {
+    session.authenticate(session.handshake->listener_key, session.handshake->connector_key);
+    session.handshake.reset();
+    SessionPointer pointer = session.shared_from_this();
+    strangers.erase(pointer);
+    send_to(*pointer, FrameKind::welcome, 0, {});
+    const std::lock_guard lock(mutex);
+    peers[static_cast<std::size_t>(session.process)] = std::move(pointer);
+    if (++joined == topology.processes() - 1) {
+      error_code ignored;
+      acceptor.close(ignored);
+    }
+    changed.notify_all();
+  }
+
+  void join(const Connection& connection) {
+    asio::ip::tcp::socket socket(io);
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    getsockname(connection.descriptor, reinterpret_cast<sockaddr*>(&own), &size);
+    socket.assign(own.ss_family == AF_INET ? asio::ip::tcp::v4() : asio::ip::tcp::v6(), connection.descriptor);
+    auto session = std::make_shared<ControlSession>(
+        std::move(socket), control_queue_limit, [this](auto& from, const auto& header, auto payload) { on_frame(from, header, payload); },
+        [this](auto& from, const std::string& reason) { on_end(from, reason); });
+    session->process = 0;
+    session->pid = static_cast<pid_t>(rendezvous.pid);
+    session->host = rendezvous.host.data();
+    session->authenticate(connection.connector_key, connection.listener_key);
+    peers[0] = session;
+    session->start();
+  }
+
+  std::string missing() {
+    const std::lock_guard lock(mutex);
+    std::string text;
+    for (int process = 1; process < topology.processes(); ++process) {
+      if (!peers[static_cast<std::size_t>(process)]) text += fmt::format("{}{}", text.empty() ? "" : ", ", process);
+    }
+    return text;
+  }
+
+  // -- frames -------------------------------------------------------------------------
+
+  void send_to(ControlSession& session, FrameKind kind, std::uint16_t type, std::span<const std::byte> payload) {
+    session.send({.kind = static_cast<std::uint16_t>(kind),
+                  .type = type,
+                  .from = static_cast<std::uint16_t>(topology.process()),
+                  .to = static_cast<std::uint16_t>(session.process)},
+                 payload);
+  }
+
+  void send_to_all(FrameKind kind, std::uint16_t type, std::span<const std::byte> payload, int except = -1) {
+    for (const SessionPointer& peer : peers) {
+      if (peer && peer->process != except) send_to(*peer, kind, type, payload);
+    }
+  }
+
+  void on_frame(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
+    if (central() && header.from != session.process) return session.end("it spoke for another process");
+    switch (static_cast<FrameKind>(header.kind)) {
+      case FrameKind::welcome:
+        return note([&] { ++joined; });
+      case FrameKind::heartbeat:
+        return on_heartbeat(session, payload);
+      case FrameKind::message:
+        return on_message(header, payload);
+      case FrameKind::lost:
+        return on_told_lost(payload);
+      case FrameKind::failure:
+        return on_told_failure(session, header, payload);
+      case FrameKind::failure_taken:
+        return note([&] { failure_taken = true; });
+      case FrameKind::goodbye:
+        return on_goodbye(session);
+      case FrameKind::agree:
+        hashes[session.process] = parse_hashes(text_of(payload));
+        return compare_hashes();
+      case FrameKind::agreed:
+        return note([&] { agreement = std::string(text_of(payload)); });
+      default:
+        return session.end(fmt::format("it sent a frame of kind {}", header.kind));
+    }
+  }
+
+  template <class Change>
+  void note(Change change) {
+    const std::lock_guard lock(mutex);
+    change();
+    changed.notify_all();
+  }
+
+  void on_message(const FrameHeader& header, std::span<const std::byte> payload) {
+    if (header.to == topology.process()) {
+      if (handlers.on_message) handlers.on_message(header.from, header.type, payload);
+    } else if (central() && header.to < peers.size() && peers[header.to]) {
+      peers[header.to]->send(header, payload);
+    }
+  }
+
+  void listen_to_doorbell() {
+    doorbell.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
+      if (error) return;
+      std::uint64_t rung = 0;
+      [[maybe_unused]] const ssize_t got = ::read(doorbell.native_handle(), &rung, sizeof rung);
+      if (taken_to == taken.size()) {
+        taken.clear();
+        taken_to = 0;
+        const std::lock_guard lock(mutex);
+        std::swap(taken, submitted);
+        beat_asked = false;
+      }
+      const std::size_t stop = taken_to + bytes_at_a_time;
+      while (taken_to < std::min(stop, taken.size())) {
+        const auto rest = std::span<const std::byte>(taken).subspan(taken_to);
+        FrameHeader header;
+        std::memcpy(&header, rest.data(), sizeof header);
+        taken_to += sizeof header + header.bytes;
+        take_submitted(header, rest.subspan(sizeof header, header.bytes));
+      }
+      if (taken_to < taken.size()) ring();
+      listen_to_doorbell();
+    });
+  }
+
+  void take_submitted(const FrameHeader& header, std::span<const std::byte> payload) {
+    switch (static_cast<FrameKind>(header.kind)) {
+      case FrameKind::message:
+        if (header.to == topology.process() || central()) return on_message(header, payload);
+        if (peers[0]) peers[0]->send(header, payload);
+        return;
+      case FrameKind::agree:
+        if (!central()) return send_to_all(FrameKind::agree, 0, payload);
+        hashes[0] = parse_hashes(text_of(payload));
+        return compare_hashes();
+      case FrameKind::heartbeat:
+        return send_heartbeats(is_traced());
+      case FrameKind::goodbye:
+        closing = true;
+        return central() ? say_goodbyes() : send_to_all(FrameKind::goodbye, 0, {});
+      default:
+        return send_to_all(static_cast<FrameKind>(header.kind), header.type, payload);
+    }
+  }
+
+  // -- agreement ----------------------------------------------------------------------
+
+  [[nodiscard]] std::string host_of(int process) const {
+    const SessionPointer& peer = peers[static_cast<std::size_t>(process)];
+    return peer ? peer->host : host_name();
+  }
+
+  void compare_hashes() {
+    if (hashes.size() < peers.size()) return;
+    std::set<std::string> names;
+    for (const auto& [process, named] : hashes) {
+      for (const auto& [name, hash] : named) names.insert(name);
+    }
+    const auto hash_at = [this](int process, const std::string& name) {
+      const auto found = hashes[process].find(name);
+      return found == hashes[process].end() ? std::string("none") : found->second;
+    };
+    std::string text;
+    for (const std::string& name : names) {
+      const std::string wanted = hash_at(0, name);
+      for (int process = 1; process < topology.processes(); ++process) {
+        const std::string found = hash_at(process, name);
+        if (found == wanted || found.empty() || wanted.empty()) continue;
+        text += fmt::format("{}{} differs: process {} on {} ({}) has {}, process 0 on {} has {}", text.empty() ? "[cluster.agree] " : "; ",
+                            name, process, host_of(process), ranks_text(topology, process), found, host_of(0), wanted);
+      }
+    }
+    hashes.clear();
+    send_to_all(FrameKind::agreed, 0, bytes_of(std::string_view(text)));
+    note([&] { agreement = text; });
+  }
+
+  // -- signs of life ------------------------------------------------------------------
+
+  void on_heartbeat(ControlSession& session, std::span<const std::byte> payload) {
+    if (payload.empty() || payload.size() - 1 > most_progress_records * sizeof(Progress)) return;
+    session.traced = payload[0] != std::byte{0};
+    auto& records = last_progress[static_cast<std::size_t>(session.process)];
+    records.resize((payload.size() - 1) / sizeof(Progress));
+    if (!records.empty()) std::memcpy(records.data(), payload.data() + 1, records.size() * sizeof(Progress));
+    if (handlers.heard) handlers.heard(session.process, records);
+  }
+
+  void send_heartbeats(bool traced) {
+    std::array<Progress, most_progress_records> records;
+    const std::size_t count = handlers.progress ? std::min(handlers.progress(records), records.size()) : 0;
+    heartbeat.resize(1 + count * sizeof(Progress));
+    heartbeat[0] = std::byte{traced};
+    std::memcpy(heartbeat.data() + 1, records.data(), count * sizeof(Progress));
+    // Who has not read the last ones gets the next when it has.
+    for (const SessionPointer& peer : peers)
+      if (peer && !peer->is_behind()) send_to(*peer, FrameKind::heartbeat, 0, heartbeat);
+  }
+
+  void tick(const error_code& error) {
+    if (error) return;
+    const auto now = Clock::now();
+    const auto timeout = Milliseconds(config.timeout_ms);
+    const bool traced = is_traced();
+    // When our own timer is late the whole machine was stopped or starved, the peers most likely too: their silence proves nothing.
+    const bool late = now - next_tick > timeout / 2;
+    send_heartbeats(traced);
+    for (std::size_t index = 0; index < peers.size(); ++index) {
+      const SessionPointer peer = peers[index];
+      if (!peer) continue;
+      if (late || traced || peer->traced) peer->last_heard = now;
+      if (config.timeout_ms <= 0 || now - peer->last_heard <= timeout || is_lost[index]) continue;
+      if (peer->host == own_host && is_traced(peer->pid)) {
+        peer->last_heard = now;
+        continue;
+      }
+      lose(*peer, fmt::format("it was silent for {:.2f} s", std::chrono::duration<double>(now - peer->last_heard).count()));
+      peer->abandon();
+      note([&] { peers[index].reset(); });
+    }
+    for (auto place = strangers.begin(); place != strangers.end();) {
+      const SessionPointer stranger = *place++;  // end() takes it from the set
+      if (now - stranger->begun > handshake_limit) stranger->end("it did not introduce itself");
+    }
+    next_tick = now + Milliseconds(std::max(1, config.heartbeat_ms));
+    timer.expires_at(next_tick);
+    timer.async_wait([this](const error_code& waited) { tick(waited); });
+  }
+
+  // -- the end of others --------------------------------------------------------------
+
+  void on_end(ControlSession& session, const std::string& reason) {
+    const SessionPointer keep = session.shared_from_this();
+    if (strangers.erase(keep) > 0) return;
+    // Who was told of a loss leaves by itself when the losses have been collected, on a busy machine before our own message is out: that is
+    // no further loss.
+    const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
+    if (!session.said_goodbye && !leaves) lose(session, reason);
+    if (told_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has spoken
+    note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
+  }
+
+  void lose(ControlSession& session, const std::string& reason) {
+    Loss loss{session.process, session.host, reason, std::chrono::duration<double>(Clock::now() - session.last_heard).count(),
+              last_progress[static_cast<std::size_t>(session.process)]};
+    if (central()) send_to_all(FrameKind::lost, 0, loss_bytes(loss), session.process);
+    lost(std::move(loss), central() || !told_by_center);
+  }
+
+  void on_told_lost(std::span<const std::byte> payload) {
+    told_by_center = true;  // it is alive and speaks; that it leaves soon is no further loss
+    lost(loss_from_bytes(payload), false);
+  }
+
+  void lost(Loss loss, bool first_hand) {
+    if (loss.process < 0 || loss.process >= topology.processes() || leaving || (!first_hand && loss.process == topology.process())) return;
+    if (!first_hand && loss.process == 0) return;
+    auto known = is_lost.begin() + loss.process;
+    if (*known) return;
+    *known = true;
+    if (handlers.on_lost) handlers.on_lost(loss);
+    losses.push_back(std::move(loss));
+    if (losses.size() == 1)
+      leave_after(told_by_center || !is_beside_center(launch, topology.process(), topology.processes()) ? collect_losses + center_speaks
+                                                                                                        : collect_losses);
+  }
+
+  void leave_after(Milliseconds time) {
+    loss_timer.expires_after(time);
+    loss_timer.async_wait([this](const error_code& error) {
+      if (error || leaving) return;
+      leaving = true;
+      handlers.on_job_lost(losses, !told_by_center && speaks_of_losses(launch, topology.process(), is_lost));
+    });
+  }
+
+  void on_told_failure(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
+    if (central()) send_to(session, FrameKind::failure_taken, 0, {});
+    told_by_center = !central();
+    if (leaving) return;
+    leaving = true;
+    if (central()) send_to_all(FrameKind::failure, header.type, payload, session.process);
+    std::string message(text_of(payload));
+    if (central())
+      message = fmt::format("process {} on {} ({}): {}", session.process, session.host, ranks_text(topology, session.process), message);
+    loss_timer.expires_after(let_frames_out);
+    loss_timer.async_wait([this, message, code = static_cast<ExitCode>(header.type)](const error_code& error) {
+      if (!error) handlers.on_failure(code, message, central());
+    });
+  }
+
+  // -- goodbye ------------------------------------------------------------------------
+
+  void on_goodbye(ControlSession& session) {
+    session.said_goodbye = true;
+    if (central()) return say_goodbyes();
+    session.end("goodbye");
+  }
+
+  /// When all have said goodbye, process 0 answers; they close.
+  void say_goodbyes() {
+    if (!closing) return;
+    if (std::any_of(peers.begin(), peers.end(), [](const SessionPointer& peer) { return peer && !peer->said_goodbye; })) return;
+    send_to_all(FrameKind::goodbye, 0, {});
+  }
+
+  const ClusterConfig config;
+  const Topology topology;
+  const Rendezvous rendezvous;
+  const std::string own_host = host_name();
+  const Launch launch = launch_from_environment();
+  ControlHandlers handlers;
+
+  asio::io_context io{1};
+  asio::steady_timer timer, loss_timer, accept_timer;
+  asio::ip::tcp::acceptor acceptor;
+  asio::posix::stream_descriptor doorbell;
+  std::thread thread;
+
+  std::set<SessionPointer> strangers;
+  std::vector<SessionPointer> peers;  // by process; written under `mutex`. Process 0 has all others, they have process 0.
+  std::vector<std::vector<Progress>> last_progress;
+  std::vector<bool> is_lost;
+  std::vector<Loss> losses;
+  std::map<int, std::map<std::string, std::string>> hashes;
+  std::vector<std::byte> heartbeat, taken;
+  std::size_t taken_to = 0;
+  Clock::time_point next_tick;
+  bool told_by_center = false;
+  bool leaving = false;
+  bool closing = false;
+
+  std::mutex mutex;  // guards what follows, and writes to `peers`
+  std::condition_variable changed;
+  std::vector<std::byte> submitted;
+  bool beat_asked = false;  // a heartbeat is among what was submitted
+  int joined = 0;
+  bool failure_taken = false;
+  std::optional<std::string> agreement;
+};
+
+ControlLink::ControlLink(const ClusterConfig& config, const Topology& topology, const Rendezvous& rendezvous, Listener* listener,
+                         ControlHandlers handlers)
+    : state_(std::make_unique<State>(config, topology, rendezvous, std::move(handlers))) {
+  State& state = *state_;
+  const bool alone = topology.processes() == 1;
+  if (!alone && state.central()) {
+    MILLRACE_CHECK(listener != nullptr, ExitCode::internal, "cluster.control_link", "process 0 has no listener");
+    state.serve(listener->take());
+  } else if (!alone) {
+    state.join(connect_to(rendezvous, topology.process(), config));
+  }
+  state.start_thread();
+  const int wanted = alone ? 0 : state.central() ? topology.processes() - 1 : 1;
+  const bool complete = state.wait(Milliseconds(config.start_timeout_ms), [&] { return state.joined >= wanted; });
+  if (complete) return;
+  const std::string missing = state.missing();
+  state.io.stop();
+  state.thread.join();
+  fail(ExitCode::start, "cluster.control_link", "after {} s {}", config.start_timeout_ms / 1000.0,
+       state.central() ? "these processes have not joined: " + missing : "process 0 has not answered");
+}
+
+ControlLink::~ControlLink() {
+  state_->io.stop();
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+void ControlLink::send(int process, std::uint16_t type, std::span<const std::byte> bytes) {
+  MILLRACE_CHECK(process >= 0 && process < state_->topology.processes(), ExitCode::internal, "cluster.control_link",
+                 "a message to process {} of {}", process, state_->topology.processes());
+  MILLRACE_CHECK(bytes.size() <= frame_limit, ExitCode::internal, "cluster.control_link", "a message of {} bytes, the limit is {}",
+                 bytes.size(), frame_limit);
+  state_->submit(FrameKind::message, type, process, bytes);
+}
+
+void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, Milliseconds limit) {
+  State& state = *state_;
+  std::string text;
+  for (const auto& [name, hash] : hash_by_name) text += name + "=" + hash + "\n";
+  state.submit(FrameKind::agree, 0, 0, bytes_of(std::string_view(text)));
+  if (limit.count() == 0) limit = Milliseconds(state.config.start_timeout_ms);
+  const bool answered = state.wait(limit, [&] { return state.agreement.has_value(); });
+  MILLRACE_CHECK(answered, ExitCode::start, "cluster.agree", "not all processes came to compare hashes within {} s",
+                 static_cast<double>(limit.count()) / 1000.0);
+  std::unique_lock lock(state.mutex);
+  const std::string verdict = *std::exchange(state.agreement, std::nullopt);
+  lock.unlock();
+  if (!verdict.empty()) throw Error(ExitCode::start, verdict);
+}
+
+void ControlLink::beat() {
+  if (state_->topology.processes() > 1) state_->submit(FrameKind::heartbeat, 0, 0, {});
+}
+
+bool ControlLink::report_failure(ExitCode code, const std::string& message) {
+  State& state = *state_;
+  if (state.topology.processes() == 1) return true;
+  state.submit(FrameKind::failure, static_cast<std::uint16_t>(code), 0,
+               bytes_of(std::string_view(message)).first(std::min<std::size_t>(message.size(), 65536)));
+  if (state.central()) {
+    std::this_thread::sleep_for(let_frames_out);
+    return true;
+  }
+  return !state.wait(failure_answer_limit, [&] { return state.failure_taken; });
+}
+
+bool ControlLink::close(Milliseconds limit) {
+  State& state = *state_;
+  bool all = true;
+  if (state.topology.processes() > 1) {
+    state.submit(FrameKind::goodbye, 0, 0, {});
+    all = state.wait(limit,
+                     [&] { return std::none_of(state.peers.begin(), state.peers.end(), [](const auto& peer) { return bool(peer); }); });
+  }
+  asio::post(state.io, [&state] { state.io.stop(); });
+  if (state.thread.joinable()) state.thread.join();
+  return all;
+}
+
+}  // namespace millrace::cluster

@@ -1,0 +1,23 @@
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <array>
+
+#include "cluster/links/link.hpp"
+
+namespace millrace::cluster {
+
+/// What the transport thread set up, for the sources that speak MPI. Used on that thread only.
+struct MpiWorld {
+  std::array<MPI_Comm, channel_kinds> by_kind{};  ///< one communicator per class of message
+  MPI_Comm control = MPI_COMM_NULL;               ///< bootstrap and barriers
+  int tag_limit = 0;
+};
+
+/// Throws Error(peer_lost) with MPI's own words unless `code` is MPI_SUCCESS: with a healthy program only a broken peer or network makes a
+/// call fail.
+void check_mpi(int code, const char* call);
+
+}  // namespace millrace::cluster

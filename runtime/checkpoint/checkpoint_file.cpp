@@ -1,0 +1,373 @@
+#include "runtime/checkpoint/checkpoint_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.checkpoint";
+
+void check_space(const std::string& folder, std::uint64_t bytes) {
+  const auto free = free_space(folder);
+  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, who, "{}: {} bytes free, wanted 1.2 x {}", folder, free, bytes);
+}
+
+/// The step of "step-00000040"; nothing for other names.
+std::optional<std::uint64_t> step_of(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  std::uint64_t step = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const auto digits = name.substr(prefix.size());
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (result.ec != std::errc{} || result.ptr != digits.data() + digits.size() || checkpoint_name(step) != name) return std::nullopt;
+  return step;
+}
+
+bool is_temporary(std::string_view name) { return name.starts_with("step-") && name.find(".tmp-") != std::string_view::npos; }
+
+/// An old checkpoint on its way out. Ends as temporary names do not, which have an epoch there.
+constexpr std::string_view retired_suffix = ".tmp-removed";
+
+std::string name_of(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+/// Steps in a folder, ascending.
+std::vector<std::uint64_t> steps_in(const std::string& folder) {
+  std::vector<std::uint64_t> steps;
+  if (kind_of(folder) == PathKind::missing) return steps;  // a link to a folder on another disk is a folder
+  for (const auto& name : list_directory(folder))
+    if (const auto step = step_of(name)) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void write_new_file(const std::string& path, std::string_view text) {
+  auto file = File::create(path);
+  file.write(text);
+  file.sync();
+}
+
+// -- one writer
+// ---------------------------------------------------------------------------------------------------------------------------------
+
+using TensorsByName = std::map<std::string, const CheckpointTensor*, std::less<>>;
+
+TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
+  TensorsByName map;
+  for (const auto& tensor : tensors) {
+    const auto wanted = bytes_of(tensor.name, tensor.dtype, tensor.shape);
+    MILLRACE_CHECK(tensor.bytes.size() == wanted, ExitCode::internal, who, "tensor '{}' has {} bytes, wanted {} for {}", tensor.name,
+                   tensor.bytes.size(), wanted, shape_text(tensor.shape));
+    MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, who, "tensor '{}' is to be written twice", tensor.name);
+  }
+  return map;
+}
+
+std::vector<FileTensor> describe_all(std::span<const CheckpointTensor> tensors) {
+  std::vector<FileTensor> described;
+  for (const auto& tensor : tensors) described.push_back({tensor.name, tensor.dtype, tensor.shape, 0, 0});
+  return described;
+}
+
+/// Hands out a tensor in chunks and hashes each just before it is written, unless live memory was hashed already.
+TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, const ByteSink& sink) {
+  TensorRecord record{tensor.name, tensor.dtype, tensor.shape, shard, tensor.chunks};
+  for (std::size_t offset = 0; offset < tensor.bytes.size(); offset += hash_chunk_bytes) {
+    const auto chunk = tensor.bytes.subspan(offset, std::min(hash_chunk_bytes, tensor.bytes.size() - offset));
+    if (tensor.chunks.empty()) record.chunks.push_back(hash_of(chunk));
+    sink(chunk);
+  }
+  return record;
+}
+
+/// Reads the shard back from the disk; what is there must be what was in memory.
+void read_back(const std::string& path, const ShardReport& report) {
+  const SafetensorsFile file(path, ExitCode::storage, false);
+  file.drop_cache();
+  MILLRACE_CHECK(hash_of(file.header_bytes()) == report.shard.header, ExitCode::storage, who,
+                 "{}: the header does not read back as it was written", path);
+  std::vector<std::byte> scratch(hash_chunk_bytes);
+  for (const auto& record : report.tensors) {
+    const auto& tensor = file.at(record.name);
+    for (std::size_t chunk = 0; chunk < record.chunks.size(); ++chunk) {
+      const auto offset = chunk * hash_chunk_bytes;
+      const auto part = std::span(scratch).first(std::min<std::uint64_t>(hash_chunk_bytes, tensor.bytes() - offset));
+      file.read_bytes(tensor, offset, part);
+      MILLRACE_CHECK(hash_of(std::as_bytes(part)) == record.chunks[chunk], ExitCode::storage, who,
+                     "{}: tensor '{}' at byte {} does not read back as it was in memory", path, record.name, offset);
+    }
+  }
+}
+
+}  // namespace
+
+ShardReport write_shard(const std::string& folder, int writer, int writers, std::span<const CheckpointTensor> tensors) {
+  const auto sources = by_name(tensors);
+  std::uint64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += tensor.bytes.size();
+  check_space(folder, bytes);
+  ShardReport report{writer, writers, {shard_name(writer, writers), 0, {}}, {}};
+  const auto path = join_path(folder, report.shard.file);
+  {
+    auto file = File::create(path);
+    const auto layout =
+        write_safetensors_to(file, describe_all(tensors), {{"format", "millrace"}}, [&](const FileTensor& tensor, const ByteSink& sink) {
+          report.tensors.push_back(send(*sources.at(tensor.name), report.shard.file, sink));
+        });
+    file.sync();
+    report.shard.bytes = file.size();
+    report.shard.header = hash_of(layout.bytes);
+  }
+  sync_directory(folder);
+  read_back(path, report);
+  fault_point("checkpoint.after_shard");
+  return report;
+}
+
+// -- the coordinator
+// ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// What fails is a warning.
+template <class Action>
+void attempt(std::vector<CheckpointWarning>& warnings, CheckpointWarning::Cause cause, const char* words, Action action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    warnings.push_back({cause, fmt::format("{}: {}", words, error.what())});
+  }
+}
+
+File take_lock(const std::string& run_directory, const LockWait& wait) {
+  make_directories(run_directory);
+  auto file = File::append(join_path(run_directory, "lock"));
+  while (!file.try_lock()) {
+    MILLRACE_CHECK(wait && wait(), ExitCode::start, who, "{}: another process is training in this run directory", run_directory);
+  }
+  return file;
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(const std::string& run_directory, Retention retention, const LockWait& wait)
+    : run_directory_(run_directory),
+      folder_(checkpoints_folder(run_directory)),
+      retention_(retention),
+      lock_(take_lock(run_directory, wait)),
+      journal_(run_directory) {
+  const bool folder_was_there = kind_of(folder_) != PathKind::missing;
+  make_directories(folder_);
+  decide_undecided(folder_was_there);
+  remove_leftovers();
+}
+
+std::string CheckpointStore::temporary_name(std::uint64_t step, std::uint64_t epoch) const {
+  return fmt::format("{}.tmp-{}", checkpoint_name(step), epoch);
+}
+
+/// A process died between "committing" and "committed". It counts as committed if it bears its final name, and that name is on the disk
+/// before the journal says so. If it is under neither name the attempt is lost, to a power loss or to somebody who tidied up: the
+/// checkpoints before it are what there is. But where the whole folder of checkpoints is gone, so may be one that was committed, and the
+/// run must not begin again from its seed.
+void CheckpointStore::decide_undecided(bool folder_was_there) {
+  const auto undecided = journal_.undecided();
+  if (!undecided.empty()) sync_directory(folder_);
+  for (const auto& record : undecided) {
+    const bool renamed = kind_of(join_path(folder_, checkpoint_name(record.step))) != PathKind::missing;
+    const auto event = renamed || !folder_was_there ? JournalEvent::committed : JournalEvent::discarded;
+    journal_.append({event, record.step, record.epoch, "found at the next start"});
+  }
+}
+
+void CheckpointStore::remove_leftovers() {
+  for (const auto& name : list_directory(folder_))
+    if (is_temporary(name)) remove_tree(join_path(folder_, name));
+}
+
+std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
+  const auto final_folder = join_path(folder_, checkpoint_name(step));
+  MILLRACE_CHECK(kind_of(final_folder) == PathKind::missing, ExitCode::checkpoint, who, "{}: step {} has a checkpoint already",
+                 final_folder, step);
+  check_space(folder_, bytes);
+  const auto epoch = journal_.next_epoch();
+  journal_.append({JournalEvent::begin, step, epoch, ""});
+  const auto temporary = join_path(folder_, temporary_name(step, epoch));
+  make_directory(temporary);
+  try {
+    sync_directory(folder_);  // what is synced inside of it must not be lost with it
+  } catch (const Error&) {
+    discard(temporary);
+    throw;
+  }
+  fault_point("checkpoint.after_begin");
+  return temporary;
+}
+
+Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const CheckpointMeta& meta, std::uint64_t epoch) const {
+  Manifest manifest{meta, epoch, journal_.run_id(), {}, {}, {}};
+  std::vector<const ShardReport*> ordered(reports.size(), nullptr);
+  for (const auto& report : reports) {
+    const bool fits = report.writers == static_cast<int>(reports.size()) && report.writer >= 0 && report.writer < report.writers;
+    MILLRACE_CHECK(fits && ordered[static_cast<std::size_t>(report.writer)] == nullptr, ExitCode::internal, who,
+                   "step {}: the report of writer {} of {} among {} reports", meta.step, report.writer, report.writers, reports.size());
+    ordered[static_cast<std::size_t>(report.writer)] = &report;
+  }
+  for (const auto* report : ordered) {
+    manifest.shards.push_back(report->shard);
+    manifest.tensors.insert(manifest.tensors.end(), report->tensors.begin(), report->tensors.end());
+  }
+  MILLRACE_CHECK(!manifest.tensors.empty(), ExitCode::internal, who, "step {}: a checkpoint without tensors", meta.step);
+  std::sort(manifest.tensors.begin(), manifest.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  manifest.state = manifest.state_hash();  // also refuses a tensor that two writers have
+  return manifest;
+}
+
+CommitResult CheckpointStore::commit(const std::string& folder, std::span<const ShardReport> reports, const CheckpointMeta& meta) {
+  const auto name = name_of(folder);
+  const auto dash = name.rfind('-');
+  std::uint64_t epoch = 0;
+  std::from_chars(name.data() + dash + 1, name.data() + name.size(), epoch);
+  MILLRACE_CHECK(is_temporary(name) && name == temporary_name(meta.step, epoch), ExitCode::internal, who,
+                 "committing step {} in the folder {}", meta.step, folder);
+  const auto manifest = assemble(reports, meta, epoch).text();
+  write_new_file(join_path(folder, manifest_name), manifest);
+  fault_point("checkpoint.after_manifest");
+  write_new_file(join_path(folder, commit_name), Commit{meta.step, epoch, manifest.size(), hash_of(manifest)}.text());
+  sync_directory(folder);
+  fault_point("checkpoint.after_commit_file");
+
+  CommitResult result{join_path(folder_, checkpoint_name(meta.step)), {}};
+  journal_.append({JournalEvent::committing, meta.step, epoch, ""});
+  rename_path(folder, result.folder);
+  fault_point("checkpoint.after_rename");
+  sync_directory(folder_);
+  // Without this line the next start finds the checkpoint in the folder.
+  attempt(result.warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
+    journal_.append({JournalEvent::committed, meta.step, epoch, ""});
+  });
+  fault_point("checkpoint.after_commit");
+  retire(result.warnings);
+  return result;
+}
+
+std::vector<CheckpointWarning> CheckpointStore::discard(const std::string& folder) noexcept {
+  std::vector<CheckpointWarning> warnings;
+  const auto name = name_of(folder);
+  const auto dot = name.find(".tmp-");
+  if (kind_of(folder) != PathKind::directory || dot == std::string::npos) return warnings;
+  std::uint64_t epoch = 0;
+  std::from_chars(name.data() + dot + 5, name.data() + name.size(), epoch);
+  // The folder goes whatever the journal says: on a full disk no line can be written until it has gone.
+  attempt(warnings, CheckpointWarning::Cause::deletion, "a checkpoint that was given up could not be deleted",
+          [&] { remove_tree(folder); });
+  attempt(warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
+    journal_.append({JournalEvent::discarded, step_of(name.substr(0, dot)).value_or(0), epoch, ""});
+  });
+  return warnings;
+}
+
+void CheckpointStore::retire(std::vector<CheckpointWarning>& warnings) {
+  if (retention_.keep_last == 0) return;
+  constexpr auto cause = CheckpointWarning::Cause::deletion;
+  constexpr auto words = "an old checkpoint could not be deleted";
+  attempt(warnings, cause, words, [&] {
+    const auto steps = steps_in(folder_);
+    const auto keep = std::max<std::uint64_t>(retention_.keep_last, 2);
+    for (std::size_t index = 0; index + keep < steps.size(); ++index) {
+      if (retention_.keep_every != 0 && steps[index] % retention_.keep_every == 0) continue;
+      // Renamed first: half a checkpoint must not carry the name of a whole one.
+      const auto folder = join_path(folder_, checkpoint_name(steps[index]));
+      attempt(warnings, cause, words, [&] { rename_path(folder, folder + std::string(retired_suffix)); });
+    }
+    // Also those that an earlier commit could not delete.
+    bool synced = false;
+    for (const auto& name : list_directory(folder_)) {
+      if (!name.ends_with(retired_suffix)) continue;
+      if (!synced) sync_directory(folder_);  // nor may it carry that name after a power loss
+      synced = true;
+      attempt(warnings, cause, words, [&] { remove_tree(join_path(folder_, name)); });
+    }
+  });
+}
+
+// -- reading
+// ------------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// What is wrong with a checkpoint, empty if nothing; a disk that cannot be read is thrown.
+std::string damage(const CheckpointReader& reader, std::uint64_t step) {
+  if (reader.step() != step)
+    return fmt::format("{}: the folder is named after another step than {}, which was committed", reader.folder(), reader.step());
+  const auto problems = reader.verify();
+  if (problems.empty()) return {};
+  const auto more = problems.size() > 1 ? fmt::format(" and {} more", problems.size() - 1) : std::string{};
+  return to_string(problems.front()) + more;
+}
+
+}  // namespace
+
+FoundCheckpoint CheckpointStore::newest_usable() {
+  FoundCheckpoint found;
+  auto steps = steps_in(folder_);
+  std::reverse(steps.begin(), steps.end());
+  for (const auto step : steps) {
+    const auto name = checkpoint_name(step);
+    std::string reason;
+    try {
+      CheckpointReader reader(join_path(folder_, name));
+      reason = damage(reader, step);
+      if (reason.empty()) {
+        found.checkpoint = std::move(reader);
+        return found;
+      }
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::storage) throw;
+      reason = error.what();
+    }
+    quarantine(name, reason);
+    found.warnings.push_back(fmt::format("checkpoint of step {} is damaged and was put aside: {}", step, reason));
+  }
+  MILLRACE_CHECK(!ever_committed(), ExitCode::checkpoint, who, "{}: checkpoints were committed, but none is usable{}{}", folder_,
+                 found.warnings.empty() ? "" : ": ", fmt::join(found.warnings, "; "));
+  return found;
+}
+
+bool CheckpointStore::ever_committed() const {
+  if (journal_.says_committed()) return true;
+  const auto names = list_directory(folder_);
+  return std::any_of(names.begin(), names.end(), [](const auto& name) { return name.find(".bad") != std::string::npos; });
+}
+
+void CheckpointStore::quarantine(const std::string& name, const std::string& reason) {
+  auto target = join_path(folder_, name + ".bad");
+  for (int copy = 2; kind_of(target) != PathKind::missing; ++copy) target = join_path(folder_, fmt::format("{}.bad-{}", name, copy));
+  rename_path(join_path(folder_, name), target);
+  sync_directory(folder_);
+  journal_.append({JournalEvent::quarantined, step_of(name).value_or(0), 0, reason});
+}
+
+std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory) {
+  std::vector<ListedCheckpoint> listed;
+  const auto folder = checkpoints_folder(run_directory);
+  for (const auto step : steps_in(folder)) {
+    ListedCheckpoint line{step, join_path(folder, checkpoint_name(step)), 0, {}};
+    try {
+      const CheckpointReader reader(line.folder);
+      for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
+    } catch (const Error& error) {
+      line.problem = error.what();
+    }
+    listed.push_back(std::move(line));
+  }
+  return listed;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,118 @@
+#include "runtime/checkpoint/run_journal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <random>
+
+#include "runtime/io/hash.hpp"
+#include "runtime/io/strict_json.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::uint64_t schema = 1;
+constexpr std::uint64_t largest_journal = std::uint64_t{1} << 30;
+constexpr std::array<std::string_view, 7> event_names = {"start",     "begin",       "committing", "committed",
+                                                         "discarded", "quarantined", "resumed"};
+
+std::string line_of(const JournalRecord& record) {
+  const nlohmann::json object = {
+      {"schema", schema}, {"event", to_string(record.event)}, {"step", record.step}, {"epoch", record.epoch}, {"note", record.note}};
+  // A note may quote bytes of a damaged file.
+  return object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<JournalRecord> parse_line(std::string_view line) {
+  constexpr auto code = ExitCode::checkpoint;
+  try {
+    const auto object = parse_strict_json(line, 2, code, "journal");
+    const auto name = json_text(object, "event", code, "journal");
+    const auto* const event = std::find(event_names.begin(), event_names.end(), name);
+    if (event == event_names.end() || json_count(object, "schema", code, "journal") != schema) return std::nullopt;
+    return JournalRecord{static_cast<JournalEvent>(event - event_names.begin()), json_count(object, "step", code, "journal"),
+                         json_count(object, "epoch", code, "journal"), json_text(object, "note", code, "journal")};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string new_run_id() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+File open_journal(const std::string& run_directory) {
+  make_directories(run_directory);
+  auto file = File::append(journal_path(run_directory));
+  sync_directory(run_directory);  // also where it was there: who made it may have been killed before this
+  return file;
+}
+
+}  // namespace
+
+std::string_view to_string(JournalEvent event) noexcept { return event_names[static_cast<std::size_t>(event)]; }
+std::string journal_path(const std::string& run_directory) { return join_path(run_directory, "journal.jsonl"); }
+
+RunJournal::RunJournal(const std::string& run_directory) : file_(open_journal(run_directory)) {
+  auto text = read_text_file(file_.path(), largest_journal, ExitCode::storage);
+  const auto whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  if (whole != text.size()) {
+    file_.truncate(whole);
+    text.resize(whole);
+  }
+  read(text);
+  if (run_id_.empty()) {
+    run_id_ = new_run_id();
+    append({JournalEvent::start, 0, 0, run_id_});
+  }
+}
+
+void RunJournal::read(const std::string& text) {
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto end = rest.find('\n');
+    const auto record = parse_line(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+    damaged_ = damaged_ || !record;
+    if (!record) continue;
+    if (record->event == JournalEvent::start && run_id_.empty()) run_id_ = record->note;
+    records_.push_back(*record);
+  }
+}
+
+void RunJournal::append(const JournalRecord& record) {
+  const auto before = file_.size();
+  try {
+    file_.write(line_of(record));
+    file_.sync();
+  } catch (const Error&) {
+    // Half a line must not become the beginning of the next one.
+    file_.truncate(before);
+    throw;
+  }
+  records_.push_back(record);
+}
+
+std::uint64_t RunJournal::next_epoch() const noexcept {
+  std::uint64_t last = 0;
+  for (const auto& record : records_) last = std::max(last, record.epoch);
+  return last + 1;
+}
+
+bool RunJournal::says_committed() const noexcept {
+  return damaged_ ||
+         std::any_of(records_.begin(), records_.end(), [](const auto& record) { return record.event == JournalEvent::committed; });
+}
+
+std::vector<JournalRecord> RunJournal::undecided() const {
+  std::map<std::uint64_t, JournalRecord> open;
+  for (const auto& record : records_) {
+    if (record.event == JournalEvent::committing) open[record.epoch] = record;
+    if (record.event == JournalEvent::committed || record.event == JournalEvent::discarded) open.erase(record.epoch);
+  }
+  std::vector<JournalRecord> result;
+  for (const auto& [epoch, record] : open) result.push_back(record);
+  return result;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <system_error>
+
+#include "kernels/base/check.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/data/tokenizers/sentence_piece.hpp"
+#include "runtime/data/tokenizers/tiktoken.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer_json.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::runtime {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t largest_file = std::uint64_t{256} << 20;  // bytes; published ones have 35 MB at most
+
+class ByteVocabulary final : public Tokenizer {
+ public:
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    ids.reserve(ids.size() + text.size());
+    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+  }
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) ByteTokenizer::decode(id, text);
+    return text;
+  }
+  [[nodiscard]] std::int64_t vocabulary() const noexcept override { return ByteTokenizer::vocabulary; }
+  [[nodiscard]] std::optional<std::int32_t> begin_of_document() const noexcept override { return std::nullopt; }
+  [[nodiscard]] std::optional<std::int32_t> end_of_document() const noexcept override { return +ByteTokenizer::end_of_document; }
+};
+
+/// What a folder's tokenizer is read from.
+fs::path file_in(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (fs::is_regular_file(folder / name, error)) return folder / name;
+  }
+  std::vector<fs::path> found;
+  for (const std::string& name : list_directory(folder.string())) {
+    if (name.ends_with(".tiktoken")) found.push_back(folder / name);
+  }
+  MILLRACE_CHECK(found.size() == 1, ExitCode::data, "tokenize", "{}: {}; wanted tokenizer.json, tokenizer.model or one .tiktoken file",
+                 folder.string(), found.empty() ? "no tokenizer there" : "several .tiktoken files");
+  return found.front();
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
+  if (path == "byte") return std::make_unique<ByteVocabulary>();
+  std::error_code error;
+  if (fs::is_directory(path, error)) return open_tokenizer(file_in(path));
+  const std::string where = path.string();
+  const std::string name = path.filename().string();
+  const std::string bytes = read_text_file(where, largest_file, ExitCode::data);
+  if (name.ends_with(".json")) return read_tokenizer_json(bytes, where);
+  // Llama 3 ships a .tiktoken file as tokenizer.model.
+  if (name.ends_with(".tiktoken") || (name.ends_with(".model") && is_tiktoken(bytes))) return read_tiktoken(bytes, name, where);
+  if (name.ends_with(".model")) return read_sentence_piece(bytes, where);
+  fail(ExitCode::data, "tokenize", "{}: not a tokenizer by its name; wanted \"byte\", a folder, tokenizer.json, .model or .tiktoken",
+       where);
+}
+
+}  // namespace millrace::runtime

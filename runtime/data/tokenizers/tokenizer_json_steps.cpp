@@ -1,0 +1,207 @@
+#include "runtime/data/tokenizers/tokenizer_json_steps.hpp"
+
+#include <array>
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::size_t most_steps = 16;  // of a Sequence; published files have five at most
+
+template <class Step>
+void for_each_step(const JsonView& sequence, const char* key, Step step) {
+  const JsonView steps = sequence.member(key);
+  if (steps.array().size() > most_steps) steps.refuse("16 steps at most");
+  for (std::size_t i = 0; i < steps.array().size(); ++i) step(steps.at(i), i, steps.array().size());
+}
+
+// -- normalizer ---------------------------------------------------------------------------------------------------------------------------
+
+void read_normalizer_step(const JsonView& step, BytePairModel& model) {
+  const std::string type = step.type();
+  if (type == "NFC") {
+    step.only({"type"});
+    model.nfc = true;
+  } else if (type == "Prepend") {
+    step.only({"type", "prepend"});
+    if (step.text("prepend") != visible_space) step.member("prepend").refuse("\"▁\" (U+2581)");
+    if (model.spaces.replace) step.refuse("Prepend before Replace");
+    model.spaces.prepend = SpaceRule::Prepend::always;
+  } else if (type == "Replace") {
+    step.only({"type", "pattern", "content"});
+    const auto pattern = step.member("pattern").find("String");
+    if (!pattern || pattern->text() != " " || step.text("content") != visible_space) step.refuse("the Replace of \" \" by \"▁\" (U+2581)");
+    model.spaces.replace = true;
+  } else {
+    step.member("type").refuse("NFC, Prepend or Replace: other normalizers are not supported");
+  }
+}
+
+void read_normalizer(const JsonView& file, BytePairModel& model) {
+  const auto normalizer = file.find("normalizer");
+  if (!normalizer) return;
+  if (normalizer->type() == "Sequence") {
+    normalizer->only({"type", "normalizers"});
+    for_each_step(*normalizer, "normalizers", [&](const JsonView& step, std::size_t, std::size_t) { read_normalizer_step(step, model); });
+  } else {
+    read_normalizer_step(*normalizer, model);
+  }
+  const bool prepends = model.spaces.prepend != SpaceRule::Prepend::never;
+  if ((prepends && !model.spaces.replace) || (model.nfc && model.spaces.replace)) {
+    normalizer->refuse("NFC, or Prepend and Replace of spaces");
+  }
+}
+
+// -- pre_tokenizer ------------------------------------------------------------------------------------------------------------------------
+
+void read_metaspace(const JsonView& step, BytePairModel& model) {
+  step.only({"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
+  if (step.text("replacement") != visible_space) step.member("replacement").refuse("\"▁\" (U+2581)");
+  if (model.spaces.replace) step.refuse("spaces written as U+2581 by the normalizer or by Metaspace, not by both");
+  const auto scheme = step.find("prepend_scheme");
+  const std::string when = scheme ? scheme->text() : step.boolean("add_prefix_space", true) ? "always" : "never";
+  if (when != "always" && when != "first" && when != "never") scheme->refuse("always, first or never");
+  model.spaces.replace = true;
+  model.spaces.prepend = when == "never" ? SpaceRule::Prepend::never : SpaceRule::Prepend::unless_there;
+  model.spaces.prepend_once = when == "first";
+  model.spaces.cut_at_each = step.boolean("split", true);
+}
+
+/// A Split that matches isolated pieces, by an expression or a literal text.
+std::string split_expression(const JsonView& step) {
+  step.only({"type", "pattern", "behavior", "invert"});
+  if (step.text("behavior") != "Isolated") step.member("behavior").refuse("Isolated: other behaviours of Split are not supported");
+  if (step.boolean("invert", false)) step.member("invert").refuse("false");
+  const JsonView pattern = step.member("pattern");
+  pattern.only({"Regex", "String"});
+  if (const auto regex = pattern.find("Regex")) return regex->text();
+  const std::string literal = pattern.text("String");
+  if (literal.empty() || literal.find("\\E") != std::string::npos) pattern.refuse("some text without \\E");
+  return "\\Q" + literal + "\\E";
+}
+
+/// True if the step is ByteLevel, which comes last.
+bool read_byte_level_step(const JsonView& step, const std::string& where, bool alone, BytePairModel& model) {
+  const std::string type = step.type();
+  if (type == "Split") {
+    model.splitters.push_back(make_splitter(split_expression(step), where));
+  } else if (type == "Digits") {
+    step.only({"type", "individual_digits"});
+    model.splitters.push_back(make_splitter(step.boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)", where));
+  } else if (type == "ByteLevel") {
+    step.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    model.prefix_space = step.boolean("add_prefix_space", true);
+    if (model.prefix_space && !alone) step.member("add_prefix_space").refuse("false in a Sequence");
+    if (step.boolean("use_regex", true)) model.splitters.push_back(make_splitter(SplitPattern::gpt2));
+    return true;
+  } else {
+    step.member("type").refuse("ByteLevel, Split or Digits: other pre-tokenizers are not supported");
+  }
+  return false;
+}
+
+/// Gemma's: a Split at spaces, of which the normalizer left none.
+bool splits_nothing(const JsonView& step, const BytePairModel& model) {
+  if (step.type() != "Split" || !model.spaces.replace) return false;
+  const auto literal = step.member("pattern").find("String");
+  return literal && literal->text() == " ";
+}
+
+}  // namespace
+
+bool read_text_steps(const JsonView& file, BytePairModel& model) {
+  read_normalizer(file, model);
+  const auto steps = file.find("pre_tokenizer");
+  if (!steps || splits_nothing(*steps, model)) return false;
+  if (steps->type() == "Metaspace") {
+    if (model.nfc) steps->refuse("no normalizer NFC before Metaspace");
+    read_metaspace(*steps, model);
+    return false;
+  }
+  bool over_bytes = false;
+  if (steps->type() == "Sequence") {
+    steps->only({"type", "pretokenizers"});
+    for_each_step(*steps, "pretokenizers", [&](const JsonView& step, std::size_t i, std::size_t count) {
+      over_bytes = read_byte_level_step(step, model.where, count == 1, model);
+      if (over_bytes != (i + 1 == count)) step.refuse("ByteLevel as the last of the Sequence, and there alone");
+    });
+  } else {
+    over_bytes = read_byte_level_step(*steps, model.where, true, model);
+  }
+  if (!over_bytes) steps->refuse("ByteLevel, Metaspace, or a Sequence that ends with ByteLevel");
+  if (model.spaces.replace) file.member("normalizer").refuse("null or NFC before ByteLevel");
+  return true;
+}
+
+void read_decoder(const JsonView& file, bool over_bytes, BytePairModel& model) {
+  const auto decoder = file.find("decoder");
+  if (!decoder) return;
+  const std::string type = decoder->type();
+  if (over_bytes) {
+    if (type != "ByteLevel") decoder->member("type").refuse("ByteLevel, as the pre_tokenizer");
+    return;
+  }
+  if (type == "Metaspace") {
+    model.spaces.strip_first = model.spaces.prepend != SpaceRule::Prepend::never;
+  } else if (type == "Sequence") {
+    for_each_step(*decoder, "decoders", [&](const JsonView& step, std::size_t, std::size_t) {
+      const std::string kind = step.type();
+      if (kind == "Strip") {
+        if (step.text("content") != " " || step.member("start").count(1) != 1 || step.member("stop").count(0) != 0) {
+          step.refuse("the Strip of one space at the start");
+        }
+        model.spaces.strip_first = true;
+      } else if (kind != "Replace" && kind != "ByteFallback" && kind != "Fuse" && kind != "Metaspace") {
+        step.member("type").refuse("Replace, ByteFallback, Fuse, Strip or Metaspace");
+      }
+    });
+  } else {
+    decoder->member("type").refuse("Sequence or Metaspace");
+  }
+}
+
+namespace {
+
+/// The names of what ends a document, in published tokenizers.
+constexpr std::array document_ends = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|eos|>"};
+
+void read_template(const JsonView& processor, const std::map<std::string, std::int32_t>& special, BytePairModel& model) {
+  const JsonView single = processor.member("single");
+  bool seen_text = false;
+  for (std::size_t i = 0; i < single.array().size() && i < most_steps; ++i) {
+    const auto token = single.at(i).find("SpecialToken");
+    if (!token) {
+      seen_text = true;
+      continue;
+    }
+    const auto found = special.find(token->text("id"));
+    if (found == special.end()) token->refuse("a special token of added_tokens");
+    auto& border = seen_text ? model.end_of_document : model.begin_of_document;
+    if (!border) border = found->second;
+  }
+}
+
+void read_processor(const JsonView& processor, const std::map<std::string, std::int32_t>& special, BytePairModel& model) {
+  const std::string type = processor.type();
+  if (type == "TemplateProcessing") return read_template(processor, special, model);
+  if (type == "ByteLevel") return;  // it moves offsets, not ids
+  processor.member("type").refuse("TemplateProcessing or ByteLevel: other post-processors are not supported");
+}
+
+}  // namespace
+
+void read_document_borders(const JsonView& file, const std::map<std::string, std::int32_t>& special, BytePairModel& model) {
+  if (const auto processor = file.find("post_processor")) {
+    if (processor->type() == "Sequence") {
+      for_each_step(*processor, "processors",
+                    [&](const JsonView& step, std::size_t, std::size_t) { read_processor(step, special, model); });
+    } else {
+      read_processor(*processor, special, model);
+    }
+  }
+  for (const char* name : document_ends) {
+    const auto found = special.find(name);
+    if (!model.end_of_document && found != special.end()) model.end_of_document = found->second;
+  }
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,45 @@
+#include "runtime/data/tokenizers/utf8.hpp"
+
+#include <cstring>
+
+namespace millrace::runtime {
+
+std::size_t end_of_valid(std::string_view text, std::size_t from) noexcept {
+  while (from < text.size()) {
+    // Eight ASCII bytes at a time, where there are that many.
+    std::uint64_t eight = 0;
+    while (from + 8 <= text.size()) {
+      std::memcpy(&eight, text.data() + from, 8);
+      if ((eight & 0x8080808080808080ULL) != 0) break;
+      from += 8;
+    }
+    const Character character = character_at(text, from);
+    if (character.length == 0) break;
+    from += character.length;
+  }
+  return from;
+}
+
+std::size_t end_of_invalid(std::string_view text, std::size_t from) noexcept {
+  while (from < text.size() && character_at(text, from).length == 0) ++from;
+  return from;
+}
+
+void append_character(std::uint32_t code, std::string& text) {
+  const auto add = [&](std::uint32_t byte) { text.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };
+  if (code < 0x80) return add(code);
+  if (code < 0x800) {
+    add(0xc0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      add(0xe0 | code >> 12);
+    } else {
+      add(0xf0 | code >> 18);
+      add(0x80 | (code >> 12 & 0x3f));
+    }
+    add(0x80 | (code >> 6 & 0x3f));
+  }
+  add(0x80 | (code & 0x3f));
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,272 @@
+#include "runtime/passes/differentiate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+#include "runtime/passes/fuse_bias.hpp"
+#include "runtime/passes/fuse_sums.hpp"
+#include "runtime/passes/merge_backward.hpp"
+#include "runtime/passes/offload.hpp"
+#include "runtime/passes/pack_weights.hpp"
+#include "runtime/passes/recompute.hpp"
+#include "runtime/program/gradient_builder.hpp"
+#include "runtime/program/ops/rules.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.differentiate";
+
+std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
+
+bool is_real(const ValueType& type) { return type.dtype == kernels::DType::f32 || type.dtype == kernels::DType::bf16; }
+
+/// Walks the forward backwards and lets every rule write its part of I and W.
+class Differentiator final : public GradientBuilder {
+ public:
+  explicit Differentiator(ProgramSet& set) : set_(set), wanted_(wanted_values(set)), gradients_(set.values.size()) {
+    for (const auto& value : set.values) names_.insert(value.name);
+  }
+
+  void run() {
+    if (set_.token_out.valid()) {
+      Value value;
+      value.type = set_.value(set_.token_out).type;
+      value.role = Role::gradient_in;
+      value.name = "gradient_in";
+      set_.gradient_in = add_value(std::move(value));
+      gradients_[index(set_.token_out)] = set_.gradient_in;
+    }
+    const auto& forward_operations = set_.program(ProgramKind::forward);
+    for (auto operation = forward_operations.rbegin(); operation != forward_operations.rend(); ++operation) {
+      forward_ = &*operation;
+      if (!reached()) continue;
+      program_ = ProgramKind::input_gradient;
+      operation->rule->input_gradient(*this);
+      program_ = ProgramKind::weight_gradient;
+      operation->rule->weight_gradient(*this);
+    }
+    if (set_.token_in.valid()) set_.gradient_out = gradients_[index(set_.token_in)];
+  }
+
+  const Operation& forward() const override { return *forward_; }
+  const ValueType& type(ValueId id) const override { return set_.value(id).type; }
+  const Value& value(ValueId id) const override { return set_.value(id); }
+  ValueId input(std::size_t i) override { return forward_->inputs.at(i); }
+  ValueId output(std::size_t i) override { return forward_->outputs.at(i); }
+  ValueId output_gradient(std::size_t i) override { return gradients_[index(forward_->outputs.at(i))]; }
+  bool wants(std::size_t i) const override { return wanted_[index(forward_->inputs.at(i))]; }
+
+  ValueId loss_scale() override {
+    if (!loss_scale_.valid()) {
+      Value value;
+      value.type = {kernels::DType::f32, {1}};
+      value.role = Role::scalar;
+      value.name = "loss_scale";
+      loss_scale_ = add_value(std::move(value));
+    }
+    return loss_scale_;
+  }
+
+  ValueId accumulator(std::size_t i) override {
+    const auto id = forward_->inputs.at(i);
+    const auto found = accumulators_.find(id.index);
+    if (found != accumulators_.end()) return found->second;
+    const auto& parameter = set_.value(id);
+    MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, who, "{}: input {} is '{}', wanted a parameter", forward_->name,
+                   i, parameter.name);
+    Value value;
+    value.type = {kernels::DType::f32, parameter.type.shape};
+    value.role = Role::accumulator;
+    value.name = parameter.name;
+    value.layer = parameter.layer;
+    value.use = parameter.use;
+    return accumulators_[id.index] = add_value(std::move(value));
+  }
+
+  std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                              std::string_view suffix) override {
+    Operation operation = started(rule, std::move(inputs), std::move(attributes), forward_->name + "." + std::string(suffix));
+    const auto results = rule.infer(types(operation.inputs), operation.attributes);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Value value;
+      value.type = results[i];
+      value.name = unique(i == 0 ? operation.name : operation.name + "." + std::string(rule.output_suffix(i)));
+      value.layer = forward_->layer;
+      operation.outputs.push_back(add_value(std::move(value)));
+    }
+    program().push_back(operation);
+    return operation.outputs;
+  }
+
+  std::vector<ValueId> append_for_forward(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
+                                          std::string_view suffix) override {
+    MILLRACE_CHECK(program_ == ProgramKind::input_gradient, ExitCode::internal, who, "{}: stands in for a forward operation outside of I",
+                   forward_->name);
+    const auto results = append(rule, std::move(inputs), std::move(attributes), suffix);
+    auto& written = program().back().outputs;
+    const auto own = results.size() - forward_->outputs.size();
+    MILLRACE_CHECK(types({results.begin() + static_cast<std::ptrdiff_t>(own), results.end()}) == types(forward_->outputs),
+                   ExitCode::internal, who, "{}: the results do not end in those of {}", program().back().name, forward_->name);
+    std::copy(forward_->outputs.begin(), forward_->outputs.end(), written.begin() + static_cast<std::ptrdiff_t>(own));
+    return written;
+  }
+
+  void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators, Attributes attributes,
+                         std::string_view suffix) override {
+    MILLRACE_CHECK(program_ == ProgramKind::weight_gradient, ExitCode::internal, who, "{}: an accumulator is added to outside of W",
+                   forward_->name);
+    Operation operation = started(rule, std::move(inputs), std::move(attributes), forward_->name + "." + std::string(suffix));
+    MILLRACE_CHECK(rule.infer(types(operation.inputs), operation.attributes) == types(accumulators), ExitCode::internal, who,
+                   "{}: the sum does not have the accumulator's shape", operation.name);
+    operation.outputs = std::move(accumulators);
+    program().push_back(std::move(operation));
+  }
+
+  void add_gradient(std::size_t i, ValueId gradient) override {
+    const auto target = forward_->inputs.at(i);
+    MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, who, "{}: the gradient of '{}' is {} {}, wanted {} {}",
+                   forward_->name, value(target).name, kernels::to_string(type(gradient).dtype), kernels::to_string(type(gradient).shape),
+                   kernels::to_string(type(target).dtype), kernels::to_string(type(target).shape));
+    auto& sum = gradients_[index(target)];
+    sum = sum.valid() ? append(add_rule(), {sum, gradient}, {}, "dx_sum")[0] : gradient;
+  }
+
+ private:
+  /// Activations that depend on a parameter or on the stage's input.
+  static std::vector<bool> wanted_values(const ProgramSet& set) {
+    std::vector<bool> wanted(set.values.size(), false);
+    if (set.token_in.valid()) wanted[index(set.token_in)] = true;
+    for (const auto& operation : set.program(ProgramKind::forward)) {
+      const bool depends = std::any_of(operation.inputs.begin(), operation.inputs.end(),
+                                       [&](ValueId id) { return wanted[index(id)] || set.value(id).role == Role::parameter; });
+      for (const auto output : operation.outputs) wanted[index(output)] = depends && is_real(set.value(output).type);
+    }
+    return wanted;
+  }
+
+  bool reached() const {
+    return std::any_of(forward_->outputs.begin(), forward_->outputs.end(),
+                       [&](ValueId id) { return gradients_[index(id)].valid() || id == set_.loss; });
+  }
+
+  ValueId add_value(Value value) {
+    set_.values.push_back(std::move(value));
+    return {static_cast<std::int32_t>(set_.values.size()) - 1};
+  }
+
+  std::vector<ValueType> types(const std::vector<ValueId>& ids) const {
+    std::vector<ValueType> result;
+    for (const auto id : ids) result.push_back(type(id));
+    return result;
+  }
+
+  Operation started(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string name) const {
+    for (const auto id : inputs)
+      MILLRACE_CHECK(id.valid(), ExitCode::internal, who, "{}: {} reads a gradient that does not exist", name, rule.name());
+    Operation operation;
+    operation.rule = &rule;
+    operation.inputs = std::move(inputs);
+    operation.attributes = std::move(attributes);
+    operation.name = std::move(name);
+    operation.layer = forward_->layer;
+    return operation;
+  }
+
+  std::string unique(std::string name) {
+    auto candidate = name;
+    for (int number = 2; !names_.insert(candidate).second; ++number) candidate = name + std::to_string(number);
+    return candidate;
+  }
+
+  std::vector<Operation>& program() { return set_.programs[static_cast<std::size_t>(program_)]; }
+
+  ProgramSet& set_;
+  std::vector<bool> wanted_;        // by forward value
+  std::vector<ValueId> gradients_;  // by forward value
+  std::map<std::int32_t, ValueId> accumulators_;
+  std::unordered_set<std::string> names_;
+  ValueId loss_scale_;
+  const Operation* forward_ = nullptr;
+  ProgramKind program_ = ProgramKind::input_gradient;
+};
+
+bool writes(const std::vector<Operation>& program, ValueId id) {
+  return std::any_of(program.begin(), program.end(), [&](const Operation& operation) {
+    return std::find(operation.outputs.begin(), operation.outputs.end(), id) != operation.outputs.end();
+  });
+}
+
+bool reads(const std::vector<Operation>& program, ValueId id) {
+  return std::any_of(program.begin(), program.end(), [&](const Operation& operation) {
+    return std::find(operation.inputs.begin(), operation.inputs.end(), id) != operation.inputs.end();
+  });
+}
+
+/// A new value with `id`'s bits at the end of a program.
+ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_view name) {
+  Value value;
+  value.type = set.value(id).type;
+  value.name = name;
+  set.values.push_back(std::move(value));
+  Operation operation;
+  operation.rule = &copy_rule();
+  operation.inputs = {id};
+  operation.outputs = {{static_cast<std::int32_t>(set.values.size()) - 1}};
+  operation.name = name;
+  const auto result = operation.outputs[0];
+  set.programs[static_cast<std::size_t>(kind)].push_back(std::move(operation));
+  return result;
+}
+
+/// What leaves the stage is written into its ring slot, which is gone afterwards: a value that is read later, or came in, leaves as a copy.
+void copy_what_stays(ProgramSet& set) {
+  const auto& input_gradient = set.program(ProgramKind::input_gradient);
+  const auto& weight_gradient = set.program(ProgramKind::weight_gradient);
+  if (set.token_out.valid() && (!writes(set.program(ProgramKind::forward), set.token_out) || reads(input_gradient, set.token_out) ||
+                                reads(weight_gradient, set.token_out)))
+    set.token_out = append_copy(set, ProgramKind::forward, set.token_out, "token_out");
+  if (set.gradient_out.valid() && (!writes(input_gradient, set.gradient_out) || reads(weight_gradient, set.gradient_out)))
+    set.gradient_out = append_copy(set, ProgramKind::input_gradient, set.gradient_out, "gradient_out");
+}
+
+/// F and the evaluation part here: what I writes itself is none of F's.
+void leave_to_input_gradient(ProgramSet& set) {
+  const auto& input_gradient = set.program(ProgramKind::input_gradient);
+  auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];
+  set.programs[static_cast<std::size_t>(ProgramKind::evaluate)] = forward;
+  std::erase_if(forward, [&](const Operation& operation) { return writes(input_gradient, operation.outputs.at(0)); });
+  for (const auto& operation : forward)
+    for (const auto input : operation.inputs)
+      MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, who, "{} reads '{}', which I yields", operation.name,
+                     set.value(input).name);
+}
+
+}  // namespace
+
+ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& policy, kernels::Device device) {
+  ProgramSet set;
+  set.values = std::move(forward.values);
+  set.programs[static_cast<std::size_t>(ProgramKind::forward)] = std::move(forward.operations);
+  set.token_in = forward.token_in;
+  set.token_out = forward.token_out;
+  set.loss = forward.loss;
+  set.logits = forward.logits;
+  fuse_bias(set, device);
+  fuse_sums(set, ProgramKind::forward);
+  Differentiator(set).run();
+  fuse_sums(set, ProgramKind::input_gradient);
+  insert_recomputation(set, policy);
+  copy_what_stays(set);
+  pack_weights(set, device);
+  leave_to_input_gradient(set);
+  insert_offload(set, policy);
+  set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
+      merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
+  return set;
+}
+
+}  // namespace millrace::runtime

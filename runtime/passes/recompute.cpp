@@ -1,0 +1,125 @@
+#include "runtime/passes/recompute.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace millrace::runtime {
+namespace {
+
+constexpr int nobody = -1;
+
+std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
+
+class Recomputation {
+ public:
+  Recomputation(ProgramSet& set, const RematerializationPolicy& policy)
+      : set_(set),
+        policy_(policy),
+        forward_(set.program(ProgramKind::forward)),
+        input_gradient_(set.programs[static_cast<std::size_t>(ProgramKind::input_gradient)]),
+        weight_gradient_(set.programs[static_cast<std::size_t>(ProgramKind::weight_gradient)]),
+        producer_(set.values.size(), nobody),
+        crosses_(set.values.size(), false),
+        twin_(set.values.size()) {
+    for (std::size_t i = 0; i < forward_.size(); ++i)
+      for (const auto output : forward_[i].outputs) producer_[index(output)] = static_cast<int>(i);
+    for (const auto& operation : forward_)
+      for (const auto input : operation.inputs)
+        if (producer_[index(input)] != nobody && layer_of(input) != operation.layer) crosses_[index(input)] = true;
+  }
+
+  void run() {
+    std::set<int> layers;
+    for (const auto& operation : forward_)
+      if (operation.layer >= 0) layers.insert(operation.layer);
+    for (const int layer : layers) {
+      auto clones = clone(needed(layer));
+      if (clones.empty()) continue;
+      redirect(input_gradient_, layer);
+      redirect(weight_gradient_, layer);
+      const auto first = std::find_if(input_gradient_.begin(), input_gradient_.end(),
+                                      [layer](const Operation& operation) { return operation.layer == layer; });
+      input_gradient_.insert(first, std::make_move_iterator(clones.begin()), std::make_move_iterator(clones.end()));
+    }
+  }
+
+ private:
+  int layer_of(ValueId id) const { return forward_[static_cast<std::size_t>(producer_[index(id)])].layer; }
+
+  /// Must be computed again where layer `layer`'s backward reads it.
+  bool recomputed(ValueId id, int layer) const {
+    if (producer_[index(id)] == nobody || layer_of(id) != layer || crosses_[index(id)]) return false;
+    const auto& value = set_.value(id);
+    if (value.type.dtype != kernels::DType::f32 && value.type.dtype != kernels::DType::bf16) return false;  // routing decisions
+    return std::none_of(value.labels.begin(), value.labels.end(), [&](const std::string& label) { return policy_.keep.contains(label); });
+  }
+
+  /// Forward operations, by position, that this layer's backward needs again.
+  std::set<int> needed(int layer) const {
+    std::set<int> operations;
+    std::vector<ValueId> open;
+    for (const auto* program : {&input_gradient_, &weight_gradient_})
+      for (const auto& operation : *program)
+        if (operation.layer == layer) open.insert(open.end(), operation.inputs.begin(), operation.inputs.end());
+    while (!open.empty()) {
+      const auto id = open.back();
+      open.pop_back();
+      if (!recomputed(id, layer) || !operations.insert(producer_[index(id)]).second) continue;
+      const auto& inputs = forward_[static_cast<std::size_t>(producer_[index(id)])].inputs;
+      open.insert(open.end(), inputs.begin(), inputs.end());
+    }
+    return operations;
+  }
+
+  /// The operations again, on new values. Results that are kept all the same (a labelled sibling) get no reader.
+  std::vector<Operation> clone(const std::set<int>& operations) {
+    std::vector<Operation> clones;
+    for (const int position : operations) {
+      auto operation = forward_[static_cast<std::size_t>(position)];
+      const int layer = operation.layer;
+      for (auto& input : operation.inputs) input = twin(input);
+      for (auto& output : operation.outputs) {
+        auto value = set_.value(output);
+        value.name += ".recomputed";
+        value.labels.clear();
+        set_.values.push_back(std::move(value));
+        const ValueId copy{static_cast<std::int32_t>(set_.values.size()) - 1};
+        if (recomputed(output, layer)) twin_[index(output)] = copy;
+        output = copy;
+      }
+      operation.name += ".recomputed";
+      operation.recomputed = true;
+      clones.push_back(std::move(operation));
+    }
+    return clones;
+  }
+
+  ValueId twin(ValueId id) const {
+    const bool has = index(id) < twin_.size() && twin_[index(id)].valid();
+    return has ? twin_[index(id)] : id;
+  }
+
+  void redirect(std::vector<Operation>& program, int layer) const {
+    for (auto& operation : program)
+      if (operation.layer == layer)
+        for (auto& input : operation.inputs) input = twin(input);
+  }
+
+  ProgramSet& set_;
+  const RematerializationPolicy& policy_;
+  const std::vector<Operation>& forward_;
+  std::vector<Operation>& input_gradient_;
+  std::vector<Operation>& weight_gradient_;
+  std::vector<int> producer_;  // by value: position in the forward, or nobody
+  std::vector<bool> crosses_;  // by value: a forward operation of another layer reads it
+  std::vector<ValueId> twin_;  // by value: its recomputed copy
+};
+
+}  // namespace
+
+void insert_recomputation(ProgramSet& set, const RematerializationPolicy& policy) {
+  if (!policy.keep_everything) Recomputation(set, policy).run();
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,102 @@
+#include "runtime/passes/rematerialize.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.rematerialize";
+
+struct Named {
+  std::string_view name;
+  std::vector<std::string> keep;
+};
+
+const std::vector<Named>& named_policies() {
+  static const std::vector<Named> policies = {
+      {"full", {}},
+      {"minimal", {"query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo"}},
+      {"minimal_with_context",
+       {"query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "context"}},
+      {"save_qkv_proj", {"query_proj", "key_proj", "value_proj", "qkv_proj"}},
+      {"save_out_proj", {"out_proj"}},
+      {"save_dot_except_mlp", {"query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj"}},
+      {"save_dot_except_mlpwi", {"query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "mlpwo"}},
+      {"save_dot_with_context_except_mlp", {"query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"}},
+  };
+  return policies;
+}
+
+/// Letters to insert, remove or replace.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const auto above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0U : 1U)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known_labels) {
+  std::vector<std::string> known = known_labels;
+  known.emplace_back("none");
+  for (const auto& policy : named_policies()) known.emplace_back(policy.name);
+  return *std::min_element(known.begin(), known.end(),
+                           [&](const std::string& a, const std::string& b) { return edits(word, a) < edits(word, b); });
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+}  // namespace
+
+RematerializationPolicy RematerializationPolicy::parse(std::string_view text, const std::vector<std::string>& known_labels) {
+  constexpr std::string_view offloads = "offload:";
+  RematerializationPolicy policy;
+  policy.keep_everything = false;
+  std::vector<std::string_view> words;
+  const auto check_label = [&](std::string_view word) {
+    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, who,
+                   "'{}' in '{}' is no policy and no label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
+  };
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto word = trimmed(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (!word.starts_with(offloads)) {
+      words.push_back(word);
+      continue;
+    }
+    const auto label = word.substr(offloads.size());
+    check_label(label);
+    policy.offload.emplace(label);
+    policy.keep.emplace(label);
+  }
+  if (words.size() == 1) {
+    if (words.front() == "none") policy.keep_everything = true;
+    const auto& named = named_policies();
+    const auto found = std::find_if(named.begin(), named.end(), [&](const Named& each) { return each.name == words.front(); });
+    if (found != named.end()) policy.keep.insert(found->keep.begin(), found->keep.end());
+    if (policy.keep_everything || found != named.end()) return policy;
+  }
+  for (const auto word : words) {
+    check_label(word);
+    policy.keep.emplace(word);
+  }
+  return policy;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "runtime/schedule/simulator/transport.hpp"
+
+namespace millrace::runtime {
+
+/// One token: the edge that it takes and its microbatch.
+struct Token {
+  EdgeId edge = no_edge;
+  MicrobatchId microbatch;
+  friend bool operator==(const Token&, const Token&) = default;
+};
+
+/// Where all tokens of an untimed replay are: the channels of a transport model, and what has passed through them.
+class ChannelState {
+ public:
+  /// Checks the table's cells: Error(config) where a cell stands on the wrong rank or moves a token over no edge between ranks.
+  ChannelState(const Placement& placement, const FullTable& table, const TransportModel& model);
+
+  [[nodiscard]] const Edge& edge(Token token) const { return edges_[token.edge.index()]; }
+  [[nodiscard]] Token token_of(const TransferCell& cell) const;
+  [[nodiscard]] std::optional<Token> input_of(const Action& action) const;
+  /// 2 where a pair begins, otherwise 1.
+  [[nodiscard]] std::size_t entry_size(const std::vector<TransferCell>& cells, std::size_t index) const;
+  /// Whether transfers wait in queues that several edges share.
+  [[nodiscard]] bool queued() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
+
+  // -- what the lists do ---------------------------------------------------------------------------------------------------
+  /// The consumer could use the token now.
+  [[nodiscard]] bool usable(Token token) const;
+  /// Uses the input up, gives its slot back, makes the output.
+  void perform(const Action& action);
+  void post_send(Token token);
+  void post_receive(Token token);
+  /// What a receive in the list waits for: the token is there, and, in a channel that keeps its order, next.
+  [[nodiscard]] bool take(Token token);
+  /// Moves the token at once.
+  void hand_over(Token token);
+  /// Queue models: performs every transfer that heads both its queues; whether there was one.
+  bool match();
+
+  // -- what is so -----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] bool made(Token token) const { return at(token).made; }
+  [[nodiscard]] bool sent(Token token) const { return at(token).sent; }
+  [[nodiscard]] bool came(Token token) const { return at(token).came; }
+  [[nodiscard]] bool receive_posted(Token token) const { return at(token).receive_posted; }
+  [[nodiscard]] bool is_ever_made(Token token) const { return at(token).has_maker; }
+  [[nodiscard]] bool has_room(Token token) const;
+  [[nodiscard]] bool outbox_full(Token token) const;
+  /// The first token of the same edge that is posted and has not left.
+  [[nodiscard]] Token oldest_unsent(Token token) const;
+  /// What stands before the token in the rank's queue.
+  [[nodiscard]] std::optional<Token> ahead_of(Token token, RankId rank) const;
+
+ private:
+  struct History {
+    bool has_maker = false, has_send = false, has_receive = false;  // in the table
+    bool made = false, sent = false, receive_posted = false, came = false, taken = false;
+  };
+  struct Channel {
+    std::deque<MicrobatchId> outbox;  // posted, not at the consumer yet
+    std::deque<MicrobatchId> inbox;   // at the consumer, not taken
+    int used = 0;                     // slots
+    std::vector<History> tokens;      // by microbatch
+  };
+  struct Transfer {
+    Token token;
+    bool send = false;
+    friend bool operator==(const Transfer&, const Transfer&) = default;
+  };
+
+  [[nodiscard]] History& at(Token token) { return channels_[token.edge.index()].tokens[token.microbatch.index()]; }
+  [[nodiscard]] const History& at(Token token) const { return channels_[token.edge.index()].tokens[token.microbatch.index()]; }
+  void note_cell(std::size_t rank, const TransferCell& cell);
+  void check_cell(std::size_t rank, const TransferCell& cell) const;
+  void pump(EdgeId edge);
+  [[nodiscard]] bool in_reach(Token token) const;
+  void arrive(Token token);
+  [[nodiscard]] std::deque<Transfer>& queue(RankId rank, Token token);
+  [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, Token token) const;
+
+  const Placement& placement_;
+  const TransportModel& model_;
+  std::vector<Edge> edges_;
+  std::vector<Channel> channels_;             // by edge
+  std::vector<std::deque<Transfer>> queues_;  // two a rank: activations, gradients; with one queue a rank only the first is used
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,93 @@
+#include "runtime/schedule/simulator/cost.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/base/check.hpp"
+#include "kernels/base/mix.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+// In (0, 1).
+double uniform(std::uint64_t key) { return (static_cast<double>(splitmix(key) >> 11) + 0.5) * 0x1.0p-53; }
+
+// Box and Muller 1958.
+double normal(std::uint64_t key) {
+  return std::sqrt(-2 * std::log(uniform(key))) * std::cos(2 * std::numbers::pi * uniform(splitmix(~key)));
+}
+
+}  // namespace
+
+double& StageCost::of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+      return forward;
+    case ActionKind::input_gradient:
+      return input_gradient;
+    case ActionKind::weight_gradient:
+      return weight_gradient;
+    case ActionKind::backward:
+      return backward;
+  }
+  return forward;
+}
+
+double StageCost::of(ActionKind kind) const { return const_cast<StageCost*>(this)->of(kind); }
+
+std::vector<StageCost> uniform_costs(const Placement& placement, double forward, double input_gradient, double weight_gradient) {
+  std::vector<StageCost> costs;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    const auto chunks =
+        static_cast<double>(placement.stages_of(placement.rank_of(StageId{stage})).size()) / static_cast<double>(placement.replicas());
+    costs.push_back({forward / chunks, input_gradient / chunks, weight_gradient / chunks, (input_gradient + weight_gradient) / chunks});
+  }
+  return costs;
+}
+
+std::vector<LinkCost> uniform_links(const Placement& placement, double latency) {
+  LinkCost link;
+  link.latency = latency;
+  return std::vector<LinkCost>(edges_of(placement).size(), link);
+}
+
+double Noise::factor(RankId rank, const Action& action) const {
+  double factor = slowdown.empty() ? 1 : slowdown.at(rank.index());
+  if (jitter > 0) {
+    std::uint64_t key = splitmix(seed);
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.stage.value));
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.kind));
+    key = splitmix(key ^ static_cast<std::uint64_t>(action.microbatch.value));
+    factor *= std::exp(jitter * normal(key) - jitter * jitter / 2);
+  }
+  return factor;
+}
+
+Costs alike(const Costs& costs) {
+  Costs result;
+  StageCost mean{0, 0, 0, 0};
+  for (const StageCost& stage : costs.stages) {
+    for (const ActionKind kind : kActionKinds) mean.of(kind) += stage.of(kind) / static_cast<double>(costs.stages.size());
+  }
+  result.stages.assign(costs.stages.size(), mean);
+  result.pairs = costs.pairs;
+  double sum = 0;
+  for (const PairCost& pair : costs.pairs) sum += pair.duration;
+  for (PairCost& pair : result.pairs) pair.duration = sum / static_cast<double>(costs.pairs.size());
+  return result;
+}
+
+void check_costs(const Costs& costs, const Placement& placement) {
+  constexpr const char* who = "runtime.schedule";
+  const auto sized = [](std::size_t found, std::size_t wanted, const char* what) {
+    MILLRACE_CHECK(found == wanted, ExitCode::internal, who, "{} {}, wanted {}", found, what, wanted);
+  };
+  const std::size_t edges = edges_of(placement).size();
+  sized(costs.stages.size(), static_cast<std::size_t>(placement.stages()), "stage costs");
+  if (!costs.links.empty()) sized(costs.links.size(), edges, "link costs");
+  if (!costs.slots.empty()) sized(costs.slots.size(), edges, "ring sizes");
+  if (!costs.noise.slowdown.empty()) sized(costs.noise.slowdown.size(), static_cast<std::size_t>(placement.ranks()), "slowdowns");
+  MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, who, "issue_ahead = {}, wanted 1 or more", costs.issue_ahead);
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/schedule/simulator/cost.hpp"
+
+namespace millrace::runtime {
+
+/// Finds the cost of a pair by its two stages.
+class PairTable {
+ public:
+  PairTable(const std::vector<PairCost>& pairs, int stages);
+  /// Index among the pairs, −1 where this one has no cost of its own.
+  [[nodiscard]] int find(StageId forward, StageId backward) const;
+
+ private:
+  const std::vector<PairCost>* pairs_;
+  std::vector<std::vector<int>> of_forward_;  // by the forward's stage: indices
+};
+
+}  // namespace millrace::runtime

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "runtime/schedule/simulator/simulate.hpp"
+
+namespace millrace::runtime {
+
+/// The critical path of a step, added up.
+struct PathSummary {
+  std::array<double, 4> kinds{};  // time by ActionKind; an overlapped pair counts as its first half
+  std::vector<double> ranks;      // time in actions by rank
+  double transfer = 0, launch = 0;
+  int actions = 0, transfers = 0;
+};
+
+/// `simulation` is simulate(schedule, costs), with its trace.
+[[nodiscard]] PathSummary path_summary(const Schedule& schedule, const Costs& costs, const Simulation& simulation);
+
+}  // namespace millrace::runtime

@@ -1,0 +1,302 @@
+#include "runtime/schedule/simulator/simulate.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/simulator/pair_table.hpp"
+#include "runtime/schedule/simulator/waits.hpp"
+#include "runtime/schedule/wiring.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.schedule";
+constexpr double not_yet = -1;
+constexpr std::size_t no_token = std::numeric_limits<std::size_t>::max();
+
+// A token on its way: when it is there, who made it and how many transfers one after another it ended.
+struct Token {
+  double arrival = not_yet;
+  std::uint32_t source = 0;
+  std::uint32_t transfers = 0;
+};
+
+// The sending side of an edge, and its ring.
+struct Channel {
+  double free = 0;              // when the link has carried the last token
+  std::uint32_t source = 0;     // maker of the first token of the queue that ends with the last one
+  std::uint32_t transfers = 0;  // and its length
+  int made = 0;                 // tokens so far
+  int released = 0;             // slots given back, in order
+};
+
+// When the slot of a token came back, and by which action.
+struct Release {
+  double time = not_yet;
+  std::uint32_t source = 0;
+};
+
+// The latest of the things that something waits for, and which one it was.
+struct Latest {
+  double time = 0;
+  Binding binding;
+  void consider(double other, const Binding& candidate) {
+    if (other > time) {
+      time = other;
+      binding = candidate;
+    }
+  }
+};
+
+struct Rank {
+  std::size_t next = 0;               // index of the next entry
+  double free = 0;                    // when its last entry ends
+  Latest host;                        // when the host has launched the last entry
+  std::size_t token = no_token;       // parked until this token is made
+  std::int32_t ring = no_edge.value;  // parked until this ring has room
+};
+
+class Simulator {
+ public:
+  Simulator(const Schedule& schedule, const Costs& costs, bool trace)
+      : schedule_(schedule),
+        costs_(costs),
+        trace_(trace),
+        wiring_(schedule),
+        pairs_(costs.pairs, schedule.placement.stages()),
+        microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
+    check_costs(costs, schedule.placement);
+    lay_out();
+  }
+
+  Simulation run() {
+    for (std::size_t rank = ranks_.size(); rank-- > 0;) runnable_.push_back(static_cast<std::int32_t>(rank));
+    while (!runnable_.empty()) {
+      const auto rank = static_cast<std::size_t>(runnable_.back());
+      runnable_.pop_back();
+      while (step(rank)) {
+      }
+    }
+    check_complete();
+    summarise();
+    if (trace_) share_waits(schedule_, costs_, wiring_, result_);
+    return std::move(result_);
+  }
+
+ private:
+  void lay_out() {
+    stalls_ = costs_.noise.stalls;
+    std::ranges::stable_sort(stalls_, {}, [](const Stall& stall) { return std::pair{stall.rank, stall.index}; });
+    ranks_.resize(schedule_.ranks.size());
+    channels_.resize(wiring_.edges.size());
+    tokens_.resize(wiring_.edges.size() * microbatches_);
+    if (!costs_.slots.empty()) releases_.resize(tokens_.size());
+    std::size_t actions = 0;
+    for (const auto& list : schedule_.ranks) {
+      result_.first.push_back(actions);
+      actions += list.size();
+    }
+    result_.first.push_back(actions);
+    MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, who,
+                   "schedule \"{}\" has {} actions, wanted less than 2^32", schedule_.name, actions);
+    result_.begin.resize(actions);
+    result_.end.resize(actions);
+    result_.ranks.resize(ranks_.size());
+    if (!trace_) return;
+    result_.bindings.resize(actions);
+    result_.order.reserve(actions);
+  }
+
+  std::size_t token_of(std::int32_t edge, const Action& action) const {
+    return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
+  }
+
+  // Runs the rank's next entry if it can; parks the rank where it cannot.
+  bool step(std::size_t rank) {
+    Rank& state = ranks_[rank];
+    const auto& list = schedule_.ranks[rank];
+    if (state.next == list.size()) return false;
+    const std::size_t size = list[state.next].overlaps_next && state.next + 1 < list.size() ? 2 : 1;
+    Latest issue = state.host;
+    for (std::size_t half = 0; half < size; ++half) {
+      if (!wait_for_inputs(state, list[state.next + half], issue)) return false;
+      if (!costs_.slots.empty() && !wait_for_room(state, list[state.next + half], issue)) return false;
+    }
+    perform(rank, size, issue);
+    state.next += size;
+    return true;
+  }
+
+  bool wait_for_inputs(Rank& state, const Action& action, Latest& issue) const {
+    const std::int32_t edge = wiring_.input(action);
+    if (edge < 0) return true;
+    const Token& token = tokens_[token_of(edge, action)];
+    if (token.arrival == not_yet) {
+      state.token = token_of(edge, action);
+      return false;
+    }
+    const Bound bound = action.kind == ActionKind::forward ? Bound::activation : Bound::gradient;
+    issue.consider(token.arrival, {token.source, token.transfers, 0, bound});
+    return true;
+  }
+
+  // Token k of a ring needs the slot of token k − depth, which comes back after those of all before it.
+  bool wait_for_room(Rank& state, const Action& action, Latest& issue) const {
+    const std::int32_t edge = wiring_.output(action);
+    if (edge < 0) return true;
+    const Channel& channel = channels_[static_cast<std::size_t>(edge)];
+    const int before = channel.made - costs_.slots[static_cast<std::size_t>(edge)];
+    if (before < 0) return true;
+    if (before >= channel.released) {
+      state.ring = edge;
+      return false;
+    }
+    const Release& release = releases_[static_cast<std::size_t>(edge) * microbatches_ + static_cast<std::size_t>(before)];
+    issue.consider(release.time, {release.source, 0, 0, Bound::slot});
+    return true;
+  }
+
+  void perform(std::size_t rank, std::size_t size, Latest issue) {
+    Rank& state = ranks_[rank];
+    const std::size_t entry = result_.first[rank] + state.next;
+    if (costs_.launch > 0) {
+      const auto ahead = static_cast<std::size_t>(costs_.issue_ahead);
+      if (state.next >= ahead) issue.consider(result_.end[entry - ahead], {static_cast<std::uint32_t>(entry - ahead), 0, 0, Bound::window});
+      issue.time += costs_.launch;
+      ++issue.binding.launches;
+      state.host = issue;
+    }
+    Latest start{state.free, {entry > 0 ? static_cast<std::uint32_t>(entry - 1) : 0, 0, 0, state.next > 0 ? Bound::list : Bound::nothing}};
+    start.consider(issue.time, issue.binding);
+    const double end = start.time + duration(rank, size);
+    if (trace_) result_.order.push_back(static_cast<std::uint32_t>(entry));
+    for (std::size_t half = 0; half < size; ++half) {
+      result_.begin[entry + half] = start.time;
+      result_.end[entry + half] = end;
+      if (trace_) result_.bindings[entry + half] = start.binding;
+    }
+    state.free = end;
+    result_.ranks[rank].busy += end - start.time;
+    for (std::size_t half = 0; half < size; ++half) finish(schedule_.ranks[rank][state.next + half], entry + half, end);
+  }
+
+  double duration(std::size_t rank, std::size_t size) const {
+    const Rank& state = ranks_[rank];
+    const auto& list = schedule_.ranks[rank];
+    double sum = 0;
+    const int pair = size == 2 ? pairs_.find(list[state.next].stage, list[state.next + 1].stage) : -1;
+    if (pair >= 0) {
+      sum = costs_.pairs[static_cast<std::size_t>(pair)].duration * costs_.noise.factor(RankId{rank}, list[state.next]);
+    } else {
+      for (std::size_t half = 0; half < size; ++half) {
+        const Action& action = list[state.next + half];
+        sum += costs_.stages[action.stage.index()].of(action.kind) * costs_.noise.factor(RankId{rank}, action);
+      }
+    }
+    const auto place = [](const Stall& stall) { return std::pair{stall.rank.index(), static_cast<std::size_t>(stall.index)}; };
+    auto stall = std::ranges::lower_bound(stalls_, std::pair{rank, state.next}, {}, place);
+    for (; stall != stalls_.end() && place(*stall) < std::pair{rank, state.next + size}; ++stall) sum += stall->duration;
+    return sum;
+  }
+
+  // Sends the output of an action and gives back the slots that it used for the last time.
+  void finish(const Action& action, std::size_t index, double end) {
+    const std::int32_t edge = wiring_.output(action);
+    if (edge >= 0) send(static_cast<std::size_t>(edge), token_of(edge, action), static_cast<std::uint32_t>(index), end);
+    if (costs_.slots.empty() || !(wiring_.forward_only || ends_microbatch(action.kind))) return;
+    for (const std::int32_t input : {wiring_.activation_into(action.stage), wiring_.gradient_into(action.stage)}) {
+      if (input >= 0) release(static_cast<std::size_t>(input), action, static_cast<std::uint32_t>(index), end);
+    }
+  }
+
+  void send(std::size_t edge, std::size_t token, std::uint32_t source, double end) {
+    Channel& channel = channels_[edge];
+    ++channel.made;
+    Token& made = tokens_[token];
+    made = {end, source, 0};
+    if (!costs_.links.empty() && !wiring_.edges[edge].local()) {
+      const double occupancy = costs_.links[edge].occupancy();
+      const bool queued = channel.made > 1 && channel.free > end;
+      channel.source = queued ? channel.source : source;
+      channel.transfers = queued ? channel.transfers + 1 : 1;
+      channel.free = std::max(end, channel.free) + occupancy;
+      made = {channel.free + costs_.links[edge].latency, channel.source, channel.transfers};
+    }
+    Rank& consumer = ranks_[wiring_.edges[edge].consumer_rank.index()];
+    if (consumer.token != token) return;
+    consumer.token = no_token;
+    runnable_.push_back(wiring_.edges[edge].consumer_rank.value);
+  }
+
+  void release(std::size_t edge, const Action& action, std::uint32_t source, double end) {
+    Channel& channel = channels_[edge];
+    Release* ring = &releases_[edge * microbatches_];
+    const int first = wiring_.first_microbatch[action.stage.index()];
+    ring[action.microbatch.value - first] = {end, source};
+    const int before = channel.released;
+    while (channel.released < channel.made && ring[channel.released].time != not_yet) {
+      // In order: a slot is back when those before it are.
+      if (channel.released > 0 && ring[channel.released - 1].time > ring[channel.released].time) {
+        ring[channel.released] = ring[channel.released - 1];
+      }
+      ++channel.released;
+    }
+    const RankId producer = wiring_.edges[edge].producer_rank;
+    Rank& waiting = ranks_[producer.index()];
+    if (channel.released == before || waiting.ring != static_cast<std::int32_t>(edge)) return;
+    waiting.ring = no_edge.value;
+    runnable_.push_back(producer.value);
+  }
+
+  void check_complete() const {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const auto& list = schedule_.ranks[rank];
+      MILLRACE_CHECK(ranks_[rank].next == list.size(), ExitCode::config, who,
+                     "schedule \"{}\" cannot complete: rank {} stops before its action {}, {}", schedule_.name, rank, ranks_[rank].next,
+                     list[ranks_[rank].next]);
+    }
+  }
+
+  void summarise() {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (schedule_.ranks[rank].empty()) continue;
+      const double span = ranks_[rank].free - result_.begin[result_.first[rank]];
+      result_.makespan = std::max(result_.makespan, ranks_[rank].free);
+      result_.span = std::max(result_.span, span);
+      result_.span_idle = std::max(result_.span_idle, span - result_.ranks[rank].busy);
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) result_.ranks[rank].drain = result_.makespan - ranks_[rank].free;
+  }
+
+  const Schedule& schedule_;
+  const Costs& costs_;
+  const bool trace_;
+  const Wiring wiring_;
+  const PairTable pairs_;
+  const std::size_t microbatches_;
+  std::vector<Stall> stalls_;  // by rank and entry
+  std::vector<Rank> ranks_;
+  std::vector<Channel> channels_;  // by edge
+  std::vector<Token> tokens_;      // by edge and microbatch
+  std::vector<Release> releases_;  // by edge and count
+  std::vector<std::int32_t> runnable_;
+  Simulation result_;
+};
+
+}  // namespace
+
+double Simulation::bubble() const {
+  double busy = 0;
+  for (const RankTime& rank : ranks) busy += rank.busy;
+  const double whole = makespan * static_cast<double>(ranks.size());
+  return whole > 0 ? 1 - busy / whole : 0;
+}
+
+RankId Simulation::rank_of(std::size_t action) const {
+  return RankId{std::upper_bound(first.begin(), first.end(), action) - first.begin() - 1};
+}
+
+Simulation simulate(const Schedule& schedule, const Costs& costs, bool trace) { return Simulator(schedule, costs, trace).run(); }
+
+}  // namespace millrace::runtime

@@ -1,0 +1,54 @@
+#include "runtime/schedule/simulator/slot_use.hpp"
+
+#include <algorithm>
+
+#include "runtime/schedule/causality.hpp"
+#include "runtime/schedule/wiring.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr double rounding = 1e-12;
+
+// Arrivals and releases of one edge's tokens. A slot that is given back at the very moment of an arrival, to rounding, comes too late.
+int most_at_once(std::vector<double>& arrivals, std::vector<double>& releases) {
+  std::sort(arrivals.begin(), arrivals.end());
+  std::sort(releases.begin(), releases.end());
+  int most = 0;
+  std::size_t free = 0;
+  for (std::size_t taken = 0; taken < arrivals.size(); ++taken) {
+    while (free < taken && releases[free] < arrivals[taken] * (1 - rounding)) ++free;
+    most = std::max(most, static_cast<int>(taken + 1 - free));
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<int> slots_used(const Schedule& schedule, const Costs& costs, const Simulation& simulation, SlotRelease release) {
+  const ActionTable table(schedule);
+  const bool forward_only = schedule.forward_only();
+  std::vector<int> used;
+  for (const Edge& edge : edges_of(schedule.placement)) {
+    const bool activation = edge.kind == TokenKind::activation;
+    const LinkCost link = costs.links.empty() || edge.local() ? LinkCost{} : costs.links[edge.id.index()];
+    std::vector<double> arrivals, releases;
+    double link_free = 0;
+    const int first = schedule.first_microbatch(edge.producer).value;
+    for (int count = 0; count < schedule.microbatches_of(edge.producer); ++count) {
+      const MicrobatchId m{first + count};
+      if (!activation && forward_only) break;
+      const int maker = activation ? table.forward(edge.producer, m) : table.gradient(edge.producer, m);
+      const int user = activation ? table.forward(edge.consumer, m) : table.gradient(edge.consumer, m);
+      const int last = release == SlotRelease::last_use && !forward_only ? table.last(edge.consumer, m) : user;
+      link_free = std::max(link_free, simulation.end[simulation.at(edge.producer_rank, maker)]) + link.occupancy();
+      arrivals.push_back(link_free + link.latency);
+      const std::size_t use = simulation.at(edge.consumer_rank, last);
+      releases.push_back(release == SlotRelease::begin ? simulation.begin[use] : simulation.end[use]);
+    }
+    used.push_back(most_at_once(arrivals, releases));
+  }
+  return used;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,215 @@
+#include "runtime/schedule/simulator/transport.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/simulator/channel_state.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+class TransportReplay {
+ public:
+  TransportReplay(const Placement& placement, const FullTable& table, const TransportModel& model)
+      : table_(table), model_(model), wires_(placement, table, model), next_(table.size(), 0), posted_(table.size(), false) {}
+
+  Liveness run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < table_.size(); ++rank) {
+        while (next_[rank] < table_[rank].size() && step(rank)) moved = true;
+      }
+      moved = wires_.match() || moved;
+    }
+    return report();
+  }
+
+ private:
+  using Kind = TransferCell::Kind;
+
+  const TransferCell& cell(std::size_t rank, std::size_t after = 0) const { return table_[rank][next_[rank] + after]; }
+  std::size_t size(std::size_t rank) const { return wires_.entry_size(table_[rank], next_[rank]); }
+  bool is_at(RankId rank, Kind kind, Token token) const {
+    const std::size_t at = rank.index();
+    return next_[at] < table_[at].size() && cell(at).kind == kind && wires_.token_of(cell(at)) == token;
+  }
+
+  void advance(std::size_t rank, std::size_t cells) {
+    next_[rank] += cells;
+    posted_[rank] = false;
+  }
+
+  bool step(std::size_t rank) {
+    switch (cell(rank).kind) {
+      case Kind::compute:
+        return compute(rank);
+      case Kind::send:
+        return model_.transport == Transport::rendezvous ? meet(rank) : send(rank);
+      case Kind::receive:
+        return model_.transport == Transport::rendezvous ? meet(rank) : receive(rank);
+    }
+    return false;
+  }
+
+  bool compute(std::size_t rank) {
+    for (std::size_t half = 0; half < size(rank); ++half) {
+      const auto in = wires_.input_of(cell(rank, half).action);
+      if (in && !wires_.usable(*in)) return false;
+    }
+    const std::size_t cells = size(rank);
+    for (std::size_t half = 0; half < cells; ++half) wires_.perform(cell(rank, half).action);
+    advance(rank, cells);
+    return true;
+  }
+
+  bool send(std::size_t rank) {
+    const Token token = wires_.token_of(cell(rank));
+    if (!wires_.made(token) || wires_.outbox_full(token)) return false;
+    wires_.post_send(token);
+    advance(rank, 1);
+    return true;
+  }
+
+  bool receive(std::size_t rank) {
+    const Token token = wires_.token_of(cell(rank));
+    const bool first = !posted_[rank];
+    if (first) wires_.post_receive(token);
+    posted_[rank] = true;
+    if (!model_.implicit_receives && !wires_.take(token)) return first && wires_.queued();
+    advance(rank, 1);
+    return true;
+  }
+
+  // Both lists stand at their end of the transfer.
+  bool meet(std::size_t rank) {
+    const Token token = wires_.token_of(cell(rank));
+    const Edge& edge = wires_.edge(token);
+    if (!is_at(edge.producer_rank, Kind::send, token) || !is_at(edge.consumer_rank, Kind::receive, token)) return false;
+    if (!wires_.made(token) || !wires_.has_room(token)) return false;
+    wires_.hand_over(token);
+    advance(edge.producer_rank.index(), 1);
+    advance(edge.consumer_rank.index(), 1);
+    return true;
+  }
+
+  // -- in words ----------------------------------------------------------------------------------------------------------
+
+  Liveness report() const {
+    std::vector<StuckRank> stuck;
+    for (std::size_t rank = 0; rank < table_.size(); ++rank) {
+      if (next_[rank] < table_[rank].size()) stuck.push_back(describe(rank));
+    }
+    return explain(stuck);
+  }
+
+  StuckRank describe(std::size_t rank) const {
+    StuckRank stuck;
+    stuck.rank = RankId{rank};
+    stuck.at = size(rank) == 2 ? fmt::format("({};{})", to_string(cell(rank)), to_string(cell(rank, 1))) : to_string(cell(rank));
+    stuck.entry = fmt::format("{} (cell {} of {})", stuck.at, next_[rank], table_[rank].size());
+    if (cell(rank).kind == Kind::send) return describe_send(std::move(stuck));
+    Token token = cell(rank).kind == Kind::receive ? wires_.token_of(cell(rank)) : Token{};
+    for (std::size_t half = 0; half < size(rank) && cell(rank).kind == Kind::compute; ++half) {
+      const auto in = wires_.input_of(cell(rank, half).action);
+      if (in && !wires_.usable(*in)) token = *in;
+    }
+    return describe_missing(std::move(stuck), token);
+  }
+
+  std::string name(Token token) const {
+    const Edge& edge = wires_.edge(token);
+    return fmt::format("{} of microbatch {} from stage {}", to_string(edge.kind), token.microbatch, edge.producer);
+  }
+
+  StuckRank describe_send(StuckRank stuck) const {
+    const Token token = wires_.token_of(cell(stuck.rank.index()));
+    const Edge& edge = wires_.edge(token);
+    if (!wires_.made(token)) {
+      stuck.lacks = fmt::format("the {} is not made before it", name(token));
+      stuck.waits_for = stuck.rank;
+    } else if (model_.transport == Transport::rendezvous) {
+      stuck.lacks = fmt::format("rank {} has not come to the receive", edge.consumer_rank);
+      stuck.waits_for = edge.consumer_rank;
+    } else {
+      stuck.lacks = fmt::format("the outbox of {} on the {} edge from stage {} to {} is full", model_.outbox, to_string(edge.kind),
+                                edge.producer, edge.consumer);
+      stuck.waits_for = blocker(wires_.oldest_unsent(token));
+    }
+    return stuck;
+  }
+
+  StuckRank describe_missing(StuckRank stuck, Token token) const {
+    const Edge& edge = wires_.edge(token);
+    stuck.lacks = fmt::format("no {}", name(token));
+    stuck.waits_for = edge.producer_rank;
+    if (!wires_.made(token)) {
+      const bool ever = wires_.is_ever_made(token);
+      stuck.lacks += ever ? fmt::format(", which rank {} makes", edge.producer_rank) : ", which no rank makes";
+      if (!ever) stuck.waits_for = no_rank;
+    } else if (edge.local()) {
+      stuck.lacks += ", which is used already";
+    } else if (!wires_.sent(token)) {
+      stuck.lacks += fmt::format(", which rank {} has made and not sent", edge.producer_rank);
+    } else if (wires_.came(token)) {
+      stuck.lacks += ", which has come and is not taken: it stands behind another token, or no receive stands before this cell";
+      stuck.waits_for = stuck.rank;
+    } else if (!wires_.has_room(token)) {
+      stuck.lacks += fmt::format(", which is sent and finds no free slot of {} on its edge", (*model_.slots)[edge.id.index()]);
+      stuck.waits_for = edge.consumer_rank;
+    } else {
+      stuck.lacks += ", which is sent and stands in a queue";
+      stuck.waits_for = blocker(token);
+    }
+    return stuck;
+  }
+
+  // Whose list must move before the token, which is sent, can go: follows the queues from head to head.
+  RankId blocker(Token token) const {
+    for (std::size_t hop = 0; hop <= 2 * table_.size(); ++hop) {
+      const Edge& edge = wires_.edge(token);
+      if (!wires_.has_room(token) || !wires_.queued()) return edge.consumer_rank;
+      if (const auto ahead = wires_.ahead_of(token, edge.producer_rank)) {
+        token = *ahead;
+      } else if (!wires_.receive_posted(token)) {
+        return edge.consumer_rank;
+      } else if (const auto other = wires_.ahead_of(token, edge.consumer_rank)) {
+        token = *other;
+        if (!wires_.sent(token)) return wires_.edge(token).producer_rank;
+      } else {
+        return edge.producer_rank;
+      }
+    }
+    return wires_.edge(token).producer_rank;
+  }
+
+  const FullTable& table_;
+  const TransportModel& model_;
+  ChannelState wires_;
+  std::vector<std::size_t> next_;
+  std::vector<bool> posted_;  // by rank: the receive that it stands at is in its queue
+};
+
+}  // namespace
+
+const char* to_string(Transport transport) {
+  switch (transport) {
+    case Transport::free:
+      return "free";
+    case Transport::edge_fifo:
+      return "edge-fifo";
+    case Transport::direction_fifo:
+      return "direction-fifo";
+    case Transport::rank_fifo:
+      return "rank-fifo";
+    case Transport::rendezvous:
+      return "rendezvous";
+  }
+  return "?";
+}
+
+Liveness replay_transport(const Placement& placement, const FullTable& table, const TransportModel& model) {
+  return TransportReplay(placement, table, model).run();
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,157 @@
+#include "runtime/schedule/simulator/transport_time.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/wiring.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr double not_yet = -1;
+using Kind = TransferCell::Kind;
+
+// A token's way: when each end has posted it and when it has arrived.
+struct Transfer {
+  double sent = not_yet, received = not_yet, arrived = not_yet;
+};
+
+// Posted transfers in order, by token, and when the last one that has gone let go of the queue.
+struct Queue {
+  std::deque<std::size_t> waiting;
+  double free = 0;
+};
+
+class TimedReplay {
+ public:
+  TimedReplay(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport)
+      : table_(full_table(schedule)),
+        costs_(costs),
+        latency_(latency),
+        transport_(transport),
+        wiring_(schedule),
+        microbatches_(static_cast<std::size_t>(schedule.microbatches)),
+        transfers_(wiring_.edges.size() * microbatches_),
+        queues_(2 * (transport == Transport::edge_fifo ? wiring_.edges.size()
+                     : transport == Transport::free    ? transfers_.size()
+                                                       : table_.size())),
+        next_(table_.size(), 0),
+        now_(table_.size(), 0) {}
+
+  double run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < table_.size(); ++rank) {
+        while (next_[rank] < table_[rank].size() && step(rank)) moved = true;
+      }
+      for (Queue& queue : queues_) {
+        while (!queue.waiting.empty() && go(queue.waiting.front())) moved = true;
+      }
+    }
+    for (std::size_t rank = 0; rank < table_.size(); ++rank) {
+      MILLRACE_CHECK(next_[rank] == table_[rank].size(), ExitCode::config, "runtime.schedule",
+                     "rank {} stops before its cell {}: the queues of {} wait for each other", rank, next_[rank], to_string(transport_));
+    }
+    return *std::max_element(now_.begin(), now_.end());
+  }
+
+ private:
+  std::size_t token(std::int32_t edge, MicrobatchId m) const { return static_cast<std::size_t>(edge) * microbatches_ + m.index(); }
+  std::size_t token(const TransferCell& cell) const {
+    const bool activation = cell.token == TokenKind::activation;
+    if (cell.kind == Kind::receive) {
+      return token(activation ? wiring_.activation_into(cell.stage) : wiring_.gradient_into(cell.stage), cell.microbatch);
+    }
+    const Action maker{cell.stage, activation ? ActionKind::forward : ActionKind::backward, cell.microbatch};
+    return token(wiring_.output(maker), cell.microbatch);
+  }
+
+  // The queue of one end of a transfer.
+  Queue& queue(std::size_t token, bool send) {
+    const Edge& edge = wiring_.edges[token / microbatches_];
+    const std::size_t rank = (send ? edge.producer_rank : edge.consumer_rank).index();
+    switch (transport_) {
+      case Transport::rank_fifo:
+        return queues_[2 * rank];
+      case Transport::direction_fifo:
+        return queues_[2 * rank + (edge.kind == TokenKind::gradient ? 1 : 0)];
+      case Transport::edge_fifo:
+        return queues_[2 * edge.id.index() + (send ? 1 : 0)];
+      default:
+        return queues_[2 * token + (send ? 1 : 0)];
+    }
+  }
+
+  bool step(std::size_t rank) {
+    const TransferCell& cell = table_[rank][next_[rank]];
+    if (cell.kind == Kind::compute) return compute(rank);
+    const std::size_t posted = token(cell);
+    const bool send = cell.kind == Kind::send;
+    (send ? transfers_[posted].sent : transfers_[posted].received) = now_[rank];
+    queue(posted, send).waiting.push_back(posted);
+    ++next_[rank];
+    return true;
+  }
+
+  bool compute(std::size_t rank) {
+    const std::size_t size = table_[rank][next_[rank]].action.overlaps_next ? 2 : 1;
+    double begin = now_[rank];
+    double duration = 0;
+    for (std::size_t half = 0; half < size; ++half) {
+      const Action& action = table_[rank][next_[rank] + half].action;
+      duration += costs_[action.stage.index()].of(action.kind);
+      const std::int32_t in = wiring_.input(action);
+      if (in < 0) continue;
+      const double arrived = transfers_[token(in, action.microbatch)].arrived;
+      if (arrived == not_yet) return false;
+      begin = std::max(begin, arrived);
+    }
+    now_[rank] = begin + duration;
+    for (std::size_t half = 0; half < size; ++half) {
+      const Action& action = table_[rank][next_[rank]++].action;
+      const std::int32_t out = wiring_.output(action);
+      if (out >= 0 && wiring_.edges[static_cast<std::size_t>(out)].local()) transfers_[token(out, action.microbatch)].arrived = now_[rank];
+    }
+    return true;
+  }
+
+  // Lets the transfer go if it heads both queues.
+  bool go(std::size_t token) {
+    Transfer& transfer = transfers_[token];
+    if (transfer.sent == not_yet || transfer.received == not_yet) return false;
+    Queue& from = queue(token, true);
+    Queue& to = queue(token, false);
+    if (from.waiting.front() != token || to.waiting.front() != token) return false;
+    transfer.arrived = std::max({transfer.sent, transfer.received, from.free, to.free}) + latency_;
+    for (Queue* end : {&from, &to}) {
+      end->waiting.pop_front();
+      end->free = transfer.arrived;
+    }
+    return true;
+  }
+
+  const FullTable table_;
+  const std::vector<StageCost>& costs_;
+  const double latency_;
+  const Transport transport_;
+  const Wiring wiring_;
+  const std::size_t microbatches_;
+  std::vector<Transfer> transfers_;  // by edge and microbatch
+  std::vector<Queue> queues_;        // two for each rank, edge or token
+  std::vector<std::size_t> next_;
+  std::vector<double> now_;
+};
+
+}  // namespace
+
+double transport_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport) {
+  MILLRACE_CHECK(transport != Transport::rendezvous, ExitCode::config, "runtime.schedule",
+                 "transport {} has no queues to time; wanted free, edge-fifo, direction-fifo or rank-fifo", to_string(transport));
+  MILLRACE_CHECK(static_cast<int>(costs.size()) == schedule.placement.stages(), ExitCode::internal, "runtime.schedule",
+                 "{} stage costs, wanted {}", costs.size(), schedule.placement.stages());
+  return TimedReplay(schedule, costs, latency, transport).run();
+}
+
+}  // namespace millrace::runtime

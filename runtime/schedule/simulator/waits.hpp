@@ -1,0 +1,12 @@
+#pragma once
+
+#include "runtime/schedule/simulator/simulate.hpp"
+#include "runtime/schedule/wiring.hpp"
+
+namespace millrace::runtime {
+
+/// Shares the time before each action out among what it waited for: fills the waits of `simulation.ranks` and `simulation.edges` from its
+/// bindings. The last part of simulate() with trace.
+void share_waits(const Schedule& schedule, const Costs& costs, const Wiring& wiring, Simulation& simulation);
+
+}  // namespace millrace::runtime
