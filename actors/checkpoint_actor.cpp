@@ -41,7 +41,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
     const auto& store = rank.compute().store();
     std::vector<runtime::CheckpointTensor> tensors;
     for (const auto& tensor : rank.compute().parameters().tensors()) {
-      if (!tensor.speaks()) continue;
+      if (!tensor.is_owner()) continue;
       const auto shape = tensor.shape.sizes();
       tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});
       tensors.push_back({"adamw.m/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_first_moment(tensor), {}});

@@ -73,8 +73,8 @@ class CoordinatorPort {
 };
 
 /// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads: messages in,
-/// messages out. It speaks to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on who
-/// owns what.
+/// messages out. It is_owner to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on
+/// who owns what.
 class Coordinator {
  public:
   Coordinator(CoordinatorSetup setup, CoordinatorPort& port);

@@ -22,9 +22,9 @@ void LoaderActor::load(const LoadBatch& request) {
     }
     send(rank_actor_, BatchReady{request});
   } catch (const Error& error) {
-    send(rank_actor_, WorkFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
+    send(rank_actor_, TaskFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
   } catch (const std::exception& error) {
-    send(rank_actor_, WorkFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+    send(rank_actor_, TaskFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
   }
 }
 

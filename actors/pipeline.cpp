@@ -18,7 +18,7 @@
 
 namespace millrace::actors {
 
-Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs)
+Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResources& needs)
     : session_(session), plan_(plan), watch_(plan.schedule, session.topology(), session.stall_limit()) {
   const auto& topology = session.topology();
   check_memory(session, plan, needs);
@@ -152,7 +152,7 @@ void Pipeline::begin(const Start& start) {
 
   links_ = connect(plan_, topology, session_.transport(), ranks());
   find_rings();
-  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody speaks
+  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody is_owner
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
 }
 

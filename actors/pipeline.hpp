@@ -21,7 +21,7 @@ namespace millrace::actors {
 /// The ranks that this process hosts, the channels between all, and the actor system that moves them. Introduces everybody to each other.
 class Pipeline {
  public:
-  Pipeline(Session& session, const PipelinePlan& plan, const RankNeeds& needs);
+  Pipeline(Session& session, const PipelinePlan& plan, const RankResources& needs);
   /// All actors must have ended.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;

@@ -13,9 +13,9 @@ RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
     : MessageActor(config), setup_(std::move(setup)), rank_(*setup_.control.rank), control_(setup_.control, *this) {}
 
 caf::behavior RankActor::make_behavior() {
-  report_exceptions(*this, [this](const WorkFailed& failure) { control_.failed(failure); });
+  report_exceptions(*this, [this](const TaskFailed& failure) { control_.failed(failure); });
   const caf::actor self(this);
-  rank_.failed = [this](const WorkFailed& failure) { caf::anon_send(caf::actor(this), failure); };  // the worker is idle before this ends
+  rank_.failed = [this](const TaskFailed& failure) { caf::anon_send(caf::actor(this), failure); };  // the worker is idle before this ends
   loader_ = spawn<LoaderActor, caf::detached>(rank_, *setup_.control.batches, self);
   const auto& plan = rank_.plan();
   for (const auto stage : plan.schedule.placement.stages_of(rank_.id())) {
@@ -30,12 +30,12 @@ caf::behavior RankActor::make_behavior() {
   return {
       [this](const Begin&) { control_.begin(); },
       [this](const ToRank& message) { control_.receive(message); },
-      [this](const TokenArrived& token) { control_.token_arrived(token.arrival); },
+      [this](const BoundaryArrived& token) { control_.boundary_arrived(token.arrival); },
       [this](const SlotWritable& slot) { control_.slot_writable(slot.channel, slot.sequence); },
       [this](const BatchReady& ready) { control_.batch_ready(ready.request); },
       [this](const ActionDone& action) { control_.action_done(action); },
-      [this](const WorkDone& work) { control_.work_done(work); },
-      [this](const WorkFailed& failure) { control_.failed(failure); },
+      [this](const TaskDone& work) { control_.work_done(work); },
+      [this](const TaskFailed& failure) { control_.failed(failure); },
       [this](const ShardWritten& written) { setup_.report(written); },
   };
 }
@@ -55,7 +55,7 @@ void RankActor::work(const RankTask& task) {
         const caf::actor then(this);
         guarded(then, {}, false, [&] {
           control_.perform_then(task, completion);
-          caf::anon_send(then, WorkDone{task.work, completion.begin, completion.end});
+          caf::anon_send(then, TaskDone{task.work, completion.begin, completion.end});
         });
       });
     });
@@ -80,9 +80,9 @@ void RankInbox::on_arrival(const cluster::Arrival& arrival) {
   const auto channel = static_cast<std::size_t>(arrival.channel);
   const auto& delays = rank_.arrival_delays;
   if (channel < delays.size() && delays[channel].count() > 0) {
-    caf::delayed_anon_send(actor_, delays[channel], TokenArrived{arrival});
+    caf::delayed_anon_send(actor_, delays[channel], BoundaryArrived{arrival});
   } else {
-    caf::anon_send(actor_, TokenArrived{arrival});
+    caf::anon_send(actor_, BoundaryArrived{arrival});
   }
 }
 

@@ -14,7 +14,7 @@ StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId s
 }
 
 caf::behavior StageActor::make_behavior() {
-  report_exceptions(*this, [rank_actor = work_->rank_actor](const WorkFailed& failure) { caf::anon_send(rank_actor, failure); });
+  report_exceptions(*this, [rank_actor = work_->rank_actor](const TaskFailed& failure) { caf::anon_send(rank_actor, failure); });
   return {
       [this](const Execute& execute) {
         // The shell ends after the worker, so the plain pointer is good.
@@ -37,12 +37,12 @@ void StageActor::Work::run(const Execute& execute) {
 
 void StageActor::Work::queue(const Execute& execute) {
   rank.begin_work();
-  rank.note_work(execute);
+  rank.set_breadcrumb(execute);
   runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
   const std::int64_t begin = runtime::steady_now();
   rank.runner().run(rank, execute);
   const std::int64_t host = runtime::steady_now() - begin;
-  const auto lane = execute.departure.present() ? kernels::Lane::copy_out : kernels::Lane::compute;
+  const auto lane = execute.departure.present() ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
   rank.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
     guarded(rank_actor, action, true, [&] { done(action, host, completion); });
   });
@@ -59,7 +59,7 @@ void StageActor::Work::device_failed(const Execute& execute, const Error& error)
 
 void StageActor::Work::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
   if (completion.error == nullptr)
-    caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.stream().on_cuda() ? host : 0});
+    caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.context().on_cuda() ? host : 0});
   else
     caf::anon_send(rank_actor, rank.failure_of(*completion.error, &action));
 }

@@ -46,9 +46,9 @@ void guarded(const caf::actor& rank_actor, const runtime::Action& action, bool i
   try {
     body();
   } catch (const Error& error) {
-    caf::anon_send(rank_actor, WorkFailed{action, in_action, static_cast<std::int32_t>(error.code()), error.what()});
+    caf::anon_send(rank_actor, TaskFailed{action, in_action, static_cast<std::int32_t>(error.code()), error.what()});
   } catch (const std::exception& error) {
-    caf::anon_send(rank_actor, WorkFailed{action, in_action, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+    caf::anon_send(rank_actor, TaskFailed{action, in_action, static_cast<std::int32_t>(ExitCode::internal), error.what()});
   }
 }
 
@@ -60,9 +60,9 @@ void report_exceptions(caf::event_based_actor& actor, Report report) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
-      report(WorkFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
+      report(TaskFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
     } catch (const std::exception& error) {
-      report(WorkFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
+      report(TaskFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
     }
     return caf::exit_reason::unhandled_exception;
   });

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/base/thread_team.hpp"
-#include "runtime/engine/straight_loop.hpp"
+#include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
@@ -21,8 +21,8 @@ using namespace millrace;
 namespace millrace::kernels {
 
 /// y = max(x, 0)², elementwise, f32. Does not depend on the thread count.
-void squared_relu(const Stream& stream, const Tensor& x, const Tensor& y) {
-  stream.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
+void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
+  context.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float positive = std::max(x.as<float>()[i], 0.0F);
       y.as<float>()[i] = positive * positive;
@@ -31,8 +31,8 @@ void squared_relu(const Stream& stream, const Tensor& x, const Tensor& y) {
 }
 
 /// dx = dy · 2 max(x, 0).
-void squared_relu_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& dx) {
-  stream.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
+void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  context.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) dx.as<float>()[i] = dy.as<float>()[i] * 2.0F * std::max(x.as<float>()[i], 0.0F);
   });
 }
@@ -58,9 +58,9 @@ class SquaredReluInputGradient final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::squared_relu_input_gradient(stream, inputs[0], inputs[1], outputs[0]);
+    kernels::squared_relu_input_gradient(context, inputs[0], inputs[1], outputs[0]);
   }
 };
 // [end]
@@ -85,9 +85,9 @@ class SquaredRelu final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::squared_relu(stream, inputs[0], outputs[0]);
+    kernels::squared_relu(context, inputs[0], outputs[0]);
   }
 };
 // [end]
@@ -148,7 +148,7 @@ void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
 }
 
 /// The loop with its weights filled, everything derived under this policy.
-runtime::StraightLoop make_loop(std::string_view policy, runtime::BackwardMode mode) {
+runtime::SequentialTrainer make_loop(std::string_view policy, runtime::BackwardMode mode) {
   runtime::RankStage stage;
   stage.training = runtime::differentiate(write_forward(), runtime::RematerializationPolicy::parse(policy, {"mlpwi", "mlpwo"}));
   stage.parameters = runtime::parameters_of(stage.training, stage.stage);
@@ -165,7 +165,7 @@ struct Gradient {
 };
 
 /// The gradient of up_proj, and how far it is from measured slopes.
-Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream) {
+Gradient gradient_of(runtime::SequentialTrainer& loop, const kernels::ExecutionContext& context) {
   for (const auto& tensor : loop.rank().parameters().tensors()) {
     unsigned state = static_cast<unsigned>(tensor.order) + 1;
     for (float& element : loop.rank().store().master(tensor.name)) {
@@ -175,9 +175,9 @@ Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream)
   }
   const auto& store = loop.rank().store();
   const std::string name = "layers.0.mlp.up_proj.weight";
-  store.refresh_copies(stream);  // what programs read beside the masters: weights packed for products
-  store.zero_accumulators(stream);
-  static_cast<void>(loop.accumulate(stream, 1, tokens, fill_batch));
+  store.refresh_copies(context);  // what programs read beside the masters: weights packed for products
+  store.zero_accumulators(context);
+  static_cast<void>(loop.accumulate(context, 1, tokens, fill_batch));
   const auto tensor = store.gradient(loop.rank().parameters().at(name));
   Gradient result{{tensor.as<float>(), tensor.as<float>() + tensor.elements()}, 0};
   const auto weights = store.master(name);
@@ -185,8 +185,8 @@ Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream)
     constexpr float step = 1e-2F;
     const auto loss_at = [&](float value) {
       const float before = std::exchange(weights[i], value);
-      store.refresh_copies(stream);
-      const double loss = loop.evaluate(stream, 1, fill_batch).loss / tokens;
+      store.refresh_copies(context);
+      const double loss = loop.evaluate(context, 1, fill_batch).loss / tokens;
       weights[i] = before;
       return loss;
     };
@@ -200,12 +200,12 @@ Gradient gradient_of(runtime::StraightLoop& loop, const kernels::Stream& stream)
 
 int main() {
   kernels::ThreadTeam team(1);
-  const kernels::Stream stream(team);
+  const kernels::ExecutionContext context(team);
   auto plain = make_loop("none", runtime::BackwardMode::fused);
   auto split = make_loop("none", runtime::BackwardMode::split);
   auto recomputed = make_loop("full", runtime::BackwardMode::fused);
-  const auto wanted = gradient_of(plain, stream);
-  const bool same = gradient_of(split, stream).up == wanted.up && gradient_of(recomputed, stream).up == wanted.up;
+  const auto wanted = gradient_of(plain, context);
+  const bool same = gradient_of(split, context).up == wanted.up && gradient_of(recomputed, context).up == wanted.up;
   fmt::print("largest difference from a finite difference: {:.2e}\n", wanted.largest_error);
   fmt::print("split backward and full rematerialisation: {}\n", same ? "the same bits" : "OTHER BITS");
   return same && wanted.largest_error < 1e-3 ? 0 : 1;

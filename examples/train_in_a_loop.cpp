@@ -9,7 +9,7 @@
 #include "kernels/base/thread_team.hpp"
 #include "layers/initial_values.hpp"
 #include "layers/model.hpp"
-#include "runtime/engine/straight_loop.hpp"
+#include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/passes/differentiate.hpp"
 
 using namespace millrace;
@@ -63,18 +63,18 @@ int main() {
   const auto model = small_llama();
   std::vector<runtime::RankStage> stages;
   stages.push_back(whole_model(model));
-  runtime::StraightLoop loop(std::move(stages), {});
+  runtime::SequentialTrainer loop(std::move(stages), {});
   for (const auto& spec : layers::model_parameters(model))
     layers::initial_values(spec, model.initializer_range, 1, 0, loop.rank().store().master(spec.name));
 
   kernels::ThreadTeam team(1);
-  const kernels::Stream stream(team);
+  const kernels::ExecutionContext context(team);
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 1e-2;
   double first = 0, last = 0;
   for (int step = 1; step <= 60; ++step) {
     scalars.update = step;
-    const auto result = loop.step(stream, microbatches, microbatches * tokens, fill_batch, scalars, 1.0);
+    const auto result = loop.step(context, microbatches, microbatches * tokens, fill_batch, scalars, 1.0);
     if (step == 1) first = result.loss;
     last = result.loss;
     if (step % 10 == 0 || step == 1) fmt::print("step {:>2}  loss {:.4f}  gradient norm {:.3f}\n", step, result.loss, result.norm);

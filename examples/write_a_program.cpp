@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/base/thread_team.hpp"
-#include "runtime/engine/straight_loop.hpp"
+#include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "runtime/program/operations.hpp"
 #include "runtime/program/print.hpp"
@@ -72,19 +72,19 @@ int main() {
   // A rank with this one stage: a weight's place, and every intermediate's, is known before anything is allocated.
   std::vector<runtime::RankStage> stages;
   stages.push_back({runtime::StageId(0), programs, std::nullopt, runtime::parameters_of(programs, runtime::StageId(0)), {}});
-  runtime::StraightLoop loop(std::move(stages), {});
+  runtime::SequentialTrainer loop(std::move(stages), {});
   const auto& runner = loop.rank().stage(runtime::StageId(0));
   fmt::print("{}\n", runtime::print(programs, runtime::ProgramKind::forward, runner.plan()));
   fmt::print("{}\n", runtime::print(programs, runtime::ProgramKind::backward, runner.plan()));
   fmt::print("{}\n", loop.rank().memory().plan().print());
 
   kernels::ThreadTeam team(1);
-  const kernels::Stream stream(team);
+  const kernels::ExecutionContext context(team);
   fill_weights(loop.rank());
   const auto& store = loop.rank().store();
-  store.refresh_copies(stream);  // what programs read beside the masters: weights packed for products
-  store.zero_accumulators(stream);
-  const auto sums = loop.accumulate(stream, 1, tokens, fill_batch);
+  store.refresh_copies(context);  // what programs read beside the masters: weights packed for products
+  store.zero_accumulators(context);
+  const auto sums = loop.accumulate(context, 1, tokens, fill_batch);
   const auto& weight = loop.rank().parameters().at("block.down.weight");
   const float gradient = store.gradient(weight).as<float>()[0];
 
@@ -92,8 +92,8 @@ int main() {
   const auto loss_at = [&](float step) {
     float& element = store.master("block.down.weight")[0];
     const float before = std::exchange(element, element + step);
-    store.refresh_copies(stream);
-    const double loss = loop.evaluate(stream, 1, fill_batch).loss / tokens;
+    store.refresh_copies(context);
+    const double loss = loop.evaluate(context, 1, fill_batch).loss / tokens;
     element = before;
     return loss;
   };

@@ -1,22 +1,22 @@
 #pragma once
 
 #include "kernels/base/activation.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// y = activation(x), elementwise, in fp32, stored in x's dtype. Does not depend on the thread count.
-void activation_forward(const Stream& stream, Activation activation, const Tensor& x, const Tensor& y);
+void activation_forward(const ExecutionContext& context, Activation activation, const Tensor& x, const Tensor& y);
 
 /// dx = dy · activation'(x).
-void activation_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx);
+void activation_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx);
 
 /// y = activation(gate) · up, elementwise, in fp32, stored in the operands' dtype: SwiGLU and GEGLU (Shazeer, arXiv 2002.05202).
-void glu_forward(const Stream& stream, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y);
+void glu_forward(const ExecutionContext& context, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y);
 
 /// d_gate = dy·up·activation'(gate),  d_up = dy·activation(gate).
-void glu_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
+void glu_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
                         const Tensor& d_gate, const Tensor& d_up);
 
 }  // namespace millrace::kernels

@@ -7,13 +7,13 @@
 
 namespace millrace::kernels {
 
-void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
-           const Tensor& copy) {
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
+           const Tensor& gradient, const Tensor& copy) {
   const AdamwTensors one{p, m, v, gradient, copy, true};
-  adamw(stream, scalars, {&one, 1});
+  adamw(context, scalars, {&one, 1});
 }
 
-void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
   constexpr const char* who = "kernels.adamw";
   MILLRACE_CHECK(scalars.update >= 1, ExitCode::internal, who, "update {}, wanted 1 or more", scalars.update);
   for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
@@ -23,14 +23,14 @@ void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const Ad
     check_operand(who, "gradient", gradient, p.shape, {DType::f32});
     if (copy) check_operand(who, "copy", copy, p.shape, {DType::bf16});
   }
-  if (stream.on_cuda()) return cuda::adamw(stream, scalars, tensors);
+  if (context.on_cuda()) return cuda::adamw(context, scalars, tensors);
   for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
     AdamwScalars own = scalars;
     if (!decays) own.weight_decay = 0;
-    if (stream.implementation() == Implementation::reference)
+    if (context.implementation() == Implementation::reference)
       reference::adamw(own, p, m, v, gradient, copy);
     else
-      cpu::adamw(stream, own, p, m, v, gradient, copy);
+      cpu::adamw(context, own, p, m, v, gradient, copy);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -21,8 +21,8 @@ struct AdamwScalars {
 /// p ← p·(1 − lr·decay);  g ← gradient·gradient_scale;  m ← β1 m + (1−β1) g;  v ← β2 v + (1−β2) g²;
 /// p ← p − (lr/(1−β1ᵗ)) · m / (√v/√(1−β2ᵗ) + ε). All f32, one shape. Where `copy` is given (bf16), it gets the rounded p. The gradient is
 /// set to zero.
-void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
-           const Tensor& copy);
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
+           const Tensor& gradient, const Tensor& copy);
 
 /// What an update works on.
 struct AdamwTensors {
@@ -30,6 +30,6 @@ struct AdamwTensors {
   bool decays = true;  // else the scalars' weight_decay counts as 0
 };
 /// The same for many tensors, one after the other. On a GPU few launches do for all.
-void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors);
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors);
 
 }  // namespace millrace::kernels

@@ -24,8 +24,8 @@ void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptio
                  "window {} and chunk {} where queries see what follows them, wanted neither", options.window, options.chunk);
 }
 
-void check_operands(const char* who, const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                    AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
+void check_operands(const char* who, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const Tensor& segments, AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
   check_sizes(who, q.shape, k.shape, options);
   check_operand(who, "q", q, q.shape, {DType::f32, DType::bf16});
   check_operand(who, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
@@ -33,7 +33,7 @@ void check_operands(const char* who, const Stream& stream, const Tensor& q, cons
   check_operand(who, "o", o, q.shape, {q.dtype});
   check_operand(who, "segments", segments, {q.shape[0]}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
-  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, stream.processor()));
+  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, context.processor()));
 }
 
 /// Of the first `count` tokens of a chunk, with the keys of a window.
@@ -52,36 +52,37 @@ double attention_pairs(AttentionOptions options) {
   return chunks * causal_pairs(static_cast<double>(options.chunk), window) + causal_pairs(rest, window);
 }
 
-void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   constexpr const char* who = "kernels.attention_forward";
-  check_operands(who, stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+  check_operands(who, context, q, k, v, segments, options, o, log_sum_exp, scratch);
   if (sinks != nullptr) check_operand(who, "sinks", *sinks, {q.shape[1]}, {DType::f32});
-  if (stream.on_cuda()) return cuda::attention_forward(stream, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
-  if (stream.implementation() == Implementation::reference)
+  if (context.on_cuda()) return cuda::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
+  if (context.implementation() == Implementation::reference)
     reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
   else
-    cpu::attention_forward(stream.team(), q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
+    cpu::attention_forward(context.team(), q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
 }
 
-void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
-                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
-                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
   constexpr const char* who = "kernels.attention_input_gradient";
-  check_operands(who, stream, q, k, v, segments, options, o, log_sum_exp, scratch);
+  check_operands(who, context, q, k, v, segments, options, o, log_sum_exp, scratch);
   check_operand(who, "d_o", d_o, q.shape, {q.dtype});
   check_operand(who, "dq", dq, q.shape, {q.dtype});
   check_operand(who, "dk", dk, k.shape, {q.dtype});
   check_operand(who, "dv", dv, k.shape, {q.dtype});
-  if (stream.on_cuda()) return cuda::attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
-  if (stream.implementation() == Implementation::reference)
+  if (context.on_cuda())
+    return cuda::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+  if (context.implementation() == Implementation::reference)
     reference::attention_input_gradient(d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
   else
-    cpu::attention_input_gradient(stream.team(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+    cpu::attention_input_gradient(context.team(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
 }
 
-void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
-                             const Tensor& d_sinks) {
+void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
+                             const Tensor& sinks, const Tensor& d_sinks) {
   constexpr const char* who = "kernels.attention_sink_gradient";
   check_rank(who, "o", o, 3);
   check_operand(who, "o", o, o.shape, {DType::f32, DType::bf16});
@@ -89,9 +90,9 @@ void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tens
   check_operand(who, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
   check_operand(who, "sinks", sinks, {o.shape[1]}, {DType::f32});
   check_operand(who, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
-  if (stream.on_cuda()) return cuda::attention_sink_gradient(stream, d_o, o, log_sum_exp, sinks, d_sinks);
+  if (context.on_cuda()) return cuda::attention_sink_gradient(context, d_o, o, log_sum_exp, sinks, d_sinks);
   // A pass over two tensors that attention has just read: the plain loops, a head a thread.
-  stream.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
     reference::attention_sink_gradient(d_o, o, log_sum_exp, sinks, begin, end, d_sinks);
   });
 }

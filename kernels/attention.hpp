@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -27,20 +27,20 @@ struct AttentionOptions {
 /// multiple of K, and options that exclude each other, throw Error(config). `sinks` f32 [H]: a score of each query head that every query
 /// sees, with nothing behind it: exp(sink) joins the softmax's sum, and log_sum_exp holds it too (gpt-oss model card, arXiv 2508.10925).
 /// (Dao et al., FlashAttention-2, arXiv 2307.08691; soft caps: Gemma 2, arXiv 2408.00118.)
-void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch,
                        const Tensor* sinks = nullptr);
 
 /// dq, dk, dv from dO; probabilities are recomputed from q, k and log_sum_exp. Sums over query heads of a group and over queries have a
 /// fixed order.
-void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
-                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
-                              const Tensor& dk, const Tensor& dv, Scratch scratch);
+void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch);
 
 /// d_sinks += dsink, f32 [H]: dsink[h] = −Σ_t exp(sinks[h] − log_sum_exp[t, h]) · (dO[t, h] · o[t, h]), tokens in order. The other
 /// gradients are those of attention_input_gradient with the log_sum_exp that holds the sink.
-void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
-                             const Tensor& d_sinks);
+void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
+                             const Tensor& sinks, const Tensor& d_sinks);
 
 /// Pairs of a query and a key that the options let meet, in one row of S tokens: what work is counted by. Segments may part more of them.
 [[nodiscard]] double attention_pairs(AttentionOptions options);

@@ -19,13 +19,13 @@ void check(const char* who, const char* name, const Tensor& x, const Tensor& b) 
 
 }  // namespace
 
-void bias_forward(const Stream& stream, const Tensor& x, const Tensor& b, const Tensor& y) {
+void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor& b, const Tensor& y) {
   constexpr const char* who = "kernels.bias_forward";
   check(who, "x", x, b);
   check_operand(who, "y", y, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::bias_forward(stream, x, b, y);
-  if (stream.implementation() == Implementation::reference) return reference::bias_forward(x, b, y);
-  stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  if (context.on_cuda()) return cuda::bias_forward(context, x, b, y);
+  if (context.implementation() == Implementation::reference) return reference::bias_forward(x, b, y);
+  context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_bias_forward_f32()({x.as<float>(), b.as<float>(), y.as<float>(), x.shape[1]}, begin, end);
     else
@@ -33,13 +33,13 @@ void bias_forward(const Stream& stream, const Tensor& x, const Tensor& b, const 
   });
 }
 
-void bias_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& db) {
+void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& db) {
   constexpr const char* who = "kernels.bias_weight_gradient";
   check(who, "dy", dy, db);
-  if (stream.on_cuda()) return cuda::bias_weight_gradient(stream, dy, db);
-  if (stream.implementation() == Implementation::reference) return reference::bias_weight_gradient(dy, db);
+  if (context.on_cuda()) return cuda::bias_weight_gradient(context, dy, db);
+  if (context.implementation() == Implementation::reference) return reference::bias_weight_gradient(dy, db);
   // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
-  stream.team().for_ranges(dy.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(dy.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (dy.dtype == DType::f32)
       cpu::pick_bias_weight_gradient_f32()({dy.as<float>(), db.as<float>(), dy.shape[0], dy.shape[1]}, begin, end);
     else

@@ -1,14 +1,14 @@
 #pragma once
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// y = x + b for every row, in fp32, rounded to x's dtype. x, y [T, N] of one dtype (may be the same memory); b f32 [N].
-void bias_forward(const Stream& stream, const Tensor& x, const Tensor& b, const Tensor& y);
+void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor& b, const Tensor& y);
 
 /// db[n] += sum over t of dy[t,n]; rows in blocks of fixed size, blocks in order. db f32 [N].
-void bias_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& db);
+void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& db);
 
 }  // namespace millrace::kernels

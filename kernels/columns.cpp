@@ -24,10 +24,10 @@ void check(const char* who, const Tensor& whole, std::span<const Tensor> parts) 
 
 // copy(bytes of the whole's row, bytes of the part's row, their number) for every row and part.
 template <class Copy>
-void for_pieces(const Stream& stream, const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) {
+void for_pieces(const ExecutionContext& context, const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) {
   const std::size_t size = size_of(whole.dtype);
   const std::size_t step = static_cast<std::size_t>(whole.shape[1]) * size;
-  stream.team().for_ranges(whole.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(whole.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) {
       std::byte* at = whole.data + row * step;
       for (const Tensor& part : parts) {
@@ -41,16 +41,16 @@ void for_pieces(const Stream& stream, const Tensor& whole, std::span<const Tenso
 
 }  // namespace
 
-void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor> parts) {
+void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts) {
   check("kernels.split_columns", x, parts);
-  if (stream.on_cuda()) return cuda::split_columns(stream, x, parts);
-  for_pieces(stream, x, parts, [](const std::byte* whole, std::byte* part, std::size_t bytes) { std::memcpy(part, whole, bytes); });
+  if (context.on_cuda()) return cuda::split_columns(context, x, parts);
+  for_pieces(context, x, parts, [](const std::byte* whole, std::byte* part, std::size_t bytes) { std::memcpy(part, whole, bytes); });
 }
 
-void join_columns(const Stream& stream, std::span<const Tensor> parts, const Tensor& y) {
+void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y) {
   check("kernels.join_columns", y, parts);
-  if (stream.on_cuda()) return cuda::join_columns(stream, parts, y);
-  for_pieces(stream, y, parts, [](std::byte* whole, const std::byte* part, std::size_t bytes) { std::memcpy(whole, part, bytes); });
+  if (context.on_cuda()) return cuda::join_columns(context, parts, y);
+  for_pieces(context, y, parts, [](std::byte* whole, const std::byte* part, std::size_t bytes) { std::memcpy(whole, part, bytes); });
 }
 
 }  // namespace millrace::kernels

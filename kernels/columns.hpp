@@ -2,15 +2,15 @@
 
 #include <span>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// The columns of x [T, N] from the first on, copied to parts [T, N₀], [T, N₁], … of its dtype, whose widths add up to N.
-void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor> parts);
+void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts);
 
 /// The other way: y [T, N] from parts beside each other.
-void join_columns(const Stream& stream, std::span<const Tensor> parts, const Tensor& y);
+void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y);
 
 }  // namespace millrace::kernels

@@ -28,15 +28,15 @@ bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t fea
 }
 
 // One loop is truth and implementation: there is no sum in it that could be taken in another order.
-void dropout(const Stream& stream, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
+void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
   constexpr const char* who = "kernels.dropout";
   check_rank(who, "x", x, 2);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "samples", samples, {x.shape[0]}, {DType::i32});
   MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, wanted from 0 to less than 1", options.rate);
-  if (stream.on_cuda()) return cuda::dropout(stream, x, samples, options, y);
-  stream.team().for_ranges(x.shape[0], 8, [&](std::int64_t begin, std::int64_t end) {
+  if (context.on_cuda()) return cuda::dropout(context, x, samples, options, y);
+  context.team().for_ranges(x.shape[0], 8, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       rows<float>(x, samples, options, y, begin, end);
     else

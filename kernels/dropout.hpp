@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -17,7 +17,7 @@ struct DropoutOptions {
 /// y = x / (1 − rate) where the feature is kept, else 0; a token whose sample is 0 stays as it is (Srivastava et al., JMLR 15, 2014). x, y
 /// [T, D] of one dtype (may be the same memory); samples i32 [T]. The gradient is the same function of dy. Does not depend on the thread
 /// count. A rate outside of [0, 1) throws Error(config).
-void dropout(const Stream& stream, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y);
+void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y);
 
 /// Whether a feature of a sample (not 0) is kept.
 [[nodiscard]] bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t feature) noexcept;

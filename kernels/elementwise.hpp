@@ -1,23 +1,23 @@
 #pragma once
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// y = a + b in fp32, rounded to y's dtype. One dtype; y may be a or b.
-void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y);
+void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y);
 
 /// y = x · factor in fp32, rounded to y's dtype. One dtype; y may be x.
-void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y);
+void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y);
 
 /// accumulator += x, accumulator f32, x f32 or bf16.
-void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator);
+void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator);
 
 /// y = x with the dtype changed (f32 to bf16 rounds to nearest even), or copied.
-void convert(const Stream& stream, const Tensor& x, const Tensor& y);
+void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y);
 
 /// y = 0.
-void fill_zero(const Stream& stream, const Tensor& y);
+void fill_zero(const ExecutionContext& context, const Tensor& y);
 
 }  // namespace millrace::kernels

@@ -32,33 +32,33 @@ void copy_rows(const std::int32_t* tokens, const Tensor& table, const Tensor& y,
 
 }  // namespace
 
-void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& table, const Tensor& y) {
+void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y) {
   constexpr const char* who = "kernels.embedding_forward";
   check_rank(who, "tokens", tokens, 1);
   check_rank(who, "table", table, 2);
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "table", table, table.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, {tokens.shape[0], table.shape[1]}, {DType::f32, DType::bf16});
-  if (stream.on_cuda()) return cuda::embedding_forward(stream, tokens, table, y);
+  if (context.on_cuda()) return cuda::embedding_forward(context, tokens, table, y);
   check_tokens(who, tokens, table.shape[0]);
-  if (stream.implementation() == Implementation::reference) return reference::embedding_forward(tokens, table, y);
-  stream.team().for_ranges(tokens.elements(), 16,
-                           [&](std::int64_t begin, std::int64_t end) { copy_rows(tokens.as<std::int32_t>(), table, y, begin, end); });
+  if (context.implementation() == Implementation::reference) return reference::embedding_forward(tokens, table, y);
+  context.team().for_ranges(tokens.elements(), 16,
+                            [&](std::int64_t begin, std::int64_t end) { copy_rows(tokens.as<std::int32_t>(), table, y, begin, end); });
 }
 
-void embedding_weight_gradient(const Stream& stream, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
+void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
   constexpr const char* who = "kernels.embedding_weight_gradient";
   check_rank(who, "tokens", tokens, 1);
   check_rank(who, "gradient", gradient, 2);
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "gradient", gradient, gradient.shape, {DType::f32});
   check_operand(who, "dy", dy, {tokens.shape[0], gradient.shape[1]}, {DType::f32, DType::bf16});
-  if (stream.on_cuda()) return cuda::embedding_weight_gradient(stream, tokens, dy, gradient);
+  if (context.on_cuda()) return cuda::embedding_weight_gradient(context, tokens, dy, gradient);
   check_tokens(who, tokens, gradient.shape[0]);
-  if (stream.implementation() == Implementation::reference) return reference::embedding_weight_gradient(tokens, dy, gradient);
+  if (context.implementation() == Implementation::reference) return reference::embedding_weight_gradient(tokens, dy, gradient);
   const std::int64_t width = gradient.shape[1];
   // Threads own columns, so each element takes its tokens in order whatever their number.
-  stream.team().for_ranges(width, 16, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(width, 16, [&](std::int64_t begin, std::int64_t end) {
     if (dy.dtype == DType::f32)
       cpu::pick_embedding_gradient_f32()(tokens.as<std::int32_t>(), tokens.elements(), dy.as<float>(), gradient.as<float>(), width, begin,
                                          end);

@@ -1,15 +1,15 @@
 #pragma once
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// y[t] = table[tokens[t]]. tokens i32 [T], table f32 or bf16 [V, D], y [T, D] of either dtype. A token outside [0, V) throws Error(data)
 /// naming its position and value.
-void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& table, const Tensor& y);
+void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y);
 
 /// gradient[v] += sum of dy[t] over the positions t, in increasing order, where tokens[t] = v. gradient f32 [V, D], dy [T, D].
-void embedding_weight_gradient(const Stream& stream, const Tensor& tokens, const Tensor& dy, const Tensor& gradient);
+void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient);
 
 }  // namespace millrace::kernels

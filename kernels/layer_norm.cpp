@@ -24,20 +24,20 @@ void check_weights(const char* who, const char* name, const Tensor& x, const Ten
 
 }  // namespace
 
-void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options, const Tensor& y,
-                        const Tensor& m, const Tensor& r) {
+void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options,
+                        const Tensor& y, const Tensor& m, const Tensor& r) {
   constexpr const char* who = "kernels.layer_norm_forward";
   check(who, x, m, r);
   check_weights(who, "w", x, w);
   check_weights(who, "b", x, b);
   check_operand(who, "y", y, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::layer_norm_forward(stream, x, w, b, options, y, m, r);
-  if (stream.implementation() == Implementation::reference) return reference::layer_norm_forward(x, w, b, options, y, m, r);
+  if (context.on_cuda()) return cuda::layer_norm_forward(context, x, w, b, options, y, m, r);
+  if (context.implementation() == Implementation::reference) return reference::layer_norm_forward(x, w, b, options, y, m, r);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormForward<T>{x.as<T>(),     w.as<float>(), b.as<float>(),   y.as<T>(),     m.as<float>(),
                                     r.as<float>(), x.shape[1],    options.epsilon, options.offset};
   };
-  stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_layer_norm_forward_f32()(loops(float{}), begin, end);
     else
@@ -45,20 +45,20 @@ void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, 
   });
 }
 
-void layer_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m, const Tensor& r,
-                               LayerNormOptions options, const Tensor& dx) {
+void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m,
+                               const Tensor& r, LayerNormOptions options, const Tensor& dx) {
   constexpr const char* who = "kernels.layer_norm_input_gradient";
   check(who, x, m, r);
   check_weights(who, "w", x, w);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::layer_norm_input_gradient(stream, dy, x, w, m, r, options, dx);
-  if (stream.implementation() == Implementation::reference) return reference::layer_norm_input_gradient(dy, x, w, m, r, options, dx);
+  if (context.on_cuda()) return cuda::layer_norm_input_gradient(context, dy, x, w, m, r, options, dx);
+  if (context.implementation() == Implementation::reference) return reference::layer_norm_input_gradient(dy, x, w, m, r, options, dx);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormInputGradient<T>{dy.as<T>(),    x.as<T>(),  w.as<float>(), m.as<float>(),
                                           r.as<float>(), dx.as<T>(), x.shape[1],    options.offset};
   };
-  stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_layer_norm_input_gradient_f32()(loops(float{}), begin, end);
     else
@@ -66,21 +66,21 @@ void layer_norm_input_gradient(const Stream& stream, const Tensor& dy, const Ten
   });
 }
 
-void layer_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r, const Tensor& dw,
-                                const Tensor& db) {
+void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r,
+                                const Tensor& dw, const Tensor& db) {
   constexpr const char* who = "kernels.layer_norm_weight_gradient";
   check(who, x, m, r);
   check_weights(who, "dw", x, dw);
   check_weights(who, "db", x, db);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::layer_norm_weight_gradient(stream, dy, x, m, r, dw, db);
-  if (stream.implementation() == Implementation::reference) return reference::layer_norm_weight_gradient(dy, x, m, r, dw, db);
+  if (context.on_cuda()) return cuda::layer_norm_weight_gradient(context, dy, x, m, r, dw, db);
+  if (context.implementation() == Implementation::reference) return reference::layer_norm_weight_gradient(dy, x, m, r, dw, db);
   const auto loops = [&]<class T>(T) {
     return cpu::LayerNormWeightGradient<T>{dy.as<T>(),     x.as<T>(),      m.as<float>(), r.as<float>(),
                                            dw.as<float>(), db.as<float>(), x.shape[0],    x.shape[1]};
   };
   // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
-  stream.team().for_ranges(x.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_layer_norm_weight_gradient_f32()(loops(float{}), begin, end);
     else

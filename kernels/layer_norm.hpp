@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -13,15 +13,15 @@ struct LayerNormOptions {
 /// y = (x − m) · r · (w + offset) + b with m the mean of a row and r = 1/sqrt(variance + epsilon), the variance that of the row itself
 /// (divided by D), in fp32 with one rounding at the end. x, y [T, D] of one dtype; w, b f32 [D]; m, r f32 [T] are kept for the gradients.
 /// (Ba et al., arXiv 1607.06450.)
-void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options, const Tensor& y,
-                        const Tensor& m, const Tensor& r);
+void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options,
+                        const Tensor& y, const Tensor& m, const Tensor& r);
 
 /// With n = (x − m)·r and g = dy·(w + offset): dx = r·(g − mean(g) − n·mean(g·n)). dx has the dtype of dy.
-void layer_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m, const Tensor& r,
-                               LayerNormOptions options, const Tensor& dx);
+void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m,
+                               const Tensor& r, LayerNormOptions options, const Tensor& dx);
 
 /// dw[d] += sum over t of dy[t,d]·n[t,d], db[d] += sum over t of dy[t,d]; rows in blocks of fixed size, blocks in order. dw, db f32 [D].
-void layer_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r, const Tensor& dw,
-                                const Tensor& db);
+void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r,
+                                const Tensor& dw, const Tensor& db);
 
 }  // namespace millrace::kernels

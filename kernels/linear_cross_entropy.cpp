@@ -8,7 +8,7 @@
 namespace millrace::kernels {
 namespace {
 
-void check_common(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void check_common(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                   const Tensor& log_sum_exp) {
   check_rank(who, "h", h, 2);
   check_rank(who, "w", w, 2);
@@ -17,7 +17,7 @@ void check_common(const char* who, const Stream& stream, const Tensor& h, const 
   check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
   check_operand(who, "targets", targets, {tokens}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
-  if (stream.on_cuda()) return;  // the kernel looks at them
+  if (context.on_cuda()) return;  // the kernel looks at them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
     MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, wanted less than the vocabulary's {}",
@@ -25,9 +25,9 @@ void check_common(const char* who, const Stream& stream, const Tensor& h, const 
 }
 
 /// What the calls want that yield loss and dh.
-void check_with_loss(const char* who, const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                     const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp) {
-  check_common(who, stream, h, w, targets, log_sum_exp);
+void check_with_loss(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                     const Tensor& g, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp) {
+  check_common(who, context, h, w, targets, log_sum_exp);
   check_operand(who, "g", g, {1}, {DType::f32});
   check_operand(who, "dh", dh, h.shape, {h.dtype});
   check_operand(who, "loss", loss, {2}, {DType::f64});
@@ -35,74 +35,74 @@ void check_with_loss(const char* who, const Stream& stream, const Tensor& h, con
 
 }  // namespace
 
-void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_forward";
-  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_common(who, context, h, w, targets, log_sum_exp);
   check_operand(who, "loss", loss, {2}, {DType::f64});
-  if (stream.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-    return cuda::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
+  if (context.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+    return cuda::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
   }
-  if (stream.implementation() == Implementation::reference)
+  if (context.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-  cpu::linear_cross_entropy_forward(stream, h, w, targets, options, loss, log_sum_exp, scratch);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+  cpu::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                         Scratch scratch) {
+void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                         const Tensor& log_sum_exp, Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
-  check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
-  if (stream.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-    return cuda::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
+  check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
+  if (context.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+    return cuda::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
   }
-  if (stream.implementation() == Implementation::reference) {
+  if (context.implementation() == Implementation::reference) {
     reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
   }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-  cpu::linear_cross_entropy_input_gradient(stream, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+  cpu::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
 }
 
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                    const Tensor& dw, Scratch scratch) {
+void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                    const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_gradients";
-  check_with_loss(who, stream, h, w, targets, g, dh, loss, log_sum_exp);
+  check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
   check_operand(who, "dw", dw, w.shape, {DType::f32});
-  if (stream.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-    return cuda::linear_cross_entropy_gradients(stream, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
+  if (context.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+    return cuda::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
   }
-  if (stream.implementation() == Implementation::reference) {
+  if (context.implementation() == Implementation::reference) {
     reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
   }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-  cpu::linear_cross_entropy_gradients(stream, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+  cpu::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
 }
 
-void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_weight_gradient";
-  check_common(who, stream, h, w, targets, log_sum_exp);
+  check_common(who, context, h, w, targets, log_sum_exp);
   check_operand(who, "g", g, {1}, {DType::f32});
   check_operand(who, "dw", dw, w.shape, {DType::f32});
-  if (stream.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-    return cuda::linear_cross_entropy_weight_gradient(stream, h, w, targets, log_sum_exp, g, options, dw, scratch);
+  if (context.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+    return cuda::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
   }
-  if (stream.implementation() == Implementation::reference)
+  if (context.implementation() == Implementation::reference)
     return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, nullptr, &dw);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-  cpu::linear_cross_entropy_weight_gradient(stream, h, w, targets, log_sum_exp, g, options, dw, scratch);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+  cpu::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
 }
 
-void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
   constexpr const char* who = "kernels.linear_logits";
   check_rank(who, "h", h, 2);
@@ -110,13 +110,13 @@ void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, Cross
   check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
   check_operand(who, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
   check_operand(who, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
-  if (stream.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-    return cuda::linear_logits(stream, h, w, options, logits, scratch);
+  if (context.on_cuda()) {
+    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+    return cuda::linear_logits(context, h, w, options, logits, scratch);
   }
-  if (stream.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, stream.processor()));
-  cpu::linear_logits(stream, h, w, options, logits, scratch);
+  if (context.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
+  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
+  cpu::linear_logits(context, h, w, options, logits, scratch);
 }
 
 int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -20,33 +20,33 @@ struct CrossEntropyOptions {
 ///   loss[0] = Σ lse − logit[target] + z·lse²      loss[1] = Σ z·lse²     (f64 [2])
 /// log_sum_exp f32 [T] is kept for the gradients. Targets i32 [T]; a negative one is masked: no loss, no gradient; one >= V throws
 /// Error(data).
-void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
 /// The same with the gradient of h, from the same logits; loss and log_sum_exp have the forward's bits. With g the runtime scalar (f32 [1],
 /// 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale and cap: dh = dl · w, dtype of h.
 /// Where a tile has some entries alone, lse is known at the last: dh is summed over exp(logit − the maximum so far) and multiplied when
 /// that grows, what FlashAttention does with the softmax of its scores (Dao et al. 2022, section 3.1).
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                         Scratch scratch);
+void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                         const Tensor& log_sum_exp, Scratch scratch);
 
 /// dw += dlᵀ · h, dw f32 [V, D], from the log_sum_exp of either call above.
-void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch);
 
 /// The input gradient, then the weight gradient: their bits. Where a tile has all entries the logits are computed once for both.
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                    const Tensor& dw, Scratch scratch);
+void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                    const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch);
 
 /// The products [T, V] x D that it comes to: 3, or 4 where logits are computed for each gradient.
 [[nodiscard]] int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                           const Processor& processor = {});
 
 /// The logits themselves, f32 [T, V]: the bits that the loss computes with.
-void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch);
 
 /// Scratch for any of the calls; one tile of logits and what the matmul needs.

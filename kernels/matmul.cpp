@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {
   constexpr const char* who = "kernels.matmul";
   check_rank(who, "a", a, 2);
@@ -28,9 +28,9 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
     check_operand(who, "bias", *addend, {n}, {DType::f32});
   else if (addend != nullptr)
     check_operand(who, "addend", *addend, {m, n}, {c.dtype});
-  if (stream.on_cuda()) return cuda::matmul(stream, a, b, c, options, scratch, addend);
-  if (stream.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
-  cpu::matmul(stream, a, b, c, options, scratch, addend);
+  if (context.on_cuda()) return cuda::matmul(context, a, b, c, options, scratch, addend);
+  if (context.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
+  cpu::matmul(context, a, b, c, options, scratch, addend);
 }
 
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -24,9 +24,9 @@ struct MatmulOptions {
 }
 
 /// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the
-/// stream's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing. `addend` is of c's type, and not c;
+/// context's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing. `addend` is of c's type, and not c;
 /// a bias is f32. Where cuBLASLt has no algorithm that adds a bias, it is added to the rounded product.
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend = nullptr);
 
 /// Scratch for the largest call with these shapes (capacities) on `threads` threads.

@@ -30,16 +30,16 @@ std::int64_t packed_place(std::int64_t k, std::int64_t row, std::int64_t column,
   return block + (row / 2 * kPackedColumns + column % kPackedColumns) * 2 + row % 2;
 }
 
-void pack(const Stream& stream, const Tensor& b, bool transpose, std::byte* packed) {
+void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
   constexpr const char* who = "kernels.pack";
-  require_cpu(stream, who);
+  require_cpu(context, who);
   check_rank(who, "b", b, 2);
   check_operand(who, "b", b, b.shape, {DType::f32, DType::bf16});
   MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(packed) % kAlignment == 0, ExitCode::internal, who,
                  "packed lies {} bytes behind a multiple of {}", reinterpret_cast<std::uintptr_t>(packed) % kAlignment, kAlignment);
   const std::int64_t columns = b.shape[transpose ? 0 : 1];
-  stream.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
-                           [&](std::int64_t begin, std::int64_t end) { cpu::pack_blocks(b, transpose, packed, begin, end); });
+  context.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
+                            [&](std::int64_t begin, std::int64_t end) { cpu::pack_blocks(b, transpose, packed, begin, end); });
 }
 
 void unpack(const std::byte* packed, bool transpose, const Tensor& b) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -27,7 +27,7 @@ inline constexpr std::int64_t kPackedColumns = 64;
 
 /// Writes op(b) packed: b f32 or bf16, [K, N], or [N, K] with `transpose`. `packed` has packed_bytes, at a multiple of kAlignment. What is
 /// written goes past the caches.
-void pack(const Stream& stream, const Tensor& b, bool transpose, std::byte* packed);
+void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed);
 /// The way back, element by element: for whoever wants to look at it.
 void unpack(const std::byte* packed, bool transpose, const Tensor& b);
 

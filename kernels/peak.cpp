@@ -55,7 +55,7 @@ double measured_peak_flops(DType dtype, int threads) {
   constexpr Seconds budget(0.05);       // of a size, for at least three products
   constexpr Seconds long_enough(0.02);  // a product that takes this is large for the machine: a larger one would gain nothing
   ThreadTeam team(threads);
-  const Stream stream(team);
+  const ExecutionContext context(team);
   const MatmulOptions options{.transpose_b = true};
   double peak = 0;
   for (std::int64_t size = smallest; size <= largest; size *= 2) {
@@ -66,7 +66,7 @@ double measured_peak_flops(DType dtype, int threads) {
     const Tensor a{memory.data(), dtype, shape}, b{memory.data() + bytes, dtype, shape}, c{memory.data() + 2 * bytes, dtype, shape};
     const auto multiply = [&] {
       const auto begin = Clock::now();
-      matmul(stream, a, b, c, options, scratch.bytes());
+      matmul(context, a, b, c, options, scratch.bytes());
       return Seconds(Clock::now() - begin);
     };
     std::memset(memory.data(), 0, 3 * bytes);  // pages that were never written are all the same one

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/base/device_context.hpp"
 #include "kernels/base/dtype.hpp"
-#include "kernels/base/queue.hpp"
 
 namespace millrace::kernels {
 

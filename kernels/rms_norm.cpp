@@ -23,16 +23,17 @@ void check_rows(const char* who, const Tensor& x, const Tensor& r) { check_opera
 
 }  // namespace
 
-void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r) {
+void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
+                      const Tensor& r) {
   constexpr const char* who = "kernels.rms_norm_forward";
   check(who, x);
   check_weights(who, "w", x, w);
   check_rows(who, x, r);
   check_operand(who, "y", y, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::rms_norm_forward(stream, x, w, options, y, r);
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_forward(x, w, options, y, r);
+  if (context.on_cuda()) return cuda::rms_norm_forward(context, x, w, options, y, r);
+  if (context.implementation() == Implementation::reference) return reference::rms_norm_forward(x, w, options, y, r);
   const std::int64_t width = x.shape[1];
-  stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_rms_norm_forward_f32()(
           {x.as<float>(), w.as<float>(), y.as<float>(), r.as<float>(), width, options.epsilon, options.offset, options.round_first}, begin,
@@ -44,7 +45,7 @@ void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, Rm
   });
 }
 
-void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
+void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend) {
   constexpr const char* who = "kernels.rms_norm_input_gradient";
   check(who, x);
@@ -53,10 +54,10 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
   check_operand(who, "dy", dy, x.shape, {x.dtype});
   check_operand(who, "dx", dx, x.shape, {x.dtype});
   if (addend != nullptr) check_operand(who, "addend", *addend, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::rms_norm_input_gradient(stream, dy, x, w, r, options, dx, addend);
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx, addend);
+  if (context.on_cuda()) return cuda::rms_norm_input_gradient(context, dy, x, w, r, options, dx, addend);
+  if (context.implementation() == Implementation::reference) return reference::rms_norm_input_gradient(dy, x, w, r, options, dx, addend);
   const std::int64_t width = x.shape[1];
-  stream.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_rms_norm_input_gradient_f32()({dy.as<float>(), x.as<float>(), w.as<float>(), r.as<float>(),
                                                addend == nullptr ? nullptr : addend->as<float>(), dx.as<float>(), width, options.offset},
@@ -69,19 +70,19 @@ void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tenso
   });
 }
 
-void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw,
+void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw,
                               Scratch /*scratch*/) {
   constexpr const char* who = "kernels.rms_norm_weight_gradient";
   check(who, x);
   check_weights(who, "dw", x, dw);
   check_rows(who, x, r);
   check_operand(who, "dy", dy, x.shape, {x.dtype});
-  if (stream.on_cuda()) return cuda::rms_norm_weight_gradient(stream, dy, x, r, dw);
-  if (stream.implementation() == Implementation::reference) return reference::rms_norm_weight_gradient(dy, x, r, dw);
+  if (context.on_cuda()) return cuda::rms_norm_weight_gradient(context, dy, x, r, dw);
+  if (context.implementation() == Implementation::reference) return reference::rms_norm_weight_gradient(dy, x, r, dw);
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
   // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
-  stream.team().for_ranges(width, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(width, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_rms_norm_weight_gradient_f32()({dy.as<float>(), x.as<float>(), r.as<float>(), dw.as<float>(), rows, width}, begin, end);
     else

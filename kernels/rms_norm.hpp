@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -15,14 +15,16 @@ struct RmsNormOptions {
 
 /// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept
 /// for the gradients.
-void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r);
+void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
+                      const Tensor& r);
 
 /// dx = r·(g − x·r²·mean(g·x)) with g = dy·(w + offset). dx has the dtype of dy; so has `addend`, which is added before dx is rounded.
-void rms_norm_input_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
+void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend = nullptr);
 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
-void rms_norm_weight_gradient(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw, Scratch scratch);
+void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw,
+                              Scratch scratch);
 [[nodiscard]] std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& x, const Processor& processor);
 
 }  // namespace millrace::kernels

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
+void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y) {
   constexpr const char* who = "kernels.rope";
   check_rank(who, "x", x, 3);
@@ -18,8 +18,8 @@ void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const 
   MILLRACE_CHECK(x.shape[2] % 2 == 0, ExitCode::config, who, "head size {} is odd, wanted halves of one size", x.shape[2]);
   MILLRACE_CHECK(options.direction == 1 || options.direction == -1, ExitCode::internal, who, "direction = {}, wanted 1 or -1",
                  options.direction);
-  if (stream.on_cuda()) return cuda::rope(stream, x, positions, inverse_frequencies, options, y);
-  if (stream.implementation() == Implementation::reference) return reference::rope(x, positions, inverse_frequencies, options, y);
+  if (context.on_cuda()) return cuda::rope(context, x, positions, inverse_frequencies, options, y);
+  if (context.implementation() == Implementation::reference) return reference::rope(x, positions, inverse_frequencies, options, y);
   const auto loops = [&]<class T>(T) {
     return cpu::Rope<T>{x.as<T>(),
                         positions.as<std::int32_t>(),
@@ -31,7 +31,7 @@ void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const 
                         options.factor,
                         options.interleaved};
   };
-  stream.team().for_ranges(x.shape[0], 4, [&](std::int64_t begin, std::int64_t end) {
+  context.team().for_ranges(x.shape[0], 4, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       cpu::pick_rope_f32()(loops(float{}), begin, end);
     else

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -15,7 +15,7 @@ struct RopeOptions {
 /// (a, b) = (x[i], x[i+D/2]), which becomes (a cos φ − b sin φ, b cos φ + a sin φ). x, y [T, H, D] of one dtype (may be the same memory);
 /// positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's dtype as transformers does; the rest is fp32 with one
 /// rounding at the end (transformers rounds each product and sum). D even, else Error(config).
-void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
+void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y);
 
 }  // namespace millrace::kernels

@@ -28,7 +28,8 @@ void rows(const Tensor& x, const Tensor& positions, const Tensor& inverse_timesc
 
 }  // namespace
 
-void add_sinusoid(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales, const Tensor& y) {
+void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
+                  const Tensor& y) {
   constexpr const char* who = "kernels.add_sinusoid";
   check_rank(who, "x", x, 2);
   MILLRACE_CHECK(x.shape[1] % 2 == 0, ExitCode::config, who, "width {} is odd, wanted halves of one size", x.shape[1]);
@@ -36,9 +37,9 @@ void add_sinusoid(const Stream& stream, const Tensor& x, const Tensor& positions
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "positions", positions, {x.shape[0]}, {DType::i32});
   check_operand(who, "inverse_timescales", inverse_timescales, {x.shape[1] / 2}, {DType::f32});
-  if (stream.on_cuda()) return cuda::add_sinusoid(stream, x, positions, inverse_timescales, y);
-  if (stream.implementation() == Implementation::reference) return reference::add_sinusoid(x, positions, inverse_timescales, y);
-  stream.team().for_ranges(x.shape[0], 4, [&](std::int64_t begin, std::int64_t end) {
+  if (context.on_cuda()) return cuda::add_sinusoid(context, x, positions, inverse_timescales, y);
+  if (context.implementation() == Implementation::reference) return reference::add_sinusoid(x, positions, inverse_timescales, y);
+  context.team().for_ranges(x.shape[0], 4, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       rows<float>(x, positions, inverse_timescales, y, begin, end);
     else

@@ -7,16 +7,16 @@
 
 namespace millrace::kernels {
 
-void square_sum(const Stream& stream, const Tensor& x, const Tensor& sum) { square_sums(stream, {&x, 1}, sum); }
+void square_sum(const ExecutionContext& context, const Tensor& x, const Tensor& sum) { square_sums(context, {&x, 1}, sum); }
 
-void square_sums(const Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) {
+void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums) {
   constexpr const char* who = "kernels.square_sums";
   for (const Tensor& x : tensors) check_operand(who, "x", x, x.shape, {DType::f32});
   check_operand(who, "sums", sums, {static_cast<std::int64_t>(tensors.size())}, {DType::f64});
-  if (stream.on_cuda()) return cuda::square_sums(stream, tensors, sums);
+  if (context.on_cuda()) return cuda::square_sums(context, tensors, sums);
   for (std::size_t i = 0; i < tensors.size(); ++i)
     sums.as<double>()[i] =
-        stream.implementation() == Implementation::reference ? reference::square_sum(tensors[i]) : cpu::square_sum(stream, tensors[i]);
+        context.implementation() == Implementation::reference ? reference::square_sum(tensors[i]) : cpu::square_sum(context, tensors[i]);
 }
 
 }  // namespace millrace::kernels

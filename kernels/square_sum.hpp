@@ -2,16 +2,16 @@
 
 #include <span>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 /// sum[0] = Σ x² of an f32 tensor, f64 [1]: chunks of 4096 elements, each summed in a fixed lane order, chunks added in order. Independent
 /// of the thread count. Not finite when any entry is not. On a GPU in parts of a fixed size, added in order.
-void square_sum(const Stream& stream, const Tensor& x, const Tensor& sum);
+void square_sum(const ExecutionContext& context, const Tensor& x, const Tensor& sum);
 
 /// sums[i] = Σ tensors[i]², f64 [as many]: the bits of one after the other. On a GPU few launches do for all.
-void square_sums(const Stream& stream, std::span<const Tensor> tensors, const Tensor& sums);
+void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums);
 
 }  // namespace millrace::kernels

@@ -14,26 +14,26 @@ void check_bytes(const char* who, const Tensor& x, std::size_t bytes) {
 
 }  // namespace
 
-void fetch(const Stream& stream, const Tensor& x, std::span<std::byte> to) {
+void fetch(const ExecutionContext& context, const Tensor& x, std::span<std::byte> to) {
   check_bytes("kernels.fetch", x, to.size());
   if (to.empty()) return;
-  if (!stream.on_cuda()) {
+  if (!context.on_cuda()) {
     std::memcpy(to.data(), x.data, to.size());
     return;
   }
-  stream.queue().copy(Lane::compute, to.data(), x.data, to.size());
-  stream.queue().drain();
+  context.device_context().copy(StreamKind::compute, to.data(), x.data, to.size());
+  context.device_context().drain();
 }
 
-void put(const Stream& stream, std::span<const std::byte> from, const Tensor& x) {
+void put(const ExecutionContext& context, std::span<const std::byte> from, const Tensor& x) {
   check_bytes("kernels.put", x, from.size());
   if (from.empty()) return;
-  if (!stream.on_cuda()) {
+  if (!context.on_cuda()) {
     std::memcpy(x.data, from.data(), from.size());
     return;
   }
-  stream.queue().copy(Lane::compute, x.data, from.data(), from.size());
-  stream.queue().drain();
+  context.device_context().copy(StreamKind::compute, x.data, from.data(), from.size());
+  context.device_context().drain();
 }
 
 void write_now(Device device, std::byte* to, std::span<const std::byte> from) {
@@ -44,19 +44,19 @@ void write_now(Device device, std::byte* to, std::span<const std::byte> from) {
     cuda::write(device, to, from);
 }
 
-HostCopies::HostCopies(const Stream& stream, std::span<const Tensor> originals)
+HostCopies::HostCopies(const ExecutionContext& context, std::span<const Tensor> originals)
     : originals_(originals.begin(), originals.end()), tensors_(originals_) {
-  if (!stream.on_cuda()) return;
+  if (!context.on_cuda()) return;
   for (Tensor& tensor : tensors_) {
     auto& bytes = bytes_.emplace_back(tensor.bytes());
-    fetch(stream, tensor, bytes);
+    fetch(context, tensor, bytes);
     tensor.data = bytes.data();
     tensor.space = MemorySpace::host;
   }
 }
 
-void HostCopies::put_back(const Stream& stream) const {
-  for (std::size_t i = 0; i < bytes_.size(); ++i) put(stream, bytes_[i], originals_[i]);
+void HostCopies::put_back(const ExecutionContext& context) const {
+  for (std::size_t i = 0; i < bytes_.size(); ++i) put(context, bytes_[i], originals_[i]);
 }
 
 }  // namespace millrace::kernels

@@ -42,7 +42,7 @@ ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, 
                  stage.first_layer + stage.layer_count, config.layers);
   ProgramBuilder builder({options.compute, options.rows, options.sequence, -1, options.one_segment});
   builder.enter(-1, "");
-  ValueId x = stage.embedding ? decoder.embed(builder, config) : builder.token_in(config.hidden_size);
+  ValueId x = stage.embedding ? decoder.embed(builder, config) : builder.boundary_in(config.hidden_size);
   for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {
     builder.enter(index, fmt::format("layers.{}", index));
     x = decoder.layer(builder, config, index, x);
@@ -50,7 +50,7 @@ ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, 
   builder.enter(-1, "");
   if (!stage.head) {
     // An empty stage hands its input on: the ring it sends from is not the one it receives in.
-    builder.set_token_out(stage.empty() ? runtime::copy(builder, x, "copy") : x);
+    builder.set_boundary_out(stage.empty() ? runtime::copy(builder, x, "copy") : x);
   } else if (options.output == Output::logits) {
     builder.set_logits(decoder.head(builder, config, x, true, options.z_loss));
   } else {

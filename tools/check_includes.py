@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Holds the arrows of docs/architecture.md: who may include whom, and through which door each library enters.
+"""Holds the arrows of docs/architecture.md: which room may include which, in which order the parts of a room stand, and through which
+door each library enters.
 
-Prints one line a violation (file:line: what it includes, what it may) and exits 1 when there is any.
+    tools/check_includes.py             prints one line per violation (file:line: what it includes, what it may) and exits with 1 if there is one
+    tools/check_includes.py --report    also prints which folder includes which, pairs of folders that include each other, and cycles
 """
 import pathlib
 import re
@@ -19,6 +21,13 @@ ARROWS = {
     "cluster": ["kernels/base/"],
     "actors": ["layers/", "runtime/", "cluster/", "kernels/"],
     "configs": [],  # only *_config.hpp of other rooms, and the ground
+}
+# The parts of a room, lowest first: each includes itself and the parts before it.
+PARTS = {
+    "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "engine", "profile", "data", "data/tokenizers"],
+    "cluster": [".", "host", "links", "control", "status"],
+    "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
+    "tools": ["report", "data", "compare", "inference", "commands", "."],
 }
 EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # what errors are made of
 
@@ -66,6 +75,55 @@ def violations(path: pathlib.Path):
             yield f'{name}:{number}: "{target}": {room} may include {", ".join(allowed) or "*_config.hpp of other rooms"} only'
 
 
+def part_of(name):
+    """("actors", "rank") of actors/rank/rank.cpp; ("actors", ".") of actors/pipeline.cpp."""
+    room, _, rest = name.partition("/")
+    return room, rest.rpartition("/")[0] or "."
+
+
+def misplaced(name, targets):
+    """Includes of a file that point to a later part of its own room."""
+    room, part = part_of(name)
+    if room not in PARTS:
+        return
+    order = PARTS[room]
+    if part not in order:
+        yield f"{name}: {room}/{part} is not a part of {room}; expected one of: {', '.join(order)} (PARTS in tools/check_includes.py)"
+        return
+    for number, target in targets:
+        other_room, other = part_of(target)
+        if other_room == room and other in order and order.index(other) > order.index(part):
+            yield f'{name}:{number}: "{target}": {room}/{part} stands before {room}/{other} and may not include it'
+
+
+def report(graph):
+    """Prints the folders' includes. Returns the number of mutual pairs and of folders in cycles."""
+    folders = {}
+    for name, targets in graph.items():
+        if name.split("/")[0] in ROOMS + ["tools"]:
+            for target in targets:
+                a, b = name.rpartition("/")[0], target.rpartition("/")[0]
+                if a != b:
+                    folders.setdefault(a, set()).add(b)
+    for folder in sorted(folders):
+        print(f"{folder} -> {' '.join(sorted(folders[folder]))}")
+    mutual = sorted((a, b) for a in folders for b in folders[a] if a < b and a in folders.get(b, ()))
+    for a, b in mutual:
+        print(f"mutual: {a} <-> {b}")
+
+    def reachable(start):
+        seen, stack = set(), [start]
+        while stack:
+            for target in folders.get(stack.pop(), ()):
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        return seen
+
+    circular = sorted(folder for folder in folders if folder in reachable(folder))
+    print(f"{len(folders)} folders, {len(mutual)} mutual pairs, {len(circular)} folders in cycles{': ' if circular else ''}{' '.join(circular)}")
+
+
 def cycle(graph):
     """One cycle of includes, or None."""
     state, path = {}, []
@@ -93,9 +151,14 @@ def main() -> int:
     found = [line for path in files for line in violations(path)]
     graph = {}
     for path in files:
-        graph[path.relative_to(ROOT).as_posix()] = [m.group(2) for line in path.read_text().splitlines() if (m := INCLUDE.match(line)) and m.group(1) == '"']
+        name = path.relative_to(ROOT).as_posix()
+        targets = [(number, m.group(2)) for number, line in enumerate(path.read_text().splitlines(), 1) if (m := INCLUDE.match(line)) and m.group(1) == '"']
+        found += misplaced(name, targets)
+        graph[name] = [target for _, target in targets]
     if loop := cycle(graph):
         found.append("cycle of includes: " + " -> ".join(loop))
+    if "--report" in sys.argv[1:]:
+        report(graph)
     for line in found:
         print(line)
     print(f"includes: {len(files)} files, {len(found)} violations")

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/debug/standing.hpp"
+#include "actors/debug/debug_cursor.hpp"
 #include "actors/messages/messages.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/program/executor.hpp"

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "actors/debug/pictures.hpp"
+#include "actors/debug/session_text.hpp"
 #include "actors/debug/tensor_text.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "actors/debug/breakpoint.hpp"
+#include "actors/debug/debug_cursor.hpp"
 #include "actors/debug/line_reader.hpp"
-#include "actors/debug/standing.hpp"
 #include "actors/debug/tensor_finder.hpp"
 #include "actors/jobs/stepper.hpp"
 
@@ -97,7 +97,7 @@ class DebugSession : private runtime::OperationHook {
   actors::StepperSetup setup_;
   std::unique_ptr<LineReader> reader_;
   std::unique_ptr<actors::Stepper> stepper_;
-  Standing standing_;
+  DebugCursor standing_;
   Goal goal_;
   std::vector<std::optional<Breakpoint>> breakpoints_;  // by number − 1
   std::vector<Watch> watches_;

@@ -36,7 +36,7 @@ bool outlives_action(Region region) { return region != Region::workspace; }
 
 }  // namespace
 
-TensorFinder::TensorFinder(const actors::Stepper& stepper, const Standing& standing) : stepper_(stepper), standing_(standing) {
+TensorFinder::TensorFinder(const actors::Stepper& stepper, const DebugCursor& standing) : stepper_(stepper), standing_(standing) {
   add_weights();
   if (standing_.action) add_values();
 }
@@ -47,7 +47,7 @@ void TensorFinder::add_weights() {
     const auto& compute = stepper_.rank(id).compute();
     const auto& store = compute.store();
     for (const auto& tensor : compute.parameters().tensors()) {
-      if (!tensor.speaks()) continue;
+      if (!tensor.is_owner()) continue;
       const auto add = [&](const std::string& name, const char* what, const kernels::Tensor& found) {
         entries_.push_back({{name, fmt::format("{} on rank {}", what, id), found}, ""});
       };

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/debug/standing.hpp"
+#include "actors/debug/debug_cursor.hpp"
 #include "actors/jobs/stepper.hpp"
 #include "kernels/base/tensor.hpp"
 
@@ -22,7 +22,7 @@ struct NamedTensor {
 /// name will do where it is the end of one only.
 class TensorFinder {
  public:
-  TensorFinder(const actors::Stepper& stepper, const Standing& standing);
+  TensorFinder(const actors::Stepper& stepper, const DebugCursor& standing);
 
   /// Throws Error(usage) for a name that means nothing here, with the nearest that does, and for a value that is not in memory, with the
   /// operations between which it is.
@@ -41,7 +41,7 @@ class TensorFinder {
     std::string missing;  // why it cannot be looked at; empty: it can
   };
   const actors::Stepper& stepper_;
-  const Standing& standing_;
+  const DebugCursor& standing_;
   std::vector<Entry> entries_;
 };
 

@@ -43,7 +43,7 @@ double Evaluated::sum() const { return std::accumulate(losses.begin(), losses.en
 Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider& batches, std::int64_t microbatches,
                    const EvaluationProgress& progress) {
   const auto plan = plan_of(job);
-  RankNeeds needs;
+  RankResources needs;
   needs.threads = job.threads;
   needs.evaluation_microbatches = microbatches;
   needs.training = false;

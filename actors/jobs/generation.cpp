@@ -73,7 +73,7 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
                      plan.sequence >= static_cast<std::int64_t>(settings.prompt.size()) + settings.tokens - 1,
                  ExitCode::internal, "actors.generation", "{} prompt and {} new tokens in a row of {}, wanted all but the last to fit",
                  settings.prompt.size(), settings.tokens, plan.sequence);
-  RankNeeds needs;
+  RankResources needs;
   needs.threads = job.threads;
   needs.logits = true;
   needs.training = false;

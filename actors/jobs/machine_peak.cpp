@@ -15,7 +15,7 @@ runtime::Machine shares_of_peak(double host_peak, const cluster::HostTeams& team
   return machine;
 }
 
-runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs) {
+runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs) {
   if (!needs.devices.empty()) {
     const auto peak = device_peak(needs, session, settings, plan.compute);
     return {peak.rank, 0, peak.job};

@@ -15,6 +15,6 @@ namespace millrace::actors {
 /// The peak of what the run computes on, measured on this host's cores with the threads of all its ranks at once, in the dtype that the run
 /// multiplies in; of GPUs it is the data sheet's. Without the memory's bandwidth. While it runs, the host's other ranks should be idle.
 [[nodiscard]] runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan,
-                                            const RankNeeds& needs);
+                                            const RankResources& needs);
 
 }  // namespace millrace::actors

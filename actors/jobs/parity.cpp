@@ -156,7 +156,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   request.rematerialize.policy = {settings.rematerialize};
   const auto plan = make_plan(request);
 
-  RankNeeds needs;
+  RankResources needs;
   needs.threads = settings.threads;
   needs.logits = true;
   JobConfig placed;

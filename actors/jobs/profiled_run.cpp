@@ -107,7 +107,7 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
 }
 
 /// What is the best of this and before: somebody else may be on the machine for a while.
-void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankNeeds& needs,
+void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankResources& needs,
                      runtime::Machine& machine) {
   const auto now = machine_peak(session, run, plan, needs);
   machine.peak_flops = std::max(machine.peak_flops, now.peak_flops);
@@ -137,7 +137,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   learning_rate(run.train).validate();
   const DatasetBatches batches(open_data(run, false), batch_shape(run));
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, run.directory, false));
-  RankNeeds needs;
+  RankResources needs;
   needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
   place_on_devices(needs, session, run);
   runtime::Machine machine;

@@ -7,7 +7,7 @@
 
 #include "actors/driver_actor.hpp"
 #include "actors/rank/action_runner.hpp"
-#include "runtime/engine/step_shares.hpp"
+#include "runtime/engine/step_breakdown.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/schedule/generators/split_backward.hpp"
 
@@ -217,7 +217,7 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   check_traces(settings);
   const auto request = request_of(settings);
   const auto plan = make_plan(request, settings.schedule);
-  Pipeline pipeline(session, plan, RankNeeds{});
+  Pipeline pipeline(session, plan, RankResources{});
   for (auto* rank : pipeline.ranks()) {
     rank->replace_runner(std::make_unique<TimedRunner>(durations_of(settings.costs, plan.schedule, rank->id())));
     rank->arrival_delays = delays_of(settings.costs);

@@ -24,7 +24,7 @@ std::string hash(const std::byte* data, std::size_t bytes) {
 /// What the action leaves for another stage.
 std::string output_hash(const Rank& rank, const Execute& execute) {
   const auto bytes = rank.plan().boundary_bytes();
-  if (execute.action.kind == ActionKind::forward) return hash(execute.slots.token_out, bytes);
+  if (execute.action.kind == ActionKind::forward) return hash(execute.slots.boundary_out, bytes);
   return runtime::makes_gradient(execute.action.kind) ? hash(execute.slots.gradient_out, bytes) : "";
 }
 
@@ -51,7 +51,7 @@ void RecordingRunner::run(Rank& rank, const Execute& execute) {
   StageCall call;
   call.execute = execute;
   if (execute.action.kind == ActionKind::forward) {
-    call.token_in = copy(execute.slots.token_in, bytes);
+    call.boundary_in = copy(execute.slots.boundary_in, bytes);
     const auto batch = rank.compute().batch(execute.slots.batch);
     call.tokens.assign(batch.tokens.begin(), batch.tokens.end());
     call.positions.assign(batch.positions.begin(), batch.positions.end());
@@ -68,11 +68,11 @@ void RecordingRunner::run(Rank& rank, const Execute& execute) {
 
 ReplayedRound replay(Rank& rank, const StageRecording& recording) {
   const auto bytes = rank.plan().boundary_bytes();
-  std::vector<std::byte> token_out(bytes), gradient_out(bytes);
+  std::vector<std::byte> boundary_out(bytes), gradient_out(bytes);
   // By microbatch: a backward reads again what its forward got, W what its I got.
   std::map<int, const StageCall*> forwards, gradients;
   ReplayedRound round;
-  rank.compute().store().zero_accumulators(rank.stream());
+  rank.compute().store().zero_accumulators(rank.context());
   for (const auto& call : recording.calls) {
     auto execute = call.execute;
     auto& slots = execute.slots;
@@ -87,15 +87,15 @@ ReplayedRound replay(Rank& rank, const StageRecording& recording) {
     std::copy(forward->targets.begin(), forward->targets.end(), batch.targets.begin());
     std::copy(forward->samples.begin(), forward->samples.end(), batch.samples.begin());
     // Programs read these only; the executor's bases are not const.
-    slots.token_in = forward->token_in.empty() ? nullptr : const_cast<std::byte*>(forward->token_in.data());
+    slots.boundary_in = forward->boundary_in.empty() ? nullptr : const_cast<std::byte*>(forward->boundary_in.data());
     const auto gradient = gradients.find(microbatch);
     slots.gradient_in = gradient == gradients.end() || gradient->second->gradient_in.empty()
                             ? nullptr
                             : const_cast<std::byte*>(gradient->second->gradient_in.data());
-    if (slots.token_out != nullptr) slots.token_out = token_out.data();
+    if (slots.boundary_out != nullptr) slots.boundary_out = boundary_out.data();
     if (slots.gradient_out != nullptr) slots.gradient_out = gradient_out.data();
     const auto begin = std::chrono::steady_clock::now();
-    rank.compute().stage(recording.stage).run(execute.pass, rank.stream(), slots, rank.hook);
+    rank.compute().stage(recording.stage).run(execute.pass, rank.context(), slots, rank.hook);
     round.milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     round.outputs.push_back(output_hash(rank, execute));
   }

@@ -15,7 +15,7 @@ namespace millrace::actors {
 /// One action of a stage with all that came in from elsewhere, and a hash of what went out.
 struct StageCall {
   Execute execute;
-  std::vector<std::byte> token_in, gradient_in;                             // of actions that are the first to read them
+  std::vector<std::byte> boundary_in, gradient_in;                          // of actions that are the first to read them
   std::vector<std::int32_t> tokens, positions, segments, targets, samples;  // of forwards
   std::string output;  // hash of the token or gradient that it made; empty where it makes none
 };

@@ -38,11 +38,11 @@ void restore(Rank& rank, const std::vector<std::byte>& bytes) {
     std::copy_n(from, part.size(), part.begin());
     from += part.size();
   }
-  rank.worker().run([&rank] { rank.compute().store().refresh_copies(rank.stream()); });
+  rank.worker().run([&rank] { rank.compute().store().refresh_copies(rank.context()); });
 }
 
-RankNeeds needs_of(const StepperSetup& setup) {
-  RankNeeds needs;
+RankResources needs_of(const StepperSetup& setup) {
+  RankResources needs;
   needs.threads = setup.threads;
   needs.ranks_per_process = setup.plan->ranks();
   return needs;
@@ -51,9 +51,9 @@ RankNeeds needs_of(const StepperSetup& setup) {
 }  // namespace
 
 /// All of one rank.
-struct Stepper::Seat {
+struct Stepper::SteppedRank {
   std::unique_ptr<Rank> rank;
-  std::unique_ptr<Door> door;
+  std::unique_ptr<SteppedRankPort> door;
   std::unique_ptr<RankControl> control;
   std::deque<Execute> waiting;  // actions that may run, in order
   std::size_t done = 0;         // actions of the list that were run
@@ -61,9 +61,9 @@ struct Stepper::Seat {
 };
 
 /// Keeps actions, and turns everything else into events that settle() works off: no call comes back into the control that made it.
-class Stepper::Door final : public RankPort, public cluster::LinkEvents {
+class Stepper::SteppedRankPort final : public RankPort, public cluster::LinkEvents {
  public:
-  Door(Stepper& stepper, Seat& seat) : stepper_(stepper), seat_(seat) {}
+  SteppedRankPort(Stepper& stepper, SteppedRank& seat) : stepper_(stepper), seat_(seat) {}
 
   void execute(const Execute& execute) override { seat_.waiting.push_back(execute); }
   void work(const RankTask& task) override {
@@ -93,7 +93,7 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
   void stopped() override {}
 
   void on_arrival(const cluster::Arrival& arrival) override {
-    stepper_.post([this, arrival] { seat_.control->token_arrived(arrival); });
+    stepper_.post([this, arrival] { seat_.control->boundary_arrived(arrival); });
   }
   void on_writable(int channel, std::int64_t sequence) override {
     stepper_.post([this, channel, sequence] { seat_.control->slot_writable(channel, sequence); });
@@ -101,12 +101,12 @@ class Stepper::Door final : public RankPort, public cluster::LinkEvents {
 
  private:
   Stepper& stepper_;
-  Seat& seat_;
+  SteppedRank& seat_;
 };
 
-class Stepper::Desk final : public CoordinatorPort {
+class Stepper::SteppedCoordinatorPort final : public CoordinatorPort {
  public:
-  explicit Desk(Stepper& stepper) : stepper_(stepper) {}
+  explicit SteppedCoordinatorPort(Stepper& stepper) : stepper_(stepper) {}
 
   void to_ranks(const ToRank& message) override {
     if (const auto* run = std::get_if<RunStep>(&message)) stepper_.post([this, step = run->step] { stepper_.begin_step(step); });
@@ -137,7 +137,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   if (setup.state == nullptr) check_memory(plan, needs_of(setup));
   const auto cores = cluster::cores_to_compute_on();
   for (int index = 0; index < plan.ranks(); ++index) {
-    seats_.push_back(std::make_unique<Seat>());
+    seats_.push_back(std::make_unique<SteppedRank>());
     auto& seat = *seats_.back();
     RankSetup rank;
     rank.id = runtime::RankId(index);
@@ -151,7 +151,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     }
     seat.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
                        planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
-    seat.door = std::make_unique<Door>(*this, seat);
+    seat.door = std::make_unique<SteppedRankPort>(*this, seat);
     seat.rank->events = seat.door.get();
     RankControlSetup control;
     control.rank = seat.rank.get();
@@ -171,7 +171,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   coordinator.replays = false;
   coordinator.train.find_nan = false;  // that is what break points are for
   coordinator.sample.tokens = 0;
-  desk_ = std::make_unique<Desk>(*this);
+  desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
   for (auto& seat : seats_) seat->control->begin();
   settle();
@@ -200,7 +200,7 @@ void Stepper::begin_step(std::int64_t step) {
   beginning_ = std::move(state);
 }
 
-double Stepper::planned_begin(const Seat& seat) const { return seat.begins[std::min(seat.done, seat.begins.size() - 1)]; }
+double Stepper::planned_begin(const SteppedRank& seat) const { return seat.begins[std::min(seat.done, seat.begins.size() - 1)]; }
 
 const Execute* Stepper::next(runtime::RankId rank) const {
   const auto& waiting = seats_.at(rank.index())->waiting;
@@ -208,7 +208,7 @@ const Execute* Stepper::next(runtime::RankId rank) const {
 }
 
 runtime::RankId Stepper::next_rank() const {
-  const Seat* first = nullptr;
+  const SteppedRank* first = nullptr;
   for (const auto& seat : seats_)
     if (!seat->waiting.empty() && (first == nullptr || planned_begin(*seat) < planned_begin(*first))) first = seat.get();
   return first == nullptr || ended_ ? runtime::no_rank : first->rank->id();
@@ -244,8 +244,8 @@ const RankControl& Stepper::control(runtime::RankId id) const { return *seats_.a
 void Stepper::refresh_copies() {
   // A team of its own: the ranks' workers may be in the middle of an operation.
   kernels::ThreadTeam team(1);
-  const kernels::Stream stream(team);
-  for (auto& seat : seats_) seat->rank->compute().store().refresh_copies(stream);
+  const kernels::ExecutionContext context(team);
+  for (auto& seat : seats_) seat->rank->compute().store().refresh_copies(context);
 }
 
 void Stepper::set_hook(runtime::OperationHook* hook) {

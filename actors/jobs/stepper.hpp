@@ -79,19 +79,19 @@ class Stepper {
   void set_hook(runtime::OperationHook* hook);
 
  private:
-  class Door;  // a rank's port
-  class Desk;  // the coordinator's
-  struct Seat;
+  class SteppedRankPort;         // a rank's port
+  class SteppedCoordinatorPort;  // the coordinator's
+  struct SteppedRank;
 
   void post(std::function<void()> event) { events_.push_back(std::move(event)); }
   void settle();
   void begin_step(std::int64_t step);
-  [[nodiscard]] double planned_begin(const Seat& seat) const;
+  [[nodiscard]] double planned_begin(const SteppedRank& seat) const;
 
   StepperSetup setup_;
-  std::vector<std::unique_ptr<Seat>> seats_;  // by rank
+  std::vector<std::unique_ptr<SteppedRank>> seats_;  // by rank
   std::unique_ptr<cluster::Links> links_;
-  std::unique_ptr<Desk> desk_;
+  std::unique_ptr<SteppedCoordinatorPort> desk_;
   std::unique_ptr<Coordinator> coordinator_;
   std::deque<std::function<void()>> events_;
   std::int64_t step_ = 0, position_ = 0;

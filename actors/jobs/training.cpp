@@ -132,7 +132,7 @@ void check_evaluation(const Session& session, const RunSettings& settings, const
 }
 
 /// " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".
-std::string cores_text(const Session& session, const RankNeeds& needs, const runtime::Machine& machine) {
+std::string cores_text(const Session& session, const RankResources& needs, const runtime::Machine& machine) {
   const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
   std::string text;
   if (needs.devices.empty() && teams.ranks > teams.cores)
@@ -141,8 +141,9 @@ std::string cores_text(const Session& session, const RankNeeds& needs, const run
   return text;
 }
 
-void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session, const RankNeeds& needs,
-               const runtime::Machine& machine, const Beginning& beginning, const DatasetBatches& batches, const HeldOut& held_out) {
+void introduce(Telemetry& telemetry, const RunSettings& settings, const PipelinePlan& plan, const Session& session,
+               const RankResources& needs, const runtime::Machine& machine, const Beginning& beginning, const DatasetBatches& batches,
+               const HeldOut& held_out) {
   auto& reporter = telemetry.reporter();
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
@@ -211,7 +212,7 @@ void train(Session& session, const RunSettings& settings) {
   identity[data_content_key] = content.hash();
   if (!settings.directory.empty() && !content.contents.empty()) record_content(content, settings.directory, session.launch().process);
 
-  RankNeeds needs;
+  RankResources needs;
   needs.threads = static_cast<int>(beginning.threads);
   needs.evaluation_microbatches = held.microbatches;
   needs.staging = !settings.directory.empty();

@@ -211,7 +211,7 @@ struct ActionDone {
 };
 
 /// Link → rank actor: message `sequence` of a channel lies in its slot.
-struct TokenArrived {
+struct BoundaryArrived {
   cluster::Arrival arrival;
 };
 
@@ -235,14 +235,14 @@ struct BatchReady {
 };
 
 /// Something rank-wide that the compute worker was asked to do is done.
-enum class RankWork : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
-struct WorkDone {
-  RankWork work = RankWork::sums;
+enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
+struct TaskDone {
+  RankTaskKind work = RankTaskKind::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
 };
 
 /// The worker or the loader could not finish: what Error said.
-struct WorkFailed {
+struct TaskFailed {
   runtime::Action action;
   bool in_action = false;
   std::int32_t code = 70;
@@ -281,12 +281,12 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ToCoordinator)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Execute)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TokenArrived)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BoundaryArrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BatchReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkDone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WorkFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TaskDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TaskFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::WriteShard)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ShardWritten)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::CommitCheckpoint)

@@ -8,10 +8,10 @@
 #include <memory>
 #include <thread>
 
-#include "actors/planning/busy_rank.hpp"
+#include "actors/planning/cost_probe.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "runtime/median.hpp"
 
 namespace millrace::actors {
@@ -43,16 +43,16 @@ struct PartCosts {
 /// The same passes of `ranks` ranks of this machine, all computing at once.
 std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
                                   int ranks, int repeats) {
-  std::vector<std::unique_ptr<BusyRank>> busy;
+  std::vector<std::unique_ptr<CostProbe>> busy;
   if (request.device == kernels::DeviceKind::cuda) {
     // A GPU is not shared by ranks that are planned: each runs alone on one, as many as there are.
     const auto devices = kernels::cuda_devices();
     MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"cuda\", but {}", kernels::why_no_cuda());
     for (const auto& each : devices)
       if (busy.size() < static_cast<std::size_t>(ranks))
-        busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads, each.device));
+        busy.push_back(std::make_unique<CostProbe>(parts, request, mode, threads, each.device));
   } else {
-    for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<BusyRank>(parts, request, mode, threads));
+    for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<CostProbe>(parts, request, mode, threads));
   }
   std::vector<std::vector<PassTimes>> times(busy.size());
   std::vector<std::exception_ptr> errors(busy.size());

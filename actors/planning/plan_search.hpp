@@ -37,7 +37,7 @@ struct NotPlanned {
 
 struct PlanSearch {
   actors::PlanRequest request;  // model, train, ranks, policy; its schedule and layout are not looked at
-  actors::RankNeeds needs;      // of a rank, for its memory
+  actors::RankResources needs;  // of a rank, for its memory
   std::vector<std::string> schedules;
   std::function<ModelCosts(const actors::PlanRequest&)> costs;  // of the request's policy
   bool may_rematerialize = true;                                // where memory binds, other policies than the request's too

@@ -19,10 +19,10 @@ void ProgramRunner::run(Rank& rank, const Execute& execute) {
   FaultHook faults(rank.hook);
   const kernels::Range range(to_string(execute.pass).data());
   auto& compute = rank.compute();
-  if (execute.first_of_batch) compute.upload(rank.stream(), execute.slots.batch);
+  if (execute.first_of_batch) compute.upload(rank.context(), execute.slots.batch);
   rank.copy_in(execute.arrival);
-  compute.stage(execute.action.stage).run(execute.pass, rank.stream(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
-  if (execute.pass == runtime::Pass::logits) compute.download_logits(rank.stream(), execute.action.stage);
+  compute.stage(execute.action.stage).run(execute.pass, rank.context(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
+  if (execute.pass == runtime::Pass::logits) compute.download_logits(rank.context(), execute.action.stage);
   rank.copy_out(execute.departure);
 }
 

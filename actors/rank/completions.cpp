@@ -8,7 +8,7 @@
 
 namespace millrace::actors {
 
-Completions::Completions(kernels::Queue& queue, std::size_t capacity) : queue_(queue) {
+Completions::Completions(kernels::DeviceContext& queue, std::size_t capacity) : queue_(queue) {
   for (Line& line : lines_) {
     line.entries.reserve(capacity);
     for (std::size_t i = 0; i < capacity; ++i) line.entries.emplace_back(queue);
@@ -23,7 +23,7 @@ Completions::Entry& Completions::next(Line& of) {
 
 void Completions::begin() {
   turn_ = (turn_ + 1) % begins_.size();
-  begins_[turn_].record(queue_, kernels::Lane::compute);
+  begins_[turn_].record(queue_, kernels::StreamKind::compute);
   begin_ = &begins_[turn_];
 }
 

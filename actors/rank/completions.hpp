@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 
 namespace millrace::actors {
 
@@ -24,19 +24,19 @@ struct Completion {
 /// Thread: the rank's worker.
 class Completions {
  public:
-  explicit Completions(kernels::Queue& queue, std::size_t capacity = 64);
+  explicit Completions(kernels::DeviceContext& queue, std::size_t capacity = 64);
 
   /// What is queued from here on, up to the next `add`, is one piece of work: its device time begins here, on the compute lane.
   void begin();
   /// Calls `body(const Completion&)` when all that is queued on the lane so far is done. `what` is for the message of a device that fails,
   /// and outlives the entry.
   template <class Body>
-  void add(kernels::Lane lane, const char* what, const Body& body) {
+  void add(kernels::StreamKind lane, const char* what, const Body& body) {
     put(lane, what, true, body);
   }
   /// The same in the middle of a piece of work; tells no times.
   template <class Body>
-  void add_part(kernels::Lane lane, const char* what, const Body& body) {
+  void add_part(kernels::StreamKind lane, const char* what, const Body& body) {
     put(lane, what, false, body);
   }
   /// Calls the bodies of what is done. True while something is not.
@@ -44,7 +44,7 @@ class Completions {
 
  private:
   template <class Body>
-  void put(kernels::Lane lane, const char* what, bool whole, const Body& body) {
+  void put(kernels::StreamKind lane, const char* what, bool whole, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= Entry::room, "capture pointers and small structs");
     Line& of = line(lane);
     Entry& entry = next(of);
@@ -59,10 +59,10 @@ class Completions {
 
   struct Entry {
     static constexpr std::size_t room = 160;
-    explicit Entry(const kernels::Queue& queue) : end(queue, true) {}
-    bool whole = true;                     // else a part of a piece of work
-    const kernels::Mark* begin = nullptr;  // of the work; null: its times are not wanted
-    kernels::Mark end;
+    explicit Entry(const kernels::DeviceContext& queue) : end(queue, true) {}
+    bool whole = true;                      // else a part of a piece of work
+    const kernels::Event* begin = nullptr;  // of the work; null: its times are not wanted
+    kernels::Event end;
     const char* what = "";
     alignas(std::max_align_t) std::array<std::byte, room> storage;
     void (*call)(std::byte*, const Completion&) = nullptr;
@@ -73,15 +73,15 @@ class Completions {
     std::size_t head = 0, size = 0;
     std::int64_t last_end = 0;  // as told
   };
-  [[nodiscard]] Line& line(kernels::Lane lane) noexcept { return lines_[lane == kernels::Lane::background ? 1 : 0]; }
+  [[nodiscard]] Line& line(kernels::StreamKind lane) noexcept { return lines_[lane == kernels::StreamKind::background ? 1 : 0]; }
   Entry& next(Line& of);
   bool poll(Line& line);
   [[nodiscard]] static bool complete(const Entry& entry);
 
-  kernels::Queue& queue_;
+  kernels::DeviceContext& queue_;
   std::array<Line, 2> lines_;
-  std::vector<kernels::Mark> begins_;  // take turns: more than there can be entries
-  const kernels::Mark* begin_ = nullptr;
+  std::vector<kernels::Event> begins_;  // take turns: more than there can be entries
+  const kernels::Event* begin_ = nullptr;
   std::size_t turn_ = 0;
 };
 

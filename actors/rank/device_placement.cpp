@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kPlacement = "actors.device_placement";
 
-kernels::Queue::Options queue_options(const JobConfig& config) {
-  kernels::Queue::Options options;
+kernels::DeviceContext::Options queue_options(const JobConfig& config) {
+  kernels::DeviceContext::Options options;
   options.tf32 = config.cuda.tf32;
   options.graphs = config.cuda.graphs;
   options.choices = config.cuda.algorithms;
@@ -26,7 +26,7 @@ kernels::Queue::Options queue_options(const JobConfig& config) {
 
 }  // namespace
 
-void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig& config) {
+void place_on_devices(RankResources& needs, const Session& session, const JobConfig& config) {
   if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
   const std::string why = kernels::why_no_cuda();
   MILLRACE_CHECK(why.empty(), ExitCode::config, kPlacement, "device = \"{}\", but on {} {}", config.device, cluster::host_name(), why);
@@ -49,12 +49,12 @@ void place_on_devices(RankNeeds& needs, const Session& session, const JobConfig&
     session.transport()->run([device = needs.devices.front()] { kernels::use_device(device); });
 }
 
-void plan_for_devices(RankNeeds& needs, const JobConfig& config) {
+void plan_for_devices(RankResources& needs, const JobConfig& config) {
   if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
   needs.devices = {{kernels::DeviceKind::cuda, 0}};
 }
 
-DevicePeak device_peak(const RankNeeds& needs, const Session& session, const JobConfig& config, kernels::DType dtype) {
+DevicePeak device_peak(const RankResources& needs, const Session& session, const JobConfig& config, kernels::DType dtype) {
   const auto devices = kernels::cuda_devices();
   const auto first = static_cast<std::size_t>(needs.devices.front().index);
   const double peak = first < devices.size() ? kernels::device_peak_flops(devices[first], dtype, config.cuda.tf32) : 0;

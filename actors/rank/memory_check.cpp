@@ -21,7 +21,7 @@ struct Share {
 };
 
 /// Planned anew where it is asked for: plans of large models are large themselves.
-runtime::RankMemoryPlan planned(const PipelinePlan& plan, int rank, const RankNeeds& needs) {
+runtime::RankMemoryPlan planned(const PipelinePlan& plan, int rank, const RankResources& needs) {
   return RankBlueprint(plan, runtime::RankId(rank), needs).build(true)->memory_plan();
 }
 
@@ -33,7 +33,7 @@ std::vector<Share> shares_of_all(Session& session, const Share& own) {
   return all;
 }
 
-[[noreturn]] void refuse(const cluster::MemoryBound& bound, const MemoryNeed& need, const PipelinePlan& plan, const RankNeeds& needs,
+[[noreturn]] void refuse(const cluster::MemoryBound& bound, const MemoryNeed& need, const PipelinePlan& plan, const RankResources& needs,
                          const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) {
@@ -72,7 +72,7 @@ std::optional<cluster::MemoryBound> passed_bound(const std::vector<cluster::Memo
   return std::nullopt;
 }
 
-void check_memory(Session& session, const PipelinePlan& plan, RankNeeds needs) {
+void check_memory(Session& session, const PipelinePlan& plan, RankResources needs) {
   const auto files = cluster::HostFiles::of_this_host();
   const auto& topology = session.topology();
   needs.ranks_per_process = topology.ranks_per_process();
@@ -104,7 +104,7 @@ void check_memory(Session& session, const PipelinePlan& plan, RankNeeds needs) {
                                                        : of_process);
 }
 
-void check_memory(const PipelinePlan& plan, const RankNeeds& needs) {
+void check_memory(const PipelinePlan& plan, const RankResources& needs) {
   std::uint64_t bytes = 0;
   std::vector<int> ranks;
   for (int rank = 0; rank < plan.ranks(); ++rank) {

@@ -26,8 +26,8 @@ struct MemoryNeed {
 /// Collective, before a rank is built: plans the ranks of this process and compares what all processes of the host need together with what
 /// is free there. Nothing is allocated. Errors: Error(memory), the same in every process of the host, with the need of each of its ranks by
 /// stage.
-void check_memory(Session& session, const PipelinePlan& plan, RankNeeds needs);
+void check_memory(Session& session, const PipelinePlan& plan, RankResources needs);
 /// The same for one process that holds all ranks.
-void check_memory(const PipelinePlan& plan, const RankNeeds& needs);
+void check_memory(const PipelinePlan& plan, const RankResources& needs);
 
 }  // namespace millrace::actors

@@ -16,12 +16,12 @@ OperationClock::OperationClock(Rank& rank, std::int64_t first_step) : rank_(rank
     stages_.push_back(std::move(programs));
   }
   rank.worker().run([&] {
-    if (!rank.stream().on_cuda()) return;
+    if (!rank.context().on_cuda()) return;
     passes_.resize(kIssueAhead + 2);
     for (Pass& pass : passes_)
       for (std::size_t i = 0; i < longest; ++i) {
-        pass.begins.emplace_back(rank.stream().queue(), true);
-        pass.ends.emplace_back(rank.stream().queue(), true);
+        pass.begins.emplace_back(rank.context().device_context(), true);
+        pass.ends.emplace_back(rank.context().device_context(), true);
       }
   });
 }
@@ -40,7 +40,7 @@ void OperationClock::before(const Call& call) {
     turn_ = (turn_ + 1) % passes_.size();
     collect(passes_[turn_]);
   }
-  if (sums_of(call) != nullptr) passes_[turn_].begins[call.index].record(rank_.stream().queue(), kernels::Lane::compute);
+  if (sums_of(call) != nullptr) passes_[turn_].begins[call.index].record(rank_.context().device_context(), kernels::StreamKind::compute);
 }
 
 void OperationClock::after(const Call& call) {
@@ -49,7 +49,7 @@ void OperationClock::after(const Call& call) {
   if (sums == nullptr) return;
   if (!passes_.empty()) {
     Pass& pass = passes_[turn_];
-    pass.ends[call.index].record(rank_.stream().queue(), kernels::Lane::compute);
+    pass.ends[call.index].record(rank_.context().device_context(), kernels::StreamKind::compute);
     pass.sums = sums;
     pass.used = call.index + 1;
     return;

@@ -41,7 +41,7 @@ class OperationClock : public runtime::OperationHook {
   using Programs = std::array<std::vector<Sum>, runtime::kProgramKinds>;
   /// The marks of one pass on a GPU.
   struct Pass {
-    std::vector<kernels::Mark> begins, ends;
+    std::vector<kernels::Event> begins, ends;
     std::size_t used = 0;
     Sum* sums = nullptr;  // of the program
   };

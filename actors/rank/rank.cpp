@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "actors/rank/action_runner.hpp"
-#include "actors/rank/channel_way.hpp"
+#include "actors/rank/transfer_path.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
@@ -26,10 +26,10 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
           make_queue();
           completions_ = std::make_unique<Completions>(*queue_);
         }
-        stream_ = std::make_unique<kernels::Stream>(*team_, setup_.implementation, queue_.get());
+        context_ = std::make_unique<kernels::ExecutionContext>(*team_, setup_.implementation, queue_.get());
       },
       [this] {
-        stream_.reset();
+        context_.reset();
         completions_.reset();
         queue_.reset();
         team_.reset();
@@ -45,39 +45,39 @@ void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
 }
 
 std::size_t Rank::planned_bytes() const noexcept {
-  const std::size_t queue = queue_ == nullptr ? 0 : kernels::Queue::device_bytes(setup_.needs.queue);
+  const std::size_t queue = queue_ == nullptr ? 0 : kernels::DeviceContext::device_bytes(setup_.needs.queue);
   return compute_->memory_plan().total_bytes() + queue;
 }
 
 /// Memory that it does not get is told with what the plan has taken.
 void Rank::make_queue() {
   try {
-    queue_ = std::make_unique<kernels::Queue>(setup_.device(), setup_.needs.queue);
+    queue_ = std::make_unique<kernels::DeviceContext>(setup_.device(), setup_.needs.queue);
   } catch (const Error& error) {
     if (error.code() != ExitCode::memory) throw;
     throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), compute_->memory_plan().needs()));
   }
 }
 
-void Rank::note_work(const Execute& execute) {
+void Rank::set_breadcrumb(const Execute& execute) {
   if (queue_ == nullptr) return;
   works_[static_cast<std::size_t>(execute.ticket) % works_.size()] = {execute.action, execute.pass};
-  queue_->note_work(static_cast<std::uint32_t>(execute.ticket));
+  queue_->set_action(static_cast<std::uint32_t>(execute.ticket));
 }
 
-Rank::NotedWork Rank::noted() const {
-  auto work = works_[queue_->noted_work() % works_.size()];
+Rank::LastWork Rank::last_work() const {
+  auto work = works_[queue_->last_action() % works_.size()];
   if (work.action.stage == runtime::no_stage) return work;
   const auto& program = compute_->stage(work.action.stage).programs(work.pass).program(runtime::program_of(work.pass));
-  if (queue_->noted() < program.size()) work.operation = program[queue_->noted()].name;
+  if (queue_->last_operation() < program.size()) work.operation = program[queue_->last_operation()].name;
   return work;
 }
 
-WorkFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by) const {
-  WorkFailed failure{heard_by == nullptr ? runtime::Action{} : *heard_by, heard_by != nullptr, static_cast<std::int32_t>(error.code()),
+TaskFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by) const {
+  TaskFailed failure{heard_by == nullptr ? runtime::Action{} : *heard_by, heard_by != nullptr, static_cast<std::int32_t>(error.code()),
                      error.what()};
   if (error.code() != ExitCode::device) return failure;
-  const auto work = noted();
+  const auto work = last_work();
   if (work.action.stage == runtime::no_stage) return failure;
   failure.action = work.action;
   failure.in_action = true;
@@ -87,24 +87,24 @@ WorkFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by)
 }
 
 void Rank::add_ends(cluster::ChannelEnds& ends) {
-  const auto way = way_of(ends.spec, setup_.needs);
+  const auto way = transfer_path(ends.spec, setup_.needs);
   if (ends.spec.to_rank == id().value) {
     ends.receive_ring = compute_->memory().link_ring(ends.spec.id);
     ends.receiver = events;
   }
   if (ends.spec.from_rank == id().value) {
     ends.sender = events;
-    if (way == ChannelWay::direct || way == ChannelWay::staged) ends.send_ring = compute_->memory().link_ring(ends.spec.id);
+    if (way == TransferPath::direct || way == TransferPath::staged) ends.send_ring = compute_->memory().link_ring(ends.spec.id);
   }
 }
 
 std::byte* Rank::program_place(int channel, std::byte* at, bool incoming) const {
-  const auto way = way_of(channels_[static_cast<std::size_t>(channel)], setup_.needs);
-  if (way == ChannelWay::shared || way == ChannelWay::direct || (way == ChannelWay::peer && incoming)) return at;
+  const auto way = transfer_path(channels_[static_cast<std::size_t>(channel)], setup_.needs);
+  if (way == TransferPath::shared || way == TransferPath::direct || (way == TransferPath::peer && incoming)) return at;
   const auto ring = compute_->memory().ring(channel);
   // In process the link's ring is the receiver's: as far into it as into ours.
-  const std::byte* base =
-      way == ChannelWay::peer ? links->link(channel).slot(0) - cluster::slot_payload_offset : compute_->memory().link_ring(channel).data();
+  const std::byte* base = way == TransferPath::peer ? links->link(channel).slot(0) - cluster::slot_payload_offset
+                                                    : compute_->memory().link_ring(channel).data();
   return ring.data() + (at - base);
 }
 
@@ -123,14 +123,14 @@ SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes, std::int6
 void Rank::copy_in(const SlotCopy& copy) const {
   if (!copy.present()) return;
   // Parts are on their way since they came.
-  if (copy.part_bytes == 0) queue_->copy(kernels::Lane::copy_in, copy.to, copy.from, copy.bytes);
-  queue_->order(kernels::Lane::compute, kernels::Lane::copy_in);
+  if (copy.part_bytes == 0) queue_->copy(kernels::StreamKind::copy_in, copy.to, copy.from, copy.bytes);
+  queue_->wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
 
 void Rank::part_came(const cluster::Arrival& part) {
   worker_->post([this, part] {
     try {
-      queue_->copy(kernels::Lane::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
+      queue_->copy(kernels::StreamKind::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
     } catch (const Error& error) {
       failed(failure_of(error));
     }
@@ -139,13 +139,13 @@ void Rank::part_came(const cluster::Arrival& part) {
 
 void Rank::copy_out(const SlotCopy& copy) {
   if (!copy.present()) return;
-  queue_->order(kernels::Lane::copy_out, kernels::Lane::compute);
+  queue_->wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
   const std::size_t step = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
   for (std::size_t from = 0; from < copy.bytes; from += step) {
     const std::size_t end = std::min(from + step, copy.bytes);
-    queue_->copy(kernels::Lane::copy_out, copy.to + from, copy.from + from, end - from);
+    queue_->copy(kernels::StreamKind::copy_out, copy.to + from, copy.from + from, end - from);
     if (copy.part_bytes == 0) continue;
-    completions_->add_part(kernels::Lane::copy_out, "a copy to the host",
+    completions_->add_part(kernels::StreamKind::copy_out, "a copy to the host",
                            [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
                              if (done.error != nullptr) return;  // the action behind it tells
                              try {

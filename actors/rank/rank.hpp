@@ -19,7 +19,7 @@
 #include "actors/setup/pipeline_plan.hpp"
 #include "cluster/control/control_link.hpp"
 #include "cluster/links/link.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "runtime/engine/rank_compute.hpp"
 #include "runtime/engine/trace.hpp"
 
@@ -29,7 +29,7 @@ class ActionRunner;
 
 struct RankSetup {
   runtime::RankId id;
-  RankNeeds needs;
+  RankResources needs;
   std::vector<int> cores;  // to pin the team to; empty: not pinned
   kernels::Implementation implementation = kernels::Implementation::fast;
   std::function<void(bool)> computing;  // told by the worker when it begins and ends to have work; may be empty
@@ -52,7 +52,7 @@ class Rank {
   [[nodiscard]] const runtime::RankCompute& compute() const noexcept { return *compute_; }
   [[nodiscard]] ComputeWorker& worker() noexcept { return *worker_; }
   /// On the worker only.
-  [[nodiscard]] const kernels::Stream& stream() const noexcept { return *stream_; }
+  [[nodiscard]] const kernels::ExecutionContext& context() const noexcept { return *context_; }
   /// On the worker: what it queues from here to `when_done` is one piece of work.
   void begin_work() {
     work_begin_ = runtime::steady_now();
@@ -61,22 +61,22 @@ class Rank {
   /// On the worker: `body(const Completion&)` when what was queued on the lane so far is done; on a CPU that is now. `what`: see
   /// Completions::add.
   template <class Body>
-  void when_done(kernels::Lane lane, const char* what, const Body& body) {
+  void when_done(kernels::StreamKind lane, const char* what, const Body& body) {
     if (completions_) return completions_->add(lane, what, body);
     body(Completion{work_begin_, runtime::steady_now(), nullptr});
   }
   /// On the worker, on a GPU: what is queued next is this action.
-  void note_work(const Execute& execute);
+  void set_breadcrumb(const Execute& execute);
   /// What the device began last: what to name when it has failed.
-  struct NotedWork {
+  struct LastWork {
     runtime::Action action{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};  // no_stage: before the first
     runtime::Pass pass = runtime::Pass::forward;
     std::string operation;
   };
-  [[nodiscard]] NotedWork noted() const;
+  [[nodiscard]] LastWork last_work() const;
   /// What to tell of an error of work that `heard_by` was part of, or no action. A device tells late that it failed: what it began last is
   /// to blame, whoever hears of it.
-  [[nodiscard]] WorkFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
+  [[nodiscard]] TaskFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Rank {
   /// Set once before the first step. Not owned.
   cluster::Links* links = nullptr;
   /// Told by the worker of what failed outside of actions and tasks; set before the links exist.
-  std::function<void(const WorkFailed&)> failed;
+  std::function<void(const TaskFailed&)> failed;
   /// Who is told of tokens and credits; set before the links exist. Not owned.
   cluster::LinkEvents* events = nullptr;
   /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
@@ -147,12 +147,12 @@ class Rank {
   ProgressSlot progress_;
   void make_queue();
   std::int64_t work_begin_ = 0;
-  std::array<NotedWork, 16> works_;             // by ticket: more than may be under way
+  std::array<LastWork, 16> works_;              // by ticket: more than may be under way
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
-  std::unique_ptr<kernels::Queue> queue_;  // of a rank on a GPU
+  std::unique_ptr<kernels::DeviceContext> queue_;  // of a rank on a GPU
   std::unique_ptr<Completions> completions_;
-  std::unique_ptr<kernels::Stream> stream_;
+  std::unique_ptr<kernels::ExecutionContext> context_;
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
 };
 

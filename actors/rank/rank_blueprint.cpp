@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/rank/channel_way.hpp"
+#include "actors/rank/transfer_path.hpp"
 #include "cluster/links/link.hpp"
 #include "layers/optimizers/decay.hpp"
 
@@ -43,7 +43,7 @@ int batches_in_flight(const runtime::RankPlan& plan) {
   return static_cast<int>(most);
 }
 
-RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs)
+RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs)
     : plan_(plan), rank_(rank), needs_(needs) {
   auto slots = plan.ledger.stages;
   training = runtime::make_rank_plan(plan.schedule, rank, slots);
@@ -86,9 +86,9 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.device = needs_.device_of(rank_.value);
   // One ring for each channel that ends here, and for each that begins here and ends out of reach: in another process, on another device.
   for (const auto& channel : plan_.channels()) {
-    const auto way = way_of(channel, needs_);
-    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && way != ChannelWay::shared))
-      options.rings.push_back({channel.id, cluster::ring_bytes(channel), way == ChannelWay::staged});
+    const auto way = transfer_path(channel, needs_);
+    if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && way != TransferPath::shared))
+      options.rings.push_back({channel.id, cluster::ring_bytes(channel), way == TransferPath::staged});
   }
   return std::make_unique<runtime::RankCompute>(std::move(stages), options);
 }

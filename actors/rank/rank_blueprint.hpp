@@ -11,7 +11,7 @@
 namespace millrace::actors {
 
 /// What a run asks of a rank beyond its plan.
-struct RankNeeds {
+struct RankResources {
   int threads = 1;
   std::int64_t evaluation_microbatches = 0;  // of one evaluation
   int ranks_per_process = 1;                 // consecutive ranks share a process
@@ -19,7 +19,7 @@ struct RankNeeds {
   bool logits = false;                       // the head also has a program that ends in logits
   bool training = true;                      // false: forwards alone, without room for moments, gradients and what backward needs
   std::vector<kernels::Device> devices;      // of the process's ranks, by place; empty: all on the CPU
-  kernels::Queue::Options queue;             // of a rank on a GPU
+  kernels::DeviceContext::Options queue;     // of a rank on a GPU
   bool mpi_reaches_devices = false;          // MPI was built to send from and receive into a GPU's memory
 
   [[nodiscard]] kernels::Device device_of(int rank) const {
@@ -30,7 +30,7 @@ struct RankNeeds {
 /// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and
 /// memory. The rank is made from it, and `millrace inspect` shows it.
 struct RankBlueprint {
-  RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankNeeds& needs);
+  RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs);
 
   runtime::RankPlan training, evaluation, logits;
   int training_batches = 1;    // slots of a ring of batches; a step's microbatches take their turns in it, the first of the next step too
@@ -41,7 +41,7 @@ struct RankBlueprint {
  private:
   const PipelinePlan& plan_;
   runtime::RankId rank_;
-  RankNeeds needs_;
+  RankResources needs_;
 };
 
 /// Microbatches whose tokens are in use at a time in a list: from the first action on one to the last.

@@ -67,7 +67,7 @@ void RankControl::receive(const ToRank& message) {
   std::visit([this](const auto& phase) { handle(phase); }, message);
 }
 
-void RankControl::token_arrived(const cluster::Arrival& arrival) {
+void RankControl::boundary_arrived(const cluster::Arrival& arrival) {
   const auto channel = static_cast<std::size_t>(arrival.channel);
   if (channel >= rank_.plan().edges.size()) {
     if (exchange_.arrived(arrival)) add_sums();
@@ -76,7 +76,7 @@ void RankControl::token_arrived(const cluster::Arrival& arrival) {
   const auto slot = static_cast<std::size_t>(arrival.sequence) % arrived_[channel].size();
   arrived_[channel][slot] = arrival.data;
   produced_[channel][slot] = arrival.producer_finish_ns;
-  carry_out(engine_.token_arrived(runtime::EdgeId(arrival.channel), arrival.sequence));
+  carry_out(engine_.boundary_arrived(runtime::EdgeId(arrival.channel), arrival.sequence));
 }
 
 void RankControl::slot_writable(int channel, std::int64_t sequence) {
@@ -95,7 +95,7 @@ void RankControl::handle(const RunStep& message) {
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
   if (message.find_nan) (hash_hook_ ? hash_hook_->next : rank_.hook) = &nan_hook_;
   if (message.again) {
-    port_.work({RankWork::clear, {}});
+    port_.work({RankTaskKind::clear, {}});
     training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
     ++batches_turn_;
   }
@@ -139,14 +139,14 @@ void RankControl::handle(const Optimize& message) {
   scalars.gradient_scale = static_cast<float>(message.gradient_scale);
   scalars.update = message.update;
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
-  port_.work({RankWork::optimizer, scalars});
+  port_.work({RankTaskKind::optimizer, scalars});
 }
 
 void RankControl::handle(const TakeSnapshot& message) {
   folders_.push_back(message.folder);
   snapshot_steps_.push_back(message.step);
   show("snapshot", runtime::no_stage, runtime::no_microbatch);
-  port_.work({RankWork::snapshot, {}});
+  port_.work({RankTaskKind::snapshot, {}});
 }
 
 void RankControl::handle(const Collect&) {
@@ -163,12 +163,13 @@ void RankControl::handle(const Collect&) {
     for (const auto& tensor : setup_.captured()) tell(tensor);
   const auto& store = rank_.compute().store();
   for (const auto& tensor : rank_.compute().parameters().tensors()) {
-    if (!tensor.speaks()) continue;
+    if (!tensor.is_owner()) continue;
     CapturedTensor captured;
     captured.name = "grad." + tensor.name;
     captured.shape = tensor.shape.sizes();
     captured.values.resize(tensor.elements());
-    rank_.worker().run([&] { kernels::fetch(rank_.stream(), store.gradient(tensor), std::as_writable_bytes(std::span(captured.values))); });
+    rank_.worker().run(
+        [&] { kernels::fetch(rank_.context(), store.gradient(tensor), std::as_writable_bytes(std::span(captured.values))); });
     tell(captured);
   }
   port_.report(Collected{rank_.id().value, true, {}});
@@ -269,9 +270,9 @@ void RankControl::issue(const runtime::Issue& issue) {
                                            : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
   auto& slots = execute.slots;
   const bool makes_gradient = runtime::makes_gradient(issue.action.kind);
-  slots.token_in = address(issue.activation, true);
+  slots.boundary_in = address(issue.activation, true);
   slots.gradient_in = address(issue.gradient, true);
-  (makes_gradient ? slots.gradient_out : slots.token_out) = address(issue.output, false);
+  (makes_gradient ? slots.gradient_out : slots.boundary_out) = address(issue.output, false);
   copies_of(issue, execute);
   slots.stash_input = std::max(issue.stash_input, 0);
   slots.stash_weight = std::max(issue.stash_weight, 0);
@@ -351,7 +352,7 @@ void RankControl::list_finished() {
   const auto table = std::exchange(table_, Table::none);
   switch (table) {
     case Table::training:
-      return port_.work({RankWork::sums, {}});
+      return port_.work({RankTaskKind::sums, {}});
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
@@ -365,7 +366,7 @@ void RankControl::list_finished() {
 }
 
 void RankControl::perform(const RankTask& task) {
-  if (hash_hook_ && (task.work == RankWork::optimizer || task.work == RankWork::clear)) hash_hook_->end_step();
+  if (hash_hook_ && (task.work == RankTaskKind::optimizer || task.work == RankTaskKind::clear)) hash_hook_->end_step();
   tasks_.perform(task);
 }
 
@@ -376,7 +377,7 @@ void RankControl::perform_then(const RankTask& task, const Completion& completio
 
 // -- after a training list ----------------------------------------------------------------------------------------------------------------
 
-void RankControl::work_done(const WorkDone& finished) {
+void RankControl::work_done(const TaskDone& finished) {
   auto trace = [&](runtime::SpanKind kind, std::int64_t step) {
     runtime::TraceRecord record;
     record.begin = finished.begin;
@@ -386,26 +387,26 @@ void RankControl::work_done(const WorkDone& finished) {
     rank_.trace().add(record);
   };
   switch (finished.work) {
-    case RankWork::clear:
+    case RankTaskKind::clear:
       return;
-    case RankWork::sums:
+    case RankTaskKind::sums:
       trace(runtime::SpanKind::optimizer, step_);
       if (exchange_.there()) return send_sums();
-      return port_.work({RankWork::squares, {}});
-    case RankWork::sums_added:
+      return port_.work({RankTaskKind::squares, {}});
+    case RankTaskKind::sums_added:
       trace(runtime::SpanKind::optimizer, step_);
-      return port_.work({RankWork::squares, {}});
-    case RankWork::sums_sent:
+      return port_.work({RankTaskKind::squares, {}});
+    case RankTaskKind::sums_sent:
       trace(runtime::SpanKind::optimizer, step_);
       if (exchange_.sent()) add_sums();
       return;
-    case RankWork::squares:
+    case RankTaskKind::squares:
       trace(runtime::SpanKind::optimizer, step_);
       return report_step();
-    case RankWork::optimizer:
+    case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
       return port_.report(Optimized{rank_.id().value, step_});
-    case RankWork::snapshot: {
+    case RankTaskKind::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
       trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
       port_.report(SnapshotTaken{rank_.id().value, step, tasks_.copy_hashes()});
@@ -419,10 +420,10 @@ void RankControl::work_done(const WorkDone& finished) {
 
 void RankControl::send_sums() {
   show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
-  port_.work({RankWork::sums_sent, {}});
+  port_.work({RankTaskKind::sums_sent, {}});
 }
 
-void RankControl::add_sums() { port_.work({RankWork::sums_added, {}}); }
+void RankControl::add_sums() { port_.work({RankTaskKind::sums_added, {}}); }
 
 void RankControl::report_step() {
   if (!exchange_.may_report()) return;
@@ -454,7 +455,7 @@ void RankControl::look_at_device() {
   ++steps_reported_;
 }
 
-void RankControl::failed(const WorkFailed& failure) {
+void RankControl::failed(const TaskFailed& failure) {
   if (std::exchange(failed_, true)) return;
   StageFailed report;
   report.rank = rank_.id().value;

@@ -67,17 +67,17 @@ class RankControl {
   /// All ranks of the process stand: loads ahead and reports RankReady.
   void begin();
   void receive(const ToRank& message);
-  void token_arrived(const cluster::Arrival& arrival);
+  void boundary_arrived(const cluster::Arrival& arrival);
   void slot_writable(int channel, std::int64_t sequence);
   void batch_ready(const LoadBatch& request);
   void action_done(const ActionDone& action);
-  void work_done(const WorkDone& finished);
-  void failed(const WorkFailed& failure);
+  void work_done(const TaskDone& finished);
+  void failed(const TaskFailed& failure);
 
   /// On the worker: queues the task; and when it is done, what is left of it. Throws what it failed with.
   void perform(const RankTask& task);
   void perform_then(const RankTask& task, const Completion& completion);
-  [[nodiscard]] kernels::Lane lane(const RankTask& task) const { return tasks_.lane(task); }
+  [[nodiscard]] kernels::StreamKind lane(const RankTask& task) const { return tasks_.lane(task); }
 
   [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
   /// The list that runs or ran last; null before the first.

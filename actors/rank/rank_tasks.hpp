@@ -12,7 +12,7 @@ namespace millrace::actors {
 
 /// Rank-wide work for the compute worker, with what it needs to be told.
 struct RankTask {
-  RankWork work = RankWork::sums;
+  RankTaskKind work = RankTaskKind::sums;
   kernels::AdamwScalars scalars;  // of the optimizer
 };
 
@@ -28,11 +28,11 @@ class RankTasks {
   /// What is left to do when it is done.
   void finish(const RankTask& task);
   /// Where the last of the work is.
-  [[nodiscard]] kernels::Lane lane(const RankTask& task) const;
+  [[nodiscard]] kernels::StreamKind lane(const RankTask& task) const;
 
-  /// Of RankWork::squares.
+  /// Of RankTaskKind::squares.
   [[nodiscard]] const std::vector<runtime::TensorSquareSum>& squares() const noexcept { return squares_; }
-  /// Of RankWork::snapshot: the parameters that another rank has too.
+  /// Of RankTaskKind::snapshot: the parameters that another rank has too.
   [[nodiscard]] const std::vector<CopyHash>& copy_hashes() const noexcept { return copy_hashes_; }
 
  private:

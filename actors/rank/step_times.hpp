@@ -1,13 +1,13 @@
 #pragma once
 
 #include "actors/messages/messages.hpp"
-#include "runtime/engine/step_shares.hpp"
+#include "runtime/engine/step_breakdown.hpp"
 
 namespace millrace::actors {
 
 /// What a rank reports of its step. A wait is for a token that was made and had not arrived, or for a slot that the neighbour had not
 /// freed.
-[[nodiscard]] inline StepTimes step_times(const runtime::StepShares& shares) {
+[[nodiscard]] inline StepTimes step_times(const runtime::StepBreakdown& shares) {
   return {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
 }
 

@@ -136,7 +136,7 @@ std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
     spec.id = edge.id.value;
     spec.from_rank = edge.producer_rank.value;
     spec.to_rank = edge.consumer_rank.value;
-    spec.kind = edge.kind == runtime::TokenKind::activation ? cluster::ChannelKind::activation : cluster::ChannelKind::gradient;
+    spec.kind = edge.kind == runtime::BoundaryKind::activation ? cluster::ChannelKind::activation : cluster::ChannelKind::gradient;
     spec.depth = ledger.depths.at(edge.id.index());
     spec.bytes = boundary_bytes();
     channels.push_back(spec);

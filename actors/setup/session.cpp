@@ -46,7 +46,7 @@ void Session::prepare_together(const std::function<void()>& prepare) {
   std::int32_t leader = static_cast<std::int32_t>(code);
   if (transport_) transport_->broadcast(std::as_writable_bytes(std::span(&leader, 1)));
   if (leader != 0 && !leads())
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 speaks and leaves first, with the right code
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 is_owner and leaves first, with the right code
   if (leader != 0 || code != ExitCode::ok) {
     cluster::abort_job(leader != 0 ? static_cast<ExitCode>(leader) : code, message, leads() || leader == 0);
   }

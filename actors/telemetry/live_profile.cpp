@@ -4,8 +4,8 @@
 
 namespace millrace::actors {
 
-LiveProfile::LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, const cluster::Topology& topology,
-                         RecordGather& gather, const runtime::Machine& machine)
+LiveProfile::LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
+                         const cluster::Topology& topology, RecordGather& gather, const runtime::Machine& machine)
     : settings_(settings), plan_(plan), needs_(needs), topology_(topology), gather_(gather), machine_(machine) {}
 
 void LiveProfile::step(const StepRecord& record) {

@@ -20,7 +20,7 @@ class LiveProfile : public RunListener {
   static constexpr std::size_t steps = 5;
 
   /// All outlive it. `gather` is process 0's.
-  LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, const cluster::Topology& topology,
+  LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
               RecordGather& gather, const runtime::Machine& machine);
 
   void step(const StepRecord& record) override;
@@ -42,7 +42,7 @@ class LiveProfile : public RunListener {
   };
   const RunSettings& settings_;
   const PipelinePlan& plan_;
-  const RankNeeds& needs_;
+  const RankResources& needs_;
   const cluster::Topology& topology_;
   RecordGather& gather_;
   const runtime::Machine machine_;

@@ -49,7 +49,7 @@ std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::v
   return operations;
 }
 
-std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, RankNeeds needs, int ranks_per_process,
+std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, RankResources needs, int ranks_per_process,
                                                    const GatheredRecords& gathered) {
   needs.ranks_per_process = ranks_per_process;
   std::vector<runtime::MemoryOfRank> memory;
@@ -77,7 +77,7 @@ void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured&
 
 }  // namespace
 
-runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs,
+runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
                               const cluster::Topology& topology, GatheredRecords gathered) {
   runtime::Measured measured;
   measured.run = described(settings, plan, topology.processes(), needs.threads);

@@ -10,7 +10,7 @@
 namespace millrace::actors {
 
 /// A training run and its ranks' records as a profile wants them: all but the machine, the steps and their losses. Process 0.
-[[nodiscard]] runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs,
+[[nodiscard]] runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
                                             const cluster::Topology& topology, GatheredRecords gathered);
 
 }  // namespace millrace::actors

@@ -260,7 +260,7 @@ GatheredRecords RecordGather::merge() {
 
 std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step, RecordGather::Costs costs) {
   RecordGather gather(session, pipeline, std::move(costs));
-  session.control().agree({{"records", "wanted"}});  // everybody listens before anybody speaks
+  session.control().agree({{"records", "wanted"}});  // everybody listens before anybody is_owner
   std::optional<GatheredRecords> gathered;
   if (session.leads()) gathered = gather.gather(first_step);
   gather.close();

@@ -47,8 +47,8 @@ std::unique_ptr<cluster::StatusServer> status_server(const Session& session, con
   return std::make_unique<cluster::StatusServer>(settings.status, read_token(settings.status));
 }
 
-Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
-                     std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
+Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
+                     Pipeline& pipeline, std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
                      std::unique_ptr<cluster::StatusServer> server)
     : settings_(settings),
       reporter_(settings.terminal, machine.job_peak_flops, metrics),

@@ -29,7 +29,7 @@ class Telemetry {
  public:
   /// Before the agree() that the ranks start after. `metrics` may be null; it and all references outlive this. `machine`: process
   /// 0's, what a share of the peak is taken of.
-  Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankNeeds& needs, Pipeline& pipeline,
+  Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline,
             std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
             std::unique_ptr<cluster::StatusServer> server);
 

@@ -22,7 +22,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/matmul.hpp"
 #include "kernels/peak.hpp"
@@ -58,10 +58,10 @@ constexpr Sizes kSmall{
 
 class Bench {
  public:
-  Bench(Queue& queue, Peak peak, double seconds, std::string only)
-      : queue_(queue), stream_(team_, Implementation::fast, &queue), peak_(peak), seconds_(seconds), only_(std::move(only)) {}
+  Bench(DeviceContext& queue, Peak peak, double seconds, std::string only)
+      : queue_(queue), context_(team_, Implementation::fast, &queue), peak_(peak), seconds_(seconds), only_(std::move(only)) {}
 
-  [[nodiscard]] const Stream& stream() const noexcept { return stream_; }
+  [[nodiscard]] const ExecutionContext& context() const noexcept { return context_; }
 
   /// Memory of the device with numbers of both signs: products of zeros are faster than others.
   Tensor tensor(DType dtype, Shape shape) {
@@ -110,7 +110,7 @@ class Bench {
     write_now(queue_.device(), made.data, values);
     for (std::size_t done = block; done < made.bytes();) {
       const auto more = std::min(done, made.bytes() - done);
-      queue_.copy(Lane::compute, made.data + done, made.data, more);
+      queue_.copy(StreamKind::compute, made.data + done, made.data, more);
       done += more;
     }
   }
@@ -120,9 +120,9 @@ class Bench {
     body();  // algorithms are chosen
     queue_.drain();
     const auto round = [&](int calls) {
-      begin_.record(queue_, Lane::compute);
+      begin_.record(queue_, StreamKind::compute);
       for (int i = 0; i < calls; ++i) body();
-      end_.record(queue_, Lane::compute);
+      end_.record(queue_, StreamKind::compute);
       while (!end_.complete()) std::this_thread::yield();
       return static_cast<double>(end_.since(begin_)) / calls;
     };
@@ -142,12 +142,12 @@ class Bench {
   }
 
   ThreadTeam team_{1};
-  Queue& queue_;
-  Stream stream_;
+  DeviceContext& queue_;
+  ExecutionContext context_;
   Peak peak_;
   double seconds_;
   std::string only_;
-  Mark begin_{queue_, true}, end_{queue_, true};
+  Event begin_{queue_, true}, end_{queue_, true};
   std::vector<Buffer> buffers_;
 };
 
@@ -160,9 +160,9 @@ void matmul_case(Bench& bench, const std::string& what, std::int64_t m, std::int
   const Tensor a = bench.tensor(operands, options.transpose_a ? Shape{k, m} : Shape{m, k});
   const Tensor b = bench.tensor(operands, options.transpose_b ? Shape{n, k} : Shape{k, n});
   const Tensor c = bench.tensor(result, {m, n});
-  const Scratch scratch = bench.scratch(matmul_scratch_bytes(a.shape, b.shape, operands, result, options, bench.stream().processor()));
+  const Scratch scratch = bench.scratch(matmul_scratch_bytes(a.shape, b.shape, operands, result, options, bench.context().processor()));
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  bench.products(name, operands, flops, [&] { matmul(bench.stream(), a, b, c, options, scratch); });
+  bench.products(name, operands, flops, [&] { matmul(bench.context(), a, b, c, options, scratch); });
   bench.release();
 }
 
@@ -195,13 +195,13 @@ void attention(Bench& bench, const Sizes& sizes, std::int64_t width) {
   const Tensor k = bench.tensor(bf16, k_shape), v = bench.tensor(bf16, k_shape), dk = bench.tensor(bf16, k_shape),
                dv = bench.tensor(bf16, k_shape);
   const Tensor segments = bench.integers(t, 1), log_sum_exp = bench.tensor(DType::f32, {t, heads});
-  const Scratch scratch = bench.scratch(attention_scratch_bytes(q_shape, k_shape, bf16, options, bench.stream().processor()));
+  const Scratch scratch = bench.scratch(attention_scratch_bytes(q_shape, k_shape, bf16, options, bench.context().processor()));
   const double product =
       2.0 * attention_pairs(options) * static_cast<double>(t / sizes.sequence) * static_cast<double>(heads) * static_cast<double>(width);
   bench.products(fmt::format("{} forward, {} heads of {}", name, heads, kv_heads), bf16, 2 * product,
-                 [&] { attention_forward(bench.stream(), q, k, v, segments, options, o, log_sum_exp, scratch); });
+                 [&] { attention_forward(bench.context(), q, k, v, segments, options, o, log_sum_exp, scratch); });
   bench.products(fmt::format("{} backward, {} heads of {}", name, heads, kv_heads), bf16, 5 * product,
-                 [&] { attention_input_gradient(bench.stream(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch); });
+                 [&] { attention_input_gradient(bench.context(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch); });
   bench.release();
 }
 
@@ -213,13 +213,13 @@ void head(Bench& bench, const Sizes& sizes) {
   const Tensor targets = bench.integers(sizes.tokens, sizes.vocabulary), log_sum_exp = bench.tensor(DType::f32, {sizes.tokens});
   const Tensor loss{bench.scratch(2 * sizeof(double)).data(), DType::f64, {2}, MemorySpace::device};
   const CrossEntropyOptions options;
-  const Scratch scratch = bench.scratch(linear_cross_entropy_scratch_bytes(h.shape, w.shape, bf16, options, bench.stream().processor()));
+  const Scratch scratch = bench.scratch(linear_cross_entropy_scratch_bytes(h.shape, w.shape, bf16, options, bench.context().processor()));
   const double product =
       2.0 * static_cast<double>(sizes.tokens) * static_cast<double>(sizes.vocabulary) * static_cast<double>(sizes.hidden);
   bench.products(fmt::format("head forward {} x {} x {}", sizes.tokens, sizes.vocabulary, sizes.hidden), bf16, product,
-                 [&] { linear_cross_entropy_forward(bench.stream(), h, w, targets, options, loss, log_sum_exp, scratch); });
+                 [&] { linear_cross_entropy_forward(bench.context(), h, w, targets, options, loss, log_sum_exp, scratch); });
   bench.products(fmt::format("head gradients {} x {} x {}", sizes.tokens, sizes.vocabulary, sizes.hidden), bf16, 3 * product,
-                 [&] { linear_cross_entropy_gradients(bench.stream(), h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch); });
+                 [&] { linear_cross_entropy_gradients(bench.context(), h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch); });
   bench.release();
 }
 
@@ -228,16 +228,16 @@ void pointwise(Bench& bench, const Sizes& sizes) {
   const std::int64_t t = sizes.tokens, d = sizes.hidden;
   const double narrow = 2.0 * static_cast<double>(t) * static_cast<double>(d),
                wide = 2.0 * static_cast<double>(t) * static_cast<double>(sizes.mlp);
-  const Stream& stream = bench.stream();
+  const ExecutionContext& context = bench.context();
   if (bench.wanted("rms_norm")) {
     const Tensor x = bench.tensor(bf16, {t, d}), y = bench.tensor(bf16, {t, d}), dx = bench.tensor(bf16, {t, d});
     const Tensor w = bench.tensor(f32, {d}), dw = bench.tensor(f32, {d}), r = bench.tensor(f32, {t});
     const RmsNormOptions options{.epsilon = 1e-5F};
-    const Scratch scratch = bench.scratch(rms_norm_weight_gradient_scratch_bytes(x.shape, stream.processor()));
+    const Scratch scratch = bench.scratch(rms_norm_weight_gradient_scratch_bytes(x.shape, context.processor()));
     const std::string size = fmt::format("{} x {}", t, d);
-    bench.traffic("rms_norm forward " + size, 2 * narrow, [&] { rms_norm_forward(stream, x, w, options, y, r); });
-    bench.traffic("rms_norm dx " + size, 3 * narrow, [&] { rms_norm_input_gradient(stream, y, x, w, r, options, dx); });
-    bench.traffic("rms_norm dw " + size, 2 * narrow, [&] { rms_norm_weight_gradient(stream, y, x, r, dw, scratch); });
+    bench.traffic("rms_norm forward " + size, 2 * narrow, [&] { rms_norm_forward(context, x, w, options, y, r); });
+    bench.traffic("rms_norm dx " + size, 3 * narrow, [&] { rms_norm_input_gradient(context, y, x, w, r, options, dx); });
+    bench.traffic("rms_norm dw " + size, 2 * narrow, [&] { rms_norm_weight_gradient(context, y, x, r, dw, scratch); });
     bench.release();
   }
   if (bench.wanted("swiglu")) {
@@ -245,8 +245,8 @@ void pointwise(Bench& bench, const Sizes& sizes) {
     const Tensor gate = bench.tensor(bf16, shape), up = bench.tensor(bf16, shape), y = bench.tensor(bf16, shape);
     const Tensor d_gate = bench.tensor(bf16, shape), d_up = bench.tensor(bf16, shape);
     const std::string size = fmt::format("{} x {}", t, sizes.mlp);
-    bench.traffic("swiglu forward " + size, 3 * wide, [&] { glu_forward(stream, Activation::silu, gate, up, y); });
-    bench.traffic("swiglu backward " + size, 5 * wide, [&] { glu_input_gradient(stream, Activation::silu, y, gate, up, d_gate, d_up); });
+    bench.traffic("swiglu forward " + size, 3 * wide, [&] { glu_forward(context, Activation::silu, gate, up, y); });
+    bench.traffic("swiglu backward " + size, 5 * wide, [&] { glu_input_gradient(context, Activation::silu, y, gate, up, d_gate, d_up); });
     bench.release();
   }
   if (bench.wanted("rope")) {
@@ -254,7 +254,7 @@ void pointwise(Bench& bench, const Sizes& sizes) {
     const Tensor x = bench.tensor(bf16, {t, d / width, width}), frequencies = bench.tensor(f32, {width / 2});
     const Tensor positions = bench.integers(t, sizes.sequence);
     bench.traffic(fmt::format("rope {} x {} x {}", t, d / width, width), 2 * narrow,
-                  [&] { rope(stream, x, positions, frequencies, {}, x); });
+                  [&] { rope(context, x, positions, frequencies, {}, x); });
     bench.release();
   }
 }
@@ -274,7 +274,7 @@ void optimizer(Bench& bench, const Sizes& sizes) {
   scalars.learning_rate = 1e-6;
   // p, m, v and the gradient are read and written, the copy is written.
   bench.traffic(fmt::format("adamw {:.3f} G parameters in {} tensors", static_cast<double>(parameters) * 1e-9, tensors.size()),
-                34.0 * static_cast<double>(parameters), [&] { adamw(bench.stream(), scalars, tensors); });
+                34.0 * static_cast<double>(parameters), [&] { adamw(bench.context(), scalars, tensors); });
   bench.release();
 }
 
@@ -282,13 +282,13 @@ void copies(Bench& bench, const Sizes& sizes) {
   if (!bench.wanted("copy")) return;
   const Tensor from = bench.tensor(DType::bf16, {8 * sizes.tokens, sizes.hidden}), to = bench.tensor(DType::bf16, from.shape);
   bench.traffic(fmt::format("copy of {} MiB", from.bytes() >> 20), 2.0 * static_cast<double>(from.bytes()),
-                [&] { bench.stream().queue().copy(Lane::compute, to.data, from.data, from.bytes()); });
+                [&] { bench.context().device_context().copy(StreamKind::compute, to.data, from.data, from.bytes()); });
   bench.release();
 }
 
 int run(int count, char** arguments) {
   Sizes sizes;
-  Queue::Options options;
+  DeviceContext::Options options;
   std::string only;
   double seconds = 0.5;
   for (int i = 1; i < count; ++i) {
@@ -318,7 +318,7 @@ int run(int count, char** arguments) {
   const DeviceDescription device = cuda_devices().front();
   fmt::print("device {}: {}, {:.1f} GiB, compute capability {}.{} | {}\n", to_string(device.device), device.name,
              static_cast<double>(device.total_bytes) * 0x1p-30, device.major, device.minor, cuda_libraries());
-  Queue queue(device.device, options);
+  DeviceContext queue(device.device, options);
   Bench bench(queue, peak_of(device), seconds, only);
   matmuls(bench, sizes);
   for (const std::int64_t width : {64, 128}) attention(bench, sizes, std::min(width, sizes.hidden));

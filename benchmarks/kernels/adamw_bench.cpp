@@ -13,18 +13,18 @@ int main(int count, char** arguments) {
   using namespace millrace::kernels;
   const int threads = millrace::benchmarks::threads_from(count, arguments);
   ThreadTeam team(threads);
-  const Stream stream(team);
+  const ExecutionContext context(team);
   constexpr std::int64_t elements = 16 << 20;
   const Buffer p(elements * 4), m(elements * 4), v(elements * 4), gradient(elements * 4), copy(elements * 2);
   const auto tensor = [](const Buffer& buffer, DType dtype) { return make_tensor(buffer.data(), dtype, {elements}); };
   const double update = millrace::benchmarks::seconds_of([&] {
-    adamw(stream, {.learning_rate = 1e-3, .weight_decay = 0.1}, tensor(p, DType::f32), tensor(m, DType::f32), tensor(v, DType::f32),
+    adamw(context, {.learning_rate = 1e-3, .weight_decay = 0.1}, tensor(p, DType::f32), tensor(m, DType::f32), tensor(v, DType::f32),
           tensor(gradient, DType::f32), tensor(copy, DType::bf16));
   });
   double sum = 0;
   const double norm = millrace::benchmarks::seconds_of([&] {
     double one = 0;
-    square_sum(stream, tensor(p, DType::f32), make_tensor(&one, DType::f64, {1}));
+    square_sum(context, tensor(p, DType::f32), make_tensor(&one, DType::f64, {1}));
     sum += one;
   });
   fmt::print("{}, {} threads, {} parameters\n", describe(cpu_features()), threads, elements);

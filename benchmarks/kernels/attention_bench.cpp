@@ -51,7 +51,7 @@ double seconds_of(Body&& body) {
   return best;
 }
 
-void measure(const Stream& stream, const Case& c) {
+void measure(const ExecutionContext& context, const Case& c) {
   std::vector<Buffer> buffers;
   const std::int64_t tokens = c.rows * c.sequence;
   const Shape query{tokens, c.heads, c.width};
@@ -61,10 +61,10 @@ void measure(const Stream& stream, const Case& c) {
   const Tensor o = make(c.dtype, query, 5), dq = make(c.dtype, query, 6), dk = make(c.dtype, key, 7), dv = make(c.dtype, key, 8);
   const Tensor segments = make(DType::i32, {tokens}, 0), sums = make(DType::f32, {tokens, c.heads}, 0);
   const AttentionOptions options{c.sequence, 0.125F};
-  const Buffer scratch(attention_scratch_bytes(query, key, c.dtype, options, stream.threads()));
-  const double forward = seconds_of([&] { attention_forward(stream, q, k, v, segments, options, o, sums, scratch.bytes()); });
+  const Buffer scratch(attention_scratch_bytes(query, key, c.dtype, options, context.threads()));
+  const double forward = seconds_of([&] { attention_forward(context, q, k, v, segments, options, o, sums, scratch.bytes()); });
   const double backward =
-      seconds_of([&] { attention_input_gradient(stream, d_o, q, k, v, o, sums, segments, options, dq, dk, dv, scratch.bytes()); });
+      seconds_of([&] { attention_input_gradient(context, d_o, q, k, v, o, sums, segments, options, dq, dk, dv, scratch.bytes()); });
   const double product = static_cast<double>(c.rows * c.heads * c.width) * static_cast<double>(c.sequence * (c.sequence + 1));
   fmt::print("{:4} {:5} {:3} {:3} {:4}  {:4}   {:9.3f} {:8.1f}   {:9.3f} {:8.1f}\n", c.rows, c.sequence, c.heads, c.kv_heads, c.width,
              to_string(c.dtype), forward * 1e3, 2 * product / forward * 1e-9, backward * 1e3, 5 * product / backward * 1e-9);
@@ -74,12 +74,12 @@ void measure(const Stream& stream, const Case& c) {
 
 int main(int argc, char** argv) {
   ThreadTeam team(argc > 1 ? std::max(1, std::atoi(argv[1])) : 2);
-  const Stream stream(team);
+  const ExecutionContext context(team);
   fmt::print("{} threads\n   B     S   H   K    D  type  forward ms  GFLOP/s  backward ms  GFLOP/s\n", team.size());
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t sequence : {128, 256, 512, 1024, 2048, 4096})
-      measure(stream, {std::max<std::int64_t>(1, 2048 / sequence), sequence, 8, 4, 64, dtype});
-  measure(stream, {4, 512, 4, 2, 128, DType::f32});
-  measure(stream, {4, 512, 8, 4, 32, DType::f32});
+      measure(context, {std::max<std::int64_t>(1, 2048 / sequence), sequence, 8, 4, 64, dtype});
+  measure(context, {4, 512, 4, 2, 128, DType::f32});
+  measure(context, {4, 512, 8, 4, 32, DType::f32});
   return 0;
 }

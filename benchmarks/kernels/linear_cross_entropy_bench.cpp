@@ -21,7 +21,7 @@ struct Owned {
 };
 
 void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
-  const Stream stream(team);
+  const ExecutionContext context(team);
   Owned h(dtype, {tokens, width}), w(dtype, {vocabulary, width}), targets(DType::i32, {tokens}), loss(DType::f64, {2});
   Owned log_sum_exp(DType::f32, {tokens}), g(DType::f32, {1}), dh(dtype, {tokens, width}), dw(DType::f32, {vocabulary, width});
   millrace::benchmarks::fill(h.tensor);
@@ -29,18 +29,18 @@ void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t wi
   g.tensor.as<float>()[0] = 1.0F / static_cast<float>(tokens);
   const Buffer scratch(linear_cross_entropy_scratch_bytes(h.tensor.shape, w.tensor.shape, dtype, {}, team.size()));
   const double forward = millrace::benchmarks::seconds_of([&] {
-    linear_cross_entropy_forward(stream, h.tensor, w.tensor, targets.tensor, {}, loss.tensor, log_sum_exp.tensor, scratch.bytes());
+    linear_cross_entropy_forward(context, h.tensor, w.tensor, targets.tensor, {}, loss.tensor, log_sum_exp.tensor, scratch.bytes());
   });
   const double input = millrace::benchmarks::seconds_of([&] {
-    linear_cross_entropy_input_gradient(stream, h.tensor, w.tensor, targets.tensor, g.tensor, {}, dh.tensor, loss.tensor,
+    linear_cross_entropy_input_gradient(context, h.tensor, w.tensor, targets.tensor, g.tensor, {}, dh.tensor, loss.tensor,
                                         log_sum_exp.tensor, scratch.bytes());
   });
   const double weight = millrace::benchmarks::seconds_of([&] {
-    linear_cross_entropy_weight_gradient(stream, h.tensor, w.tensor, targets.tensor, log_sum_exp.tensor, g.tensor, {}, dw.tensor,
+    linear_cross_entropy_weight_gradient(context, h.tensor, w.tensor, targets.tensor, log_sum_exp.tensor, g.tensor, {}, dw.tensor,
                                          scratch.bytes());
   });
   const double both = millrace::benchmarks::seconds_of([&] {
-    linear_cross_entropy_gradients(stream, h.tensor, w.tensor, targets.tensor, g.tensor, {}, dh.tensor, loss.tensor, log_sum_exp.tensor,
+    linear_cross_entropy_gradients(context, h.tensor, w.tensor, targets.tensor, g.tensor, {}, dh.tensor, loss.tensor, log_sum_exp.tensor,
                                    dw.tensor, scratch.bytes());
   });
   const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);

@@ -45,16 +45,16 @@ struct Operands {
 void measure(const Case& test, ThreadTeam& team) {
   const Operands operands(test);
   const Buffer scratch(matmul_scratch_bytes(operands.a.shape, operands.b.shape, test.operands, test.result, test.options, team.size()));
-  const Stream stream(team);
+  const ExecutionContext context(team);
   const double flops = 2.0 * static_cast<double>(test.m) * static_cast<double>(test.n) * static_cast<double>(test.k);
   set_openmp_threads(1);
   const Buffer packed(test.options.packed_b ? packed_bytes(test.k, test.n, test.operands) : 0);
   Tensor b = operands.b;
   if (test.options.packed_b) {
-    pack(stream, operands.b, test.options.transpose_b, packed.data());
+    pack(context, operands.b, test.options.transpose_b, packed.data());
     b.data = packed.data();
   }
-  const double ours = millrace::benchmarks::seconds_of([&] { matmul(stream, operands.a, b, operands.c, test.options, scratch.bytes()); });
+  const double ours = millrace::benchmarks::seconds_of([&] { matmul(context, operands.a, b, operands.c, test.options, scratch.bytes()); });
   set_openmp_threads(team.size());
   PlainMatmul plain(operands.a, operands.b, operands.c, test.options);
   const double theirs = millrace::benchmarks::seconds_of([&] { plain.run(); });

@@ -12,7 +12,7 @@ int main(int count, char** arguments) {
   using namespace millrace::kernels;
   const int threads = millrace::benchmarks::threads_from(count, arguments);
   ThreadTeam team(threads);
-  const Stream stream(team);
+  const ExecutionContext context(team);
   fmt::print("{}, {} threads\n", describe(cpu_features()), threads);
   constexpr std::int64_t total = 128 << 20;  // elements
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -25,7 +25,7 @@ int main(int count, char** arguments) {
         const std::size_t read = weights.size() / static_cast<std::size_t>(tensors);
         const double seconds = millrace::benchmarks::seconds_of([&] {
           for (std::int64_t i = 0; i < tensors; ++i)
-            pack(stream, make_tensor(weights.data() + static_cast<std::size_t>(i) * read, dtype, {rows, columns}), transpose,
+            pack(context, make_tensor(weights.data() + static_cast<std::size_t>(i) * read, dtype, {rows, columns}), transpose,
                  packed.data() + static_cast<std::size_t>(i) * bytes);
         });
         fmt::print("{} {:>5} x {:<4}{}  {:7.2f} ms  {:6.1f} GB/s\n", to_string(dtype), rows, columns, transpose ? " turned" : "       ",

@@ -56,40 +56,40 @@ class Memory {
   std::vector<Buffer> buffers_;
 };
 
-void measure(const Stream& stream, DType dtype) {
+void measure(const ExecutionContext& context, DType dtype) {
   Memory memory;
   const auto size = static_cast<double>(size_of(dtype));
   const Tensor x = memory.tensor(dtype, {kTokens, kWidth}), y = memory.tensor(dtype, {kTokens, kWidth}),
                dy = memory.tensor(dtype, {kTokens, kWidth});
   const Tensor w = memory.tensor(DType::f32, {kWidth}), r = memory.tensor(DType::f32, {kTokens});
   const double row_bytes = size * kTokens * kWidth;
-  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(stream, x, w, {1e-5F}, y, r); });
-  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(stream, dy, x, w, r, {1e-5F}, y); });
-  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(stream, dy, x, r, w, {}); });
+  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(context, x, w, {1e-5F}, y, r); });
+  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(context, dy, x, w, r, {1e-5F}, y); });
+  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(context, dy, x, r, w, {}); });
   const Shape heads{kTokens, kHeads, kWidth / kHeads};
   const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
                frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});
   for (std::int64_t i = 0; i < kWidth / kHeads / 2; ++i)  // as models have them: what a library's sine costs depends on the angle
     frequencies.as<float>()[i] = std::pow(10000.0F, -2.0F * static_cast<float>(i * kHeads) / static_cast<float>(kWidth));
-  report("rope", dtype, 2 * row_bytes, [&] { rope(stream, qx, positions, frequencies, {}, qx); });
+  report("rope", dtype, 2 * row_bytes, [&] { rope(context, qx, positions, frequencies, {}, qx); });
   const Shape hidden{kTokens, kHidden};
   const Tensor gate = memory.tensor(dtype, hidden), up = memory.tensor(dtype, hidden), out = memory.tensor(dtype, hidden);
   const Tensor d_gate = memory.tensor(dtype, hidden), d_up = memory.tensor(dtype, hidden);
   const double hidden_bytes = size * kTokens * kHidden;
-  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(stream, Activation::silu, gate, up, out); });
+  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::silu, gate, up, out); });
   report("swiglu input gradient", dtype, 5 * hidden_bytes,
-         [&] { glu_input_gradient(stream, Activation::silu, out, gate, up, d_gate, d_up); });
-  report("geglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(stream, Activation::gelu, gate, up, out); });
+         [&] { glu_input_gradient(context, Activation::silu, out, gate, up, d_gate, d_up); });
+  report("geglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::gelu, gate, up, out); });
   report("geglu input gradient", dtype, 5 * hidden_bytes,
-         [&] { glu_input_gradient(stream, Activation::gelu, out, gate, up, d_gate, d_up); });
+         [&] { glu_input_gradient(context, Activation::gelu, out, gate, up, d_gate, d_up); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   ThreadTeam team(argc > 1 ? std::max(1, std::atoi(argv[1])) : 2);
-  const Stream stream(team);
-  measure(stream, DType::f32);
-  measure(stream, DType::bf16);
+  const ExecutionContext context(team);
+  measure(context, DType::f32);
+  measure(context, DType::bf16);
   return 0;
 }

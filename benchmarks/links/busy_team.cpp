@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/base/buffer.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "kernels/matmul.hpp"
 
@@ -32,10 +32,10 @@ void BusyTeam::compute(int threads, std::vector<int> cores) {
   const MatmulOptions options{.transpose_b = true};
   const Buffer scratch(matmul_scratch_bytes(shape, shape, DType::f32, DType::f32, options, threads));
   ThreadTeam team(threads, std::move(cores));
-  const Stream stream(team);
+  const ExecutionContext context(team);
   if (told_) transport_.set_workers(1), transport_.computing(true);
   while (!stop_.load(std::memory_order_relaxed)) {
-    matmul(stream, matrix(0), matrix(1), matrix(2), options, scratch.bytes());
+    matmul(context, matrix(0), matrix(1), matrix(2), options, scratch.bytes());
     products_.fetch_add(1, std::memory_order_relaxed);
   }
   if (told_) transport_.computing(false), transport_.set_workers(0);

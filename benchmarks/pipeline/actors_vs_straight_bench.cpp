@@ -12,7 +12,7 @@
 #include "benchmarks/pipeline/pipeline_driver.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/initial_values.hpp"
-#include "runtime/engine/straight_loop.hpp"
+#include "runtime/engine/sequential_trainer.hpp"
 
 namespace millrace::benchmarks {
 namespace {
@@ -29,10 +29,10 @@ class Straight {
         batches_(driver.batches()),
         loop_(stages(plan_), options(plan_, threads)),
         team_(threads, driver.cores()),
-        stream_(team_) {
+        context_(team_) {
     for (const auto& spec : plan_.parameters)
       layers::initial_values(spec, plan_.model.initializer_range, PipelineDriver::seed, 0, loop_.rank().store().master(spec.name));
-    loop_.rank().store().refresh_copies(stream_);
+    loop_.rank().store().refresh_copies(context_);
   }
 
   PipelineDriver::Step step() {
@@ -47,7 +47,7 @@ class Straight {
     const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
       batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets, places.samples});
     };
-    const auto done = loop_.step(stream_, plan_.schedule.microbatches, batches_.valid_targets(step_), fill, scalars, kClip);
+    const auto done = loop_.step(context_, plan_.schedule.microbatches, batches_.valid_targets(step_), fill, scalars, kClip);
     ++step_;
     return {done.loss, done.norm, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
   }
@@ -73,9 +73,9 @@ class Straight {
 
   const actors::PipelinePlan& plan_;
   const RandomTokens& batches_;
-  runtime::StraightLoop loop_;
+  runtime::SequentialTrainer loop_;
   kernels::ThreadTeam team_;
-  kernels::Stream stream_;
+  kernels::ExecutionContext context_;
   std::int64_t step_ = 0;
 };
 

@@ -64,7 +64,7 @@ int run(int count, char** words) {
   PipelineDriver driver(arguments);
   for (auto* rank : driver.ranks()) {
     rank->worker().run([rank] {
-      rank->stream().team().run([](int, int) { name_this_thread("team"); });
+      rank->context().team().run([](int, int) { name_this_thread("team"); });
       name_this_thread("worker");
     });
   }

@@ -129,7 +129,7 @@ PipelineDriver::PipelineDriver(const PipelineArguments& arguments)
       batches_(arguments.vocabulary, arguments.sequence, arguments.rows * arguments.sequence * arguments.microbatches),
       square_by_tensor_(plan_.parameters.size()) {
   session_.connect(static_cast<int>(arguments.ranks), {});
-  actors::RankNeeds options;
+  actors::RankResources options;
   options.threads = static_cast<int>(arguments.threads);
   cores_ = cluster::worker_cores(session_.topology(), session_.launch(), session_.cores(), options.threads).front();
   pipeline_ = std::make_unique<actors::Pipeline>(session_, plan_, options);

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "cluster/control/control_session.hpp"
-#include "cluster/control/loss.hpp"
+#include "cluster/control/peer_failure.hpp"
 #include "cluster/host/abort.hpp"
 #include "cluster/host/debugger.hpp"
 #include "cluster/host/launcher.hpp"
@@ -69,7 +69,7 @@ class ControlLink::State {
         last_progress(static_cast<std::size_t>(ranks.processes())),
         is_lost(static_cast<std::size_t>(ranks.processes())) {
     if (!handlers.on_job_lost) {
-      handlers.on_job_lost = [this](const std::vector<Loss>& all, bool speak) {
+      handlers.on_job_lost = [this](const std::vector<PeerFailure>& all, bool speak) {
         if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
         abort_job(ExitCode::peer_lost, describe(topology, all, handlers.waits ? handlers.waits() : ""), speak);
       };
@@ -439,18 +439,18 @@ class ControlLink::State {
   }
 
   void lose(ControlSession& session, const std::string& reason) {
-    Loss loss{session.process, session.host, reason, std::chrono::duration<double>(Clock::now() - session.last_heard).count(),
-              last_progress[static_cast<std::size_t>(session.process)]};
-    if (central()) send_to_all(FrameKind::lost, 0, loss_bytes(loss), session.process);
+    PeerFailure loss{session.process, session.host, reason, std::chrono::duration<double>(Clock::now() - session.last_heard).count(),
+                     last_progress[static_cast<std::size_t>(session.process)]};
+    if (central()) send_to_all(FrameKind::lost, 0, peer_failure_bytes(loss), session.process);
     lost(std::move(loss), central() || !told_by_center);
   }
 
   void on_told_lost(std::span<const std::byte> payload) {
     told_by_center = true;  // it is alive and speaks; that it leaves soon is no further loss
-    lost(loss_from_bytes(payload), false);
+    lost(peer_failure_from_bytes(payload), false);
   }
 
-  void lost(Loss loss, bool first_hand) {
+  void lost(PeerFailure loss, bool first_hand) {
     if (loss.process < 0 || loss.process >= topology.processes() || leaving || (!first_hand && loss.process == topology.process())) return;
     if (!first_hand && loss.process == 0) return;
     auto known = is_lost.begin() + loss.process;
@@ -519,7 +519,7 @@ class ControlLink::State {
   std::vector<SessionPointer> peers;  // by process; written under `mutex`. Process 0 has all others, they have process 0.
   std::vector<std::vector<Progress>> last_progress;
   std::vector<bool> is_lost;
-  std::vector<Loss> losses;
+  std::vector<PeerFailure> losses;
   std::map<int, std::map<std::string, std::string>> hashes;
   std::vector<std::byte> heartbeat, taken;
   std::size_t taken_to = 0;

@@ -40,7 +40,7 @@ struct Progress {
 std::string to_text(const Progress& progress);
 
 /// A process that is no more.
-struct Loss {
+struct PeerFailure {
   int process = -1;
   std::string host;
   std::string reason;            ///< "its connection closed", "it was silent for 1.00 s"
@@ -49,7 +49,7 @@ struct Loss {
 };
 /// One message that names processes, hosts, ranks and what they were doing.
 /// `waits`: who waited for whom then; may be empty.
-std::string describe(const Topology& topology, std::span<const Loss> losses, const std::string& waits = "");
+std::string describe(const Topology& topology, std::span<const PeerFailure> losses, const std::string& waits = "");
 
 /// All are called on the control thread, which also sends the heartbeats: be brief. on_message excepted, each has a default.
 struct ControlHandlers {
@@ -62,10 +62,10 @@ struct ControlHandlers {
   /// Who waits for whom, for the message about a loss.
   std::function<std::string()> waits;
   /// At once, exactly once per lost process. Stop posting work; do not leave yet.
-  std::function<void(const Loss&)> on_lost;
+  std::function<void(const PeerFailure&)> on_lost;
   /// Once, 150 ms after the first loss (a cut network takes several processes), with all of them. `speak`: this process tells the user.
   /// Default: abort_job(ExitCode::peer_lost, describe(…), speak).
-  std::function<void(const std::vector<Loss>&, bool speak)> on_job_lost;
+  std::function<void(const std::vector<PeerFailure>&, bool speak)> on_job_lost;
   /// Another process called report_failure. Default: abort_job(code, message, speak).
   std::function<void(ExitCode code, const std::string& message, bool speak)> on_failure;
 };

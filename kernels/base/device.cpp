@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 
 namespace millrace::kernels {
 

@@ -3,14 +3,15 @@
 #include <initializer_list>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
-/// Throws Error(config) when the stream is not a CPU's: `who` has no kernel for it in this build.
-inline void require_cpu(const Stream& stream, const char* who) {
-  MILLRACE_CHECK(stream.device().kind == DeviceKind::cpu, ExitCode::config, who, "this build has no CUDA kernels, wanted a stream on cpu");
+/// Throws Error(config) when the context is not a CPU's: `who` has no kernel for it in this build.
+inline void require_cpu(const ExecutionContext& context, const char* who) {
+  MILLRACE_CHECK(context.device().kind == DeviceKind::cpu, ExitCode::config, who,
+                 "this build has no CUDA kernels, wanted a context on cpu");
 }
 
 /// Throws Error(internal) unless `tensor` has this shape and one of these dtypes.

@@ -6,8 +6,8 @@
 
 namespace millrace::kernels::cpu {
 
-void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
-           const Tensor& copy) {
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
+           const Tensor& gradient, const Tensor& copy) {
   const auto t = static_cast<double>(scalars.update);
   const AdamwLoop loop{
       .p = p.as<float>(),
@@ -25,7 +25,7 @@ void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, c
       .epsilon = static_cast<float>(scalars.epsilon),
       .gradient_scale = scalars.gradient_scale,
   };
-  stream.team().for_ranges(p.elements(), 4096, [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
+  context.team().for_ranges(p.elements(), 4096, [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
 }
 
 }  // namespace millrace::kernels::cpu

@@ -5,7 +5,7 @@
 namespace millrace::kernels::cpu {
 
 /// One pass over all five tensors, elements split over the team; the bits are those of the reference. Operands are checked by the caller.
-void adamw(const Stream& stream, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient,
-           const Tensor& copy);
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
+           const Tensor& gradient, const Tensor& copy);
 
 }  // namespace millrace::kernels::cpu

@@ -5,7 +5,7 @@
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/tile_product.hpp"
-#include "kernels/cpu/turn.hpp"
+#include "kernels/cpu/transpose_16x16.hpp"
 
 /// What attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
@@ -102,7 +102,7 @@ MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const Attention
       } else {
         for (std::int64_t i = 0; i < 16; ++i) square[i] = i < tall ? load_lanes(from + i * step, wide) : f32x16{};
       }
-      turn(square);
+      transpose_16x16(square);
       for (std::int64_t i = 0; i < smaller(16, wide); ++i) store(to + i * kTile, square[i]);
     }
 }

@@ -12,8 +12,8 @@ constexpr std::int64_t kGrain = 8192;
 
 }  // namespace
 
-void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y) {
-  stream.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
+  context.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (y.dtype == DType::f32)
       pick_add_f32()(a.as<float>(), b.as<float>(), y.as<float>(), begin, end);
     else
@@ -21,8 +21,8 @@ void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y
   });
 }
 
-void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y) {
-  stream.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y) {
+  context.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (y.dtype == DType::f32)
       pick_scale_f32()(x.as<float>(), factor, y.as<float>(), begin, end);
     else
@@ -30,8 +30,8 @@ void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y)
   });
 }
 
-void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator) {
-  stream.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator) {
+  context.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       pick_accumulate_f32()(x.as<float>(), accumulator.as<float>(), begin, end);
     else
@@ -39,8 +39,8 @@ void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator
   });
 }
 
-void convert(const Stream& stream, const Tensor& x, const Tensor& y) {
-  stream.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
+  context.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     const auto size = static_cast<std::int64_t>(size_of(x.dtype));
     if (x.dtype == y.dtype)
       std::memmove(y.data + begin * size, x.data + begin * size, static_cast<std::size_t>((end - begin) * size));
@@ -51,8 +51,8 @@ void convert(const Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void fill_zero(const Stream& stream, const Tensor& y) {
-  stream.team().for_ranges(static_cast<std::int64_t>(y.bytes()), kGrain, [&](std::int64_t begin, std::int64_t end) {
+void fill_zero(const ExecutionContext& context, const Tensor& y) {
+  context.team().for_ranges(static_cast<std::int64_t>(y.bytes()), kGrain, [&](std::int64_t begin, std::int64_t end) {
     std::memset(y.data + begin, 0, static_cast<std::size_t>(end - begin));
   });
 }

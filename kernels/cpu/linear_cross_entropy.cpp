@@ -8,7 +8,7 @@
 #include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
-#include "kernels/cpu/share.hpp"
+#include "kernels/cpu/thread_range.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -99,14 +99,14 @@ std::size_t products_scratch(const Layout& layout, std::int64_t tokens, std::int
 /// One call: its operands in the dtype of the products, and the tile under work.
 class Tiles {
  public:
-  Tiles(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
-      : stream_(stream), layout_(h.shape, w.shape, h.dtype, options), options_(options), w_(w), base_(scratch.data()), h_(h) {
+  Tiles(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
+      : context_(context), layout_(h.shape, w.shape, h.dtype, options), options_(options), w_(w), base_(scratch.data()), h_(h) {
     const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % kAlignment;
     if (misaligned != 0) base_ += kAlignment - misaligned;
     matmul_scratch_ = scratch.subspan(static_cast<std::size_t>(base_ - scratch.data()) + layout_.matmul);
     if (layout_.widen) {
       h_ = make_tensor(base_ + layout_.h, DType::f32, h.shape);
-      convert(stream, h, h_);
+      convert(context, h, h_);
     }
   }
 
@@ -119,7 +119,7 @@ class Tiles {
                  {first, std::min(first + layout_.tile.columns, layout_.vocabulary)}};
         select_weights();
         logits_ = make_tensor(base_ + layout_.logits, DType::f32, {tile_.tokens.size(), tile_.columns.size()});
-        cpu::matmul(stream_, h_tile(), w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
+        cpu::matmul(context_, h_tile(), w_tile_, logits_, {.transpose_b = true}, matmul_scratch_);
         shape_logits();
         body(tile_);
       }
@@ -128,7 +128,7 @@ class Tiles {
   /// body(token) on the team, each token once.
   template <class Body>
   void for_each_token(Range tokens, Body&& body) const {
-    stream_.team().for_ranges(tokens.size(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    context_.team().for_ranges(tokens.size(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) body(tokens.begin + token);
     });
   }
@@ -136,7 +136,7 @@ class Tiles {
   /// body(i) on the team for every i below count.
   template <class Body>
   void for_range(std::int64_t count, Body&& body) const {
-    stream_.team().for_ranges(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    context_.team().for_ranges(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) body(i);
     });
   }
@@ -146,17 +146,17 @@ class Tiles {
     const Shape shape{tile_.columns.size(), layout_.width};
     float* const sums = dw.as<float>() + tile_.columns.begin * layout_.width;
     if (!layout_.round) {
-      cpu::matmul(stream_, dl(), h_tile(), make_tensor(sums, DType::f32, shape), {.transpose_a = true, .accumulate = true},
+      cpu::matmul(context_, dl(), h_tile(), make_tensor(sums, DType::f32, shape), {.transpose_a = true, .accumulate = true},
                   matmul_scratch_);
       return;
     }
     const Tensor part = make_tensor(base_ + layout_.dw, DType::f32, shape);
-    cpu::matmul(stream_, dl(), h_tile(), part, {.transpose_a = true}, matmul_scratch_);
+    cpu::matmul(context_, dl(), h_tile(), part, {.transpose_a = true}, matmul_scratch_);
     for_range(shape.elements(), [&](std::int64_t i) { sums[i] += rounded(part.as<float>()[i]); });
   }
   /// The tile's tokens of dh = dl · w, or plus that.
   void multiply_by_weights(const Tensor& dh, bool accumulate) const {
-    cpu::matmul(stream_, dl(), w_tile_, rows_of(dh), {.accumulate = accumulate}, matmul_scratch_);
+    cpu::matmul(context_, dl(), w_tile_, rows_of(dh), {.accumulate = accumulate}, matmul_scratch_);
   }
 
   /// dl in the dtype of the products: over the logits, or beside them in bf16.
@@ -200,7 +200,7 @@ class Tiles {
     w_tile_ = stored;
     if (layout_.widen) {
       w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
-      convert(stream_, stored, w_tile_);
+      convert(context_, stored, w_tile_);
     } else if (layout_.round && w_.dtype == DType::f32) {
       w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
       for_range(shape.elements(), [&](std::int64_t i) { w_tile_.as<float>()[i] = rounded(stored.as<float>()[i]); });
@@ -213,7 +213,7 @@ class Tiles {
     });
   }
 
-  const Stream& stream_;
+  const ExecutionContext& context_;
   Layout layout_;
   CrossEntropyOptions options_;
   Tile tile_{};
@@ -244,9 +244,9 @@ struct Rows {
 /// One call: what it is given, and its pass over the tiles.
 class CrossEntropy {
  public:
-  CrossEntropy(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, float g,
-               Scratch scratch)
-      : tiles_(stream, h, w, options, scratch), rows_(tiles_), w_(w), targets_(targets), options_(options), g_(g) {}
+  CrossEntropy(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options,
+               float g, Scratch scratch)
+      : tiles_(context, h, w, options, scratch), rows_(tiles_), w_(w), targets_(targets), options_(options), g_(g) {}
 
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
@@ -376,7 +376,7 @@ class CrossEntropy {
 };
 
 /// dh, loss and log_sum_exp, and with `dw` that too where a tile has whole rows.
-void input_gradient(CrossEntropy& head, const Stream& stream, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+void input_gradient(CrossEntropy& head, const ExecutionContext& context, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                     const Tensor* dw) {
   const Tiles& tiles = head.tiles();
   const bool narrow_dh = dh.dtype == DType::bf16;
@@ -386,14 +386,14 @@ void input_gradient(CrossEntropy& head, const Stream& stream, const Tensor& dh, 
   else
     head.add_by_columns(sums);
   head.write_losses(loss, log_sum_exp);
-  if (narrow_dh) convert(stream, sums, dh);
+  if (narrow_dh) convert(context, sums, dh);
 }
 
 }  // namespace
 
-void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
-  Tiles tiles(stream, h, w, options, scratch);
+  Tiles tiles(context, h, w, options, scratch);
   tiles.for_each([&](const Tile& tile) {
     tiles.for_each_token(tile.tokens, [&](std::int64_t token) {
       std::copy_n(tiles.logits_of(token), tile.columns.size(), logits.as<float>() + token * logits.shape[1] + tile.columns.begin);
@@ -415,31 +415,31 @@ std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, D
   return kAlignment + layout.matmul + products;
 }
 
-void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
-  CrossEntropy head(stream, h, w, targets, options, 0, scratch);
+  CrossEntropy head(context, h, w, targets, options, 0, scratch);
   head.take_logits();
   head.write_losses(loss, log_sum_exp);
 }
 
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                         Scratch scratch) {
-  CrossEntropy head(stream, h, w, targets, options, g.as<float>()[0], scratch);
-  input_gradient(head, stream, dh, loss, log_sum_exp, nullptr);
+void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                         const Tensor& log_sum_exp, Scratch scratch) {
+  CrossEntropy head(context, h, w, targets, options, g.as<float>()[0], scratch);
+  input_gradient(head, context, dh, loss, log_sum_exp, nullptr);
 }
 
-void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
-  CrossEntropy(stream, h, w, targets, options, g.as<float>()[0], scratch).add_weight_gradient(log_sum_exp, dw);
+  CrossEntropy(context, h, w, targets, options, g.as<float>()[0], scratch).add_weight_gradient(log_sum_exp, dw);
 }
 
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                    const Tensor& dw, Scratch scratch) {
-  CrossEntropy head(stream, h, w, targets, options, g.as<float>()[0], scratch);
-  input_gradient(head, stream, dh, loss, log_sum_exp, &dw);
+void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                    const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch) {
+  CrossEntropy head(context, h, w, targets, options, g.as<float>()[0], scratch);
+  input_gradient(head, context, dh, loss, log_sum_exp, &dw);
   if (!head.tiles().layout().whole_rows()) head.add_weight_gradient(log_sum_exp, dw);
 }
 

@@ -8,9 +8,9 @@
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
-#include "kernels/cpu/share.hpp"
+#include "kernels/cpu/thread_range.hpp"
+#include "kernels/cpu/transposed_gemm.hpp"
 #include "kernels/cpu/turn_columns.hpp"
-#include "kernels/cpu/turned_product.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
@@ -48,7 +48,7 @@ struct Problem {
     return std::min(kWidenedRows, (grains + threads - 1) / threads * kShareGrain);
   }
   /// What a weight's gradient is, done in stretches.
-  [[nodiscard]] TurnedProduct turned() const { return {m, n, k, operands, options.accumulate}; }
+  [[nodiscard]] TransposedGemm turned() const { return {m, n, k, operands, options.accumulate}; }
   [[nodiscard]] bool is_turned(int threads) const {
     return options.transpose_a && !options.transpose_b && !options.packed_b && !options.addend && result == DType::f32 &&
            turned().suits(threads);
@@ -56,8 +56,8 @@ struct Problem {
 
   [[nodiscard]] std::pair<Range, Range> cut(int thread, int threads) const {
     const Range all_rows{0, m}, all_columns{0, n};
-    if (by_rows(threads)) return {share(m, kShareGrain, thread, threads), all_columns};
-    return {all_rows, share(n, options.packed_b ? kPackedColumns : kShareGrain, thread, threads)};
+    if (by_rows(threads)) return {thread_range(m, kShareGrain, thread, threads), all_columns};
+    return {all_rows, thread_range(n, options.packed_b ? kPackedColumns : kShareGrain, thread, threads)};
   }
 
   [[nodiscard]] MatmulPart part(Range rows, Range columns) const {
@@ -119,21 +119,21 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
 
 void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
   if (problem.options.transpose_a) {
-    const Range rows = share(problem.m, kShareGrain, thread, threads);
+    const Range rows = thread_range(problem.m, kShareGrain, thread, threads);
     return turn_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
   }
-  const Range range = share(problem.m * problem.k, 4096, thread, threads);
+  const Range range = thread_range(problem.m * problem.k, 4096, thread, threads);
   pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
 
 void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
-  const Range range = share(problem.k * problem.n, 4096, thread, threads);
+  const Range range = thread_range(problem.k * problem.n, 4096, thread, threads);
   pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
 
-void copy_operands(const Stream& stream, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
+void copy_operands(const ExecutionContext& context, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
                    std::byte* copy_of_b) {
-  stream.team().run([&](int thread, int threads) {
+  context.team().run([&](int thread, int threads) {
     if (problem.copies_a() && !problem.in_blocks(threads)) copy_a(problem, a, copy_of_a, thread, threads);
     if (problem.copies_b()) copy_b(problem, b, copy_of_b, thread, threads);
   });
@@ -242,7 +242,7 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
   return bytes;
 }
 
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
+void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {
   const Problem problem = describe(a.shape, b.shape, a.dtype, c.dtype, options);
   if (problem.m == 0 || problem.n == 0) return;
@@ -255,20 +255,20 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
       std::fill_n(c.data, c.bytes(), std::byte{0});
     return;
   }
-  const Layout layout(problem, stream.threads());
+  const Layout layout(problem, context.threads());
   const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
   std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
-  if (problem.is_turned(stream.threads())) return problem.turned().run(stream, a, b, c, {base, scratch.data() + scratch.size()});
+  if (problem.is_turned(context.threads())) return problem.turned().run(context, a, b, c, {base, scratch.data() + scratch.size()});
   check_scratch(kWho, scratch, layout.threads + kAlignment);
   const std::size_t share_of_thread =
-      (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(stream.threads()) / kAlignment * kAlignment;
+      (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(context.threads()) / kAlignment * kAlignment;
 
-  if (problem.copies_a() || problem.copies_b()) copy_operands(stream, problem, a, b, base + layout.a, base + layout.b);
+  if (problem.copies_a() || problem.copies_b()) copy_operands(context, problem, a, b, base + layout.a, base + layout.b);
   const std::byte* left = problem.copies_a() ? base + layout.a : a.data;
   const std::byte* right = problem.copies_b() ? base + layout.b : b.data;
   std::byte* product = problem.narrows() ? base + layout.c : c.data;
 
-  stream.team().run([&](int thread, int threads) {
+  context.team().run([&](int thread, int threads) {
     const auto [rows, columns] = problem.cut(thread, threads);
     if (rows.size() == 0 || columns.size() == 0) return;
     const OwnScratch own{base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread, share_of_thread};

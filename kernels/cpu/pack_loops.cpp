@@ -1,6 +1,6 @@
 #include "kernels/cpu/pack_loops.hpp"
 
-#include "kernels/cpu/turn.hpp"
+#include "kernels/cpu/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -30,7 +30,7 @@ MILLRACE_INLINE void pack_columns(const From* in, const PackBlock& block, float*
         const bool there = column + i < block.columns;
         square[i] = there ? load(in + (column + i) * block.column_step + row) : f32x16{};
       }
-      turn(square);
+      transpose_16x16(square);
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < 16; ++i) stream_line(out + (row + i) * kColumns + column, square[i]);
     }

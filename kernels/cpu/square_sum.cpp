@@ -7,7 +7,7 @@
 
 namespace millrace::kernels::cpu {
 
-double square_sum(const Stream& stream, const Tensor& x) {
+double square_sum(const ExecutionContext& context, const Tensor& x) {
   constexpr std::int64_t chunk = 4096;
   constexpr std::int64_t chunks_a_round = 1024;  // their sums stand on the stack, so nothing is allocated however large the tensor
   std::array<double, chunks_a_round> sums;
@@ -17,7 +17,7 @@ double square_sum(const Stream& stream, const Tensor& x) {
   double total = 0;
   for (std::int64_t first = 0; first < chunks; first += chunks_a_round) {
     const std::int64_t round = std::min(chunks_a_round, chunks - first);
-    stream.team().for_ranges(round, 4, [&](std::int64_t begin, std::int64_t end) {
+    context.team().for_ranges(round, 4, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t offset = (first + i) * chunk;
         sums[static_cast<std::size_t>(i)] = pick_square_sum_chunk()(values + offset, std::min(chunk, elements - offset));

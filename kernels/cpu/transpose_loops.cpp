@@ -1,6 +1,6 @@
 #include "kernels/cpu/transpose_loops.hpp"
 
-#include "kernels/cpu/turn.hpp"
+#include "kernels/cpu/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -19,7 +19,7 @@ MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, 
   f32x16 row[16];
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);
-  turn(row);
+  transpose_16x16(row);
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i) store(out + i * step, row[i]);
 }

@@ -87,28 +87,29 @@ void with_curve(Activation activation, DType dtype, Body&& body) {
 
 }  // namespace
 
-void activation_forward(const Stream& stream, Activation activation, const Tensor& x, const Tensor& y) {
+void activation_forward(const ExecutionContext& context, Activation activation, const Tensor& x, const Tensor& y) {
   with_curve(activation, x.dtype,
-             [&]<class Curve, class T>(Curve, T) { map<T, T>(stream, "kernels.activation_forward", x, y, Value<Curve>{}); });
+             [&]<class Curve, class T>(Curve, T) { map<T, T>(context, "kernels.activation_forward", x, y, Value<Curve>{}); });
 }
 
-void activation_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx) {
+void activation_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x,
+                               const Tensor& dx) {
   with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
-    map<T, T, T>(stream, "kernels.activation_input_gradient", x, dy, dx, SlopeTimes<Curve>{});
+    map<T, T, T>(context, "kernels.activation_input_gradient", x, dy, dx, SlopeTimes<Curve>{});
   });
 }
 
-void glu_forward(const Stream& stream, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
+void glu_forward(const ExecutionContext& context, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
   with_curve(activation, gate.dtype,
-             [&]<class Curve, class T>(Curve, T) { map<T, T, T>(stream, "kernels.glu_forward", gate, up, y, ValueTimes<Curve>{}); });
+             [&]<class Curve, class T>(Curve, T) { map<T, T, T>(context, "kernels.glu_forward", gate, up, y, ValueTimes<Curve>{}); });
 }
 
-void glu_input_gradient(const Stream& stream, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
+void glu_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
                         const Tensor& d_gate, const Tensor& d_up) {
   constexpr const char* who = "kernels.glu_input_gradient";
   const bool aligned = packs_aligned({dy.data, gate.data, up.data, d_gate.data, d_up.data});
   with_curve(activation, gate.dtype, [&]<class Curve, class T>(Curve, T) {
-    for_packs(stream, who,
+    for_packs(context, who,
               GluGradient<Curve, T>{dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>(), gate.elements(), aligned});
   });
 }

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) adamw_chunks(AdamwBatch batch) {
 
 }  // namespace
 
-void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
   constexpr const char* who = "kernels.adamw";
   const auto t = static_cast<double>(scalars.update);
   AdamwBatch batch = {};
@@ -83,7 +83,7 @@ void adamw(const Stream& stream, const AdamwScalars& scalars, std::span<const Ad
   const auto keep = static_cast<float>(1.0 - scalars.learning_rate * scalars.weight_decay);
   unsigned blocks = 0;
   const auto flush = [&] {
-    if (batch.count > 0) launch(stream, who, adamw_chunks, dim3(blocks), dim3(kThreads), 0, batch);
+    if (batch.count > 0) launch(context, who, adamw_chunks, dim3(blocks), dim3(kThreads), 0, batch);
     batch.count = 0;
     blocks = 0;
   };

@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(kThreads) segment_ranges(const std::int32_t* s
 }
 static_assert(kRangeTokens == 32);
 
-const SegmentRange* find_ranges(const Stream& stream, const char* who, const Tensor& q, const Tensor& k, const Tensor& segments,
+const SegmentRange* find_ranges(const ExecutionContext& context, const char* who, const Tensor& q, const Tensor& k, const Tensor& segments,
                                 AttentionOptions options, Scratch scratch) {
   if (options.one_segment) return nullptr;
   const AttentionSizes sizes = attention_sizes(q.shape, k.shape, options);
   auto* ranges = reinterpret_cast<SegmentRange*>(scratch.data() + delta_bytes(q.shape));
-  launch(stream, who, segment_ranges, dim3(blocks_of(sizes.rows * ranges_of_row(sizes), kThreads / 32)), dim3(kThreads), 0,
+  launch(context, who, segment_ranges, dim3(blocks_of(sizes.rows * ranges_of_row(sizes), kThreads / 32)), dim3(kThreads), 0,
          segments.as<std::int32_t>(), ranges, sizes);
   return ranges;
 }
@@ -74,38 +74,39 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
 
 }  // namespace
 
-void transpose_rows(const Stream& stream, const float* from, float* to, std::int64_t batches, std::int64_t rows, std::int64_t columns) {
-  for_each(stream, "kernels.attention", batches * rows * columns, TransposeRows{from, to, rows, columns});
+void transpose_rows(const ExecutionContext& context, const float* from, float* to, std::int64_t batches, std::int64_t rows,
+                    std::int64_t columns) {
+  for_each(context, "kernels.attention", batches * rows * columns, TransposeRows{from, to, rows, columns});
 }
 
-void attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   constexpr const char* who = "kernels.attention_forward";
   check_head_size(who, q.shape[2]);
   if (q.shape[0] == 0) return;
-  if (fused_attention_forward(stream, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
-  const SegmentRange* ranges = find_ranges(stream, who, q, k, segments, options, scratch);
-  tiled_attention_forward(stream, q, k, v, segments, options, o, log_sum_exp, ranges, sinks);
+  if (fused_attention_forward(context, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
+  const SegmentRange* ranges = find_ranges(context, who, q, k, segments, options, scratch);
+  tiled_attention_forward(context, q, k, v, segments, options, o, log_sum_exp, ranges, sinks);
 }
 
-void attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
-                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
-                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
   constexpr const char* who = "kernels.attention_input_gradient";
   check_head_size(who, q.shape[2]);
   if (q.shape[0] == 0) return;
-  if (fused_attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
-  const SegmentRange* ranges = find_ranges(stream, who, q, k, segments, options, scratch);
-  tiled_attention_input_gradient(stream, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
+  if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
+  const SegmentRange* ranges = find_ranges(context, who, q, k, segments, options, scratch);
+  tiled_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
                                  reinterpret_cast<float*>(scratch.data()));
 }
 
-void attention_sink_gradient(const Stream& stream, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
-                             const Tensor& d_sinks) {
+void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
+                             const Tensor& sinks, const Tensor& d_sinks) {
   if (o.shape[1] == 0) return;
   with_type(o.dtype, [&](auto type) {
     using T = decltype(type);
-    launch(stream, "kernels.attention_sink_gradient", sink_gradient<T>, dim3(static_cast<unsigned>(o.shape[1])), dim3(kSinkThreads), 0,
+    launch(context, "kernels.attention_sink_gradient", sink_gradient<T>, dim3(static_cast<unsigned>(o.shape[1])), dim3(kSinkThreads), 0,
            d_o.as<T>(), o.as<T>(), log_sum_exp.as<float>(), sinks.as<float>(), d_sinks.as<float>(), o.shape[0], o.shape[1],
            static_cast<int>(o.shape[2]));
   });

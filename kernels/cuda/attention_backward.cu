@@ -396,42 +396,42 @@ dim3 blocks(const AttentionSizes& sizes, std::int64_t heads) {
   return dim3(blocks_of(sizes.sequence, B) * static_cast<unsigned>(sizes.rows * heads));
 }
 
-void backward(const Stream& stream, const Backward<float>& at) {
+void backward(const ExecutionContext& context, const Backward<float>& at) {
   const AttentionSizes& sizes = at.sizes;
   with_padded<32, 32>(sizes.width, [&]<int P, int B>() {
     constexpr std::size_t shared = backward_shared<P, B>;
-    launch(stream, kWho, key_gradients<P, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
-    launch(stream, kWho, query_gradients<P, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
+    launch(context, kWho, key_gradients<P, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
+    launch(context, kWho, query_gradients<P, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
   });
 }
 
-void backward(const Stream& stream, const Backward<__nv_bfloat16>& at) {
+void backward(const ExecutionContext& context, const Backward<__nv_bfloat16>& at) {
   const AttentionSizes& sizes = at.sizes;
   const dim3 keys = blocks<kTensorRows>(sizes, sizes.kv_heads), queries = blocks<kTensorRows>(sizes, sizes.heads), block(kTensorThreads);
   with_padded<32, 32>(sizes.width, [&]<int P, int C>() {
     constexpr std::size_t shared = tensor_backward_shared<P, C>;
     if constexpr (P <= 128) {
-      launch(stream, kWho, tensor_key_gradients<P, C, true, true>, keys, block, shared, at);
+      launch(context, kWho, tensor_key_gradients<P, C, true, true>, keys, block, shared, at);
     } else {
-      launch(stream, kWho, tensor_key_gradients<P, C, true, false>, keys, block, shared, at);
-      launch(stream, kWho, tensor_key_gradients<P, C, false, true>, keys, block, shared, at);
+      launch(context, kWho, tensor_key_gradients<P, C, true, false>, keys, block, shared, at);
+      launch(context, kWho, tensor_key_gradients<P, C, false, true>, keys, block, shared, at);
     }
-    launch(stream, kWho, tensor_query_gradients<P, C>, queries, block, shared, at);
+    launch(context, kWho, tensor_query_gradients<P, C>, queries, block, shared, at);
   });
 }
 
 }  // namespace
 
-void tiled_attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+void tiled_attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const SegmentRange* ranges, float* delta) {
   const AttentionSizes sizes = attention_sizes(q.shape, k.shape, options);
   with_type(q.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t vectors = sizes.rows * sizes.sequence * sizes.heads;
-    launch(stream, kWho, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(), delta,
+    launch(context, kWho, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(), delta,
            vectors, static_cast<int>(sizes.width));
-    backward(stream,
+    backward(context,
              Backward<T>{sizes, d_o.as<T>(), q.as<T>(), k.as<T>(), v.as<T>(), log_sum_exp.as<float>(), delta, segments.as<std::int32_t>(),
                          ranges, dq.as<T>(), dk.as<T>(), dv.as<T>(), eight_at_a_time(sizes.width, {d_o.data, q.data, k.data, v.data})});
   });

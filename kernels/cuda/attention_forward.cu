@@ -232,30 +232,30 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
   store_tensor_rows<P>(at.o + my.vector * sizes.width, my.q_stride, my.tokens, width, sums, factors[0], factors[1]);
 }
 
-void forward(const Stream& stream, const Forward<float>& at) {
+void forward(const ExecutionContext& context, const Forward<float>& at) {
   with_padded<64, 32>(at.sizes.width, [&]<int P, int B>() {
     const dim3 grid(blocks_of(at.sizes.sequence, B) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(stream, kWho, forward_tile<P, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
+    launch(context, kWho, forward_tile<P, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
   });
 }
 
-void forward(const Stream& stream, const Forward<__nv_bfloat16>& at) {
+void forward(const ExecutionContext& context, const Forward<__nv_bfloat16>& at) {
   with_padded<64, 16>(at.sizes.width, [&]<int P, int C>() {
     const dim3 grid(blocks_of(at.sizes.sequence, kTensorRows) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(stream, kWho, tensor_forward_tile<P, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, C>, at);
+    launch(context, kWho, tensor_forward_tile<P, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, C>, at);
   });
 }
 
 }  // namespace
 
-void tiled_attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void tiled_attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                              AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, const SegmentRange* ranges,
                              const Tensor* sinks) {
   with_type(q.dtype, [&](auto type) {
     using T = decltype(type);
-    forward(stream, Forward<T>{attention_sizes(q.shape, k.shape, options), q.as<T>(), k.as<T>(), v.as<T>(), segments.as<std::int32_t>(),
-                               ranges, sinks == nullptr ? nullptr : sinks->as<float>(), o.as<T>(), log_sum_exp.as<float>(),
-                               eight_at_a_time(q.shape[2], {q.data, k.data, v.data})});
+    forward(context, Forward<T>{attention_sizes(q.shape, k.shape, options), q.as<T>(), k.as<T>(), v.as<T>(), segments.as<std::int32_t>(),
+                                ranges, sinks == nullptr ? nullptr : sinks->as<float>(), o.as<T>(), log_sum_exp.as<float>(),
+                                eight_at_a_time(q.shape[2], {q.data, k.data, v.data})});
   });
 }
 

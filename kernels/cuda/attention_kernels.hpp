@@ -42,16 +42,17 @@ inline constexpr std::int64_t kRangeTokens = 32;
 }
 
 /// `ranges`: [rows, ranges_of_row]; null with one_segment.
-void tiled_attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void tiled_attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                              AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, const SegmentRange* ranges,
                              const Tensor* sinks);
 
 /// `delta`: f32 [T, H], scratch.
-void tiled_attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+void tiled_attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const SegmentRange* ranges, float* delta);
 
 /// to[b, c, r] = from[b, r, c].
-void transpose_rows(const Stream& stream, const float* from, float* to, std::int64_t batches, std::int64_t rows, std::int64_t columns);
+void transpose_rows(const ExecutionContext& context, const float* from, float* to, std::int64_t batches, std::int64_t rows,
+                    std::int64_t columns);
 
 }  // namespace millrace::kernels::cuda

@@ -1,7 +1,7 @@
 #include "kernels/columns.hpp"
 
+#include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/operations.hpp"
-#include "kernels/cuda/queue_state.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels::cuda {
@@ -21,18 +21,18 @@ void for_parts(const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) 
 
 }  // namespace
 
-void split_columns(const Stream& stream, const Tensor& x, std::span<const Tensor> parts) {
+void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts) {
   for_parts(x, parts, [&](const std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
     check_cuda(cudaMemcpy2DAsync(part.data, bytes, whole, pitch, bytes, static_cast<std::size_t>(x.shape[0]), cudaMemcpyDefault,
-                                 stream.queue().state().lane(Lane::compute)),
+                                 context.device_context().state().lane(StreamKind::compute)),
                "kernels.split_columns", "copy");
   });
 }
 
-void join_columns(const Stream& stream, std::span<const Tensor> parts, const Tensor& y) {
+void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y) {
   for_parts(y, parts, [&](std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
     check_cuda(cudaMemcpy2DAsync(whole, pitch, part.data, bytes, bytes, static_cast<std::size_t>(y.shape[0]), cudaMemcpyDefault,
-                                 stream.queue().state().lane(Lane::compute)),
+                                 context.device_context().state().lane(StreamKind::compute)),
                "kernels.join_columns", "copy");
   });
 }

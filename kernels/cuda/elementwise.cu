@@ -19,32 +19,32 @@ struct Same {
 
 }  // namespace
 
-void add(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& y) {
-  with_type(y.dtype, [&]<class T>(T) { map<T, T, T>(stream, "kernels.add", a, b, y, Sum{}); });
+void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
+  with_type(y.dtype, [&]<class T>(T) { map<T, T, T>(context, "kernels.add", a, b, y, Sum{}); });
 }
 
-void scale(const Stream& stream, const Tensor& x, float factor, const Tensor& y) {
-  with_type(x.dtype, [&]<class T>(T) { map<T, T>(stream, "kernels.scale", x, y, Multiply{factor}); });
+void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y) {
+  with_type(x.dtype, [&]<class T>(T) { map<T, T>(context, "kernels.scale", x, y, Multiply{factor}); });
 }
 
-void accumulate(const Stream& stream, const Tensor& x, const Tensor& accumulator) {
-  with_type(x.dtype, [&]<class T>(T) { map<float, T, float>(stream, "kernels.accumulate", accumulator, x, accumulator, Sum{}); });
+void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator) {
+  with_type(x.dtype, [&]<class T>(T) { map<float, T, float>(context, "kernels.accumulate", accumulator, x, accumulator, Sum{}); });
 }
 
-void convert(const Stream& stream, const Tensor& x, const Tensor& y) {
+void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
   constexpr const char* who = "kernels.convert";
   if (x.dtype == y.dtype) {
     if (x.bytes() > 0 && x.data != y.data)
-      check_cuda(cudaMemcpyAsync(y.data, x.data, x.bytes(), cudaMemcpyDefault, compute_lane(stream)), who, "copy");
+      check_cuda(cudaMemcpyAsync(y.data, x.data, x.bytes(), cudaMemcpyDefault, compute_lane(context)), who, "copy");
   } else if (y.dtype == DType::bf16) {
-    map<float, __nv_bfloat16>(stream, who, x, y, Same{});
+    map<float, __nv_bfloat16>(context, who, x, y, Same{});
   } else {
-    map<__nv_bfloat16, float>(stream, who, x, y, Same{});
+    map<__nv_bfloat16, float>(context, who, x, y, Same{});
   }
 }
 
-void fill_zero(const Stream& stream, const Tensor& y) {
-  if (y.bytes() > 0) check_cuda(cudaMemsetAsync(y.data, 0, y.bytes(), compute_lane(stream)), "kernels.fill_zero", "fill");
+void fill_zero(const ExecutionContext& context, const Tensor& y) {
+  if (y.bytes() > 0) check_cuda(cudaMemsetAsync(y.data, 0, y.bytes(), compute_lane(context)), "kernels.fill_zero", "fill");
 }
 
 }  // namespace millrace::kernels::cuda

@@ -94,28 +94,28 @@ __global__ void __launch_bounds__(kEmbeddingThreads) embedding_gradient_row(Embe
 
 }  // namespace
 
-void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& table, const Tensor& y) {
+void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y) {
   constexpr const char* who = "kernels.embedding_forward";
   const std::int64_t count = tokens.elements(), vocabulary = table.shape[0], width = table.shape[1];
   if (count == 0) return;
   const bool whole = width % kEmbeddingPack == 0 && packs_aligned({table.data, y.data});
   with_type(table.dtype, [&]<class From>(From) {
     with_type(y.dtype, [&]<class To>(To) {
-      launch(stream, who, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
+      launch(context, who, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
              dim3(kEmbeddingThreads), 0,
              EmbeddingForward<From, To>{tokens.as<std::int32_t>(), table.as<From>(), y.as<To>(), vocabulary, width,
-                                        stream.queue().state().fault});
+                                        context.device_context().state().fault});
     });
   });
 }
 
-void embedding_weight_gradient(const Stream& stream, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
+void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
   constexpr const char* who = "kernels.embedding_weight_gradient";
   const std::int64_t count = tokens.elements(), vocabulary = gradient.shape[0], width = gradient.shape[1];
   if (count == 0 || width == 0) return;
   const bool whole = width % kEmbeddingPack == 0 && packs_aligned({dy.data, gradient.data});
   with_type(dy.dtype, [&]<class T>(T) {
-    launch(stream, who, whole ? embedding_gradient_row<true, T> : embedding_gradient_row<false, T>,
+    launch(context, who, whole ? embedding_gradient_row<true, T> : embedding_gradient_row<false, T>,
            dim3(blocks_of(count, 1), blocks_of(width, kEmbeddingColumns)), dim3(kEmbeddingThreads), 0,
            EmbeddingGradient<T>{tokens.as<std::int32_t>(), dy.as<T>(), gradient.as<float>(), count, vocabulary, width});
   });

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_kernels.hpp"
-#include "kernels/cuda/queue_state.hpp"
+#include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/status.hpp"
 
 // The graphs are those that cuDNN's fused attention engines know: operation by operation, with the types that they keep between them
@@ -565,7 +565,7 @@ bool aligned(std::initializer_list<const Tensor*> tensors) {
 
 }  // namespace
 
-bool FusedAttentions::forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
+bool FusedAttentions::forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
                               const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
   const Problem whole = problem_of(q.shape, k.shape, options, false);
   const Pieces pieces = pieces_of(whole, scratch);
@@ -574,11 +574,11 @@ bool FusedAttentions::forward(const Stream& stream, const Tensor& q, const Tenso
   if (plan == nullptr) return false;
   const Plan::Address addresses[] = {{kQ, q.data}, {kK, k.data}, {kV, v.data}, {kO, o.data}, {kSums, pieces.sums}};
   plan->run(handle_, addresses, pieces.workspace.data());
-  transpose_rows(stream, pieces.sums, log_sum_exp.as<float>(), whole.rows, whole.heads, whole.sequence);
+  transpose_rows(context, pieces.sums, log_sum_exp.as<float>(), whole.rows, whole.heads, whole.sequence);
   return true;
 }
 
-bool FusedAttentions::input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+bool FusedAttentions::input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options, const Tensor& dq,
                                      const Tensor& dk, const Tensor& dv, Scratch scratch) {
   const Problem whole = problem_of(q.shape, k.shape, options, true);
@@ -592,7 +592,7 @@ bool FusedAttentions::input_gradient(const Stream& stream, const Tensor& d_o, co
   part.heads = part.kv_heads * group;
   const Plan* plan = plan_of(part, pieces.workspace.size());
   if (plan == nullptr) return false;
-  transpose_rows(stream, log_sum_exp.as<float>(), pieces.sums, whole.rows, whole.sequence, whole.heads);
+  transpose_rows(context, log_sum_exp.as<float>(), pieces.sums, whole.rows, whole.sequence, whole.heads);
   for (std::int64_t row = 0; row < whole.rows; row += part.rows)
     for (std::int64_t head = 0; head < whole.kv_heads; head += part.kv_heads) {
       const std::int64_t token = row * whole.sequence;
@@ -617,29 +617,29 @@ bool FusedAttentions::input_gradient(const Stream& stream, const Tensor& d_o, co
 
 namespace {
 
-/// Of the stream's queue; null where it was told to do without.
-FusedAttentions* attentions_of(const Stream& stream) {
-  Queue::State& state = stream.queue().state();
+/// Of the context's queue; null where it was told to do without.
+FusedAttentions* attentions_of(const ExecutionContext& context) {
+  DeviceContext::State& state = context.device_context().state();
   if (!state.cudnn) return nullptr;
-  if (!state.attentions) state.attentions = std::make_unique<FusedAttentions>(state.lane(Lane::compute));
+  if (!state.attentions) state.attentions = std::make_unique<FusedAttentions>(state.lane(StreamKind::compute));
   return state.attentions.get();
 }
 
 }  // namespace
 
-bool fused_attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
+bool fused_attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
                              const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   if (sinks != nullptr || !covers(q.shape, k.shape, q.dtype, options)) return false;
-  FusedAttentions* const attentions = attentions_of(stream);
-  return attentions != nullptr && attentions->forward(stream, q, k, v, options, o, log_sum_exp, scratch);
+  FusedAttentions* const attentions = attentions_of(context);
+  return attentions != nullptr && attentions->forward(context, q, k, v, options, o, log_sum_exp, scratch);
 }
 
-bool fused_attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+bool fused_attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options, const Tensor& dq,
                                     const Tensor& dk, const Tensor& dv, Scratch scratch) {
   if (!covers(q.shape, k.shape, q.dtype, options)) return false;
-  FusedAttentions* const attentions = attentions_of(stream);
-  return attentions != nullptr && attentions->input_gradient(stream, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch);
+  FusedAttentions* const attentions = attentions_of(context);
+  return attentions != nullptr && attentions->input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch);
 }
 
 std::size_t fused_attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options) {

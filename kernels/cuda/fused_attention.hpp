@@ -30,9 +30,9 @@ class FusedAttentions {
   FusedAttentions& operator=(const FusedAttentions&) = delete;
 
   /// As attention_forward and attention_input_gradient. False: nothing was queued, somebody else has to.
-  [[nodiscard]] bool forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
+  [[nodiscard]] bool forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
                              const Tensor& o, const Tensor& log_sum_exp, Scratch scratch);
-  [[nodiscard]] bool input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+  [[nodiscard]] bool input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options, const Tensor& dq,
                                     const Tensor& dk, const Tensor& dv, Scratch scratch);
 
@@ -61,10 +61,10 @@ class FusedAttentions {
 };
 
 /// As the operations of these names; false where cuDNN does not cover the call or has refused it, and then nothing was queued.
-[[nodiscard]] bool fused_attention_forward(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
+[[nodiscard]] bool fused_attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
                                            AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch,
                                            const Tensor* sinks);
-[[nodiscard]] bool fused_attention_input_gradient(const Stream& stream, const Tensor& d_o, const Tensor& q, const Tensor& k,
+[[nodiscard]] bool fused_attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k,
                                                   const Tensor& v, const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options,
                                                   const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch);
 /// 0 for what is not covered. Known without a device: a plan that wants more is refused.
@@ -76,13 +76,13 @@ namespace millrace::kernels::cuda {
 
 class FusedAttentions {};
 
-[[nodiscard]] inline bool fused_attention_forward(const Stream&, const Tensor&, const Tensor&, const Tensor&, AttentionOptions,
+[[nodiscard]] inline bool fused_attention_forward(const ExecutionContext&, const Tensor&, const Tensor&, const Tensor&, AttentionOptions,
                                                   const Tensor&, const Tensor&, Scratch, const Tensor*) {
   return false;
 }
-[[nodiscard]] inline bool fused_attention_input_gradient(const Stream&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                                         const Tensor&, const Tensor&, AttentionOptions, const Tensor&, const Tensor&,
-                                                         const Tensor&, Scratch) {
+[[nodiscard]] inline bool fused_attention_input_gradient(const ExecutionContext&, const Tensor&, const Tensor&, const Tensor&,
+                                                         const Tensor&, const Tensor&, const Tensor&, AttentionOptions, const Tensor&,
+                                                         const Tensor&, const Tensor&, Scratch) {
   return false;
 }
 [[nodiscard]] inline std::size_t fused_attention_scratch_bytes(const Shape&, const Shape&, DType, AttentionOptions) { return 0; }

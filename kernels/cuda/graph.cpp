@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "kernels/base/queue.hpp"
-#include "kernels/cuda/queue_state.hpp"
+#include "kernels/base/device_context.hpp"
+#include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels {
@@ -29,15 +29,15 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 
-void Graph::begin(Queue& queue) {
-  cuda::check_cuda(cudaStreamBeginCapture(queue.state().lane(Lane::compute), cudaStreamCaptureModeThreadLocal), kGraph, "begin");
+void Graph::begin(DeviceContext& queue) {
+  cuda::check_cuda(cudaStreamBeginCapture(queue.state().lane(StreamKind::compute), cudaStreamCaptureModeThreadLocal), kGraph, "begin");
   queue.state().capturing = true;
 }
 
-void Graph::end(Queue& queue) {
+void Graph::end(DeviceContext& queue) {
   queue.state().capturing = false;
   cudaGraph_t recorded = nullptr;
-  cuda::check_cuda(cudaStreamEndCapture(queue.state().lane(Lane::compute), &recorded), kGraph, "end");
+  cuda::check_cuda(cudaStreamEndCapture(queue.state().lane(StreamKind::compute), &recorded), kGraph, "end");
   cudaGraphExec_t made = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&made, recorded, 0);
   static_cast<void>(cudaGraphDestroy(recorded));
@@ -46,17 +46,17 @@ void Graph::end(Queue& queue) {
   graph_ = made;
 }
 
-void Graph::abandon(Queue& queue) noexcept {
+void Graph::abandon(DeviceContext& queue) noexcept {
   if (!queue.state().capturing) return;
   queue.state().capturing = false;
   cudaGraph_t recorded = nullptr;
-  static_cast<void>(cudaStreamEndCapture(queue.state().lane(Lane::compute), &recorded));
+  static_cast<void>(cudaStreamEndCapture(queue.state().lane(StreamKind::compute), &recorded));
   if (recorded != nullptr) static_cast<void>(cudaGraphDestroy(recorded));
   static_cast<void>(cudaGetLastError());
 }
 
-void Graph::launch(Queue& queue) const {
-  cuda::check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), queue.state().lane(Lane::compute)), kGraph, "launch");
+void Graph::launch(DeviceContext& queue) const {
+  cuda::check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), queue.state().lane(StreamKind::compute)), kGraph, "launch");
 }
 
 }  // namespace millrace::kernels

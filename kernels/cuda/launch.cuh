@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
-#include "kernels/cuda/queue_state.hpp"
+#include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/status.hpp"
 
 /// How kernels are written and queued. Every kernel goes through launch(): one place for errors, and the one that an emulation replaces.
@@ -17,14 +17,16 @@ namespace millrace::kernels::cuda {
 
 inline constexpr int kThreads = 256;  // of a block, where nothing else is better
 
-[[nodiscard]] inline cudaStream_t compute_lane(const Stream& stream) noexcept { return stream.queue().state().lane(Lane::compute); }
+[[nodiscard]] inline cudaStream_t compute_lane(const ExecutionContext& context) noexcept {
+  return context.device_context().state().lane(StreamKind::compute);
+}
 
 /// Blocks of `each` elements; at least one.
 [[nodiscard]] constexpr unsigned blocks_of(std::int64_t elements, std::int64_t each) noexcept {
   return elements <= 0 ? 1U : static_cast<unsigned>((elements + each - 1) / each);
 }
 
-/// Queues kernel(arguments...) on a lane, or on the stream's compute lane. Throws Error(device) when it cannot be queued.
+/// Queues kernel(arguments...) on a lane, or on the context's compute lane. Throws Error(device) when it cannot be queued.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             const Arguments&... arguments) {
@@ -32,7 +34,7 @@ void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), d
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
-  config.stream = lane;
+  config.context = lane;
   if (shared_bytes > 48U << 10)
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), who,
                "shared memory");
@@ -40,9 +42,9 @@ void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), d
 }
 
 template <class... Parameters, class... Arguments>
-void launch(const Stream& stream, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            const Arguments&... arguments) {
-  launch(compute_lane(stream), who, kernel, grid, block, shared_bytes, arguments...);
+void launch(const ExecutionContext& context, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, const Arguments&... arguments) {
+  launch(compute_lane(context), who, kernel, grid, block, shared_bytes, arguments...);
 }
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------------------
@@ -80,9 +82,9 @@ __global__ void __launch_bounds__(kThreads) each_element(Body body, std::int64_t
 }
 
 template <class Body>
-void for_each(const Stream& stream, const char* who, std::int64_t elements, const Body& body) {
+void for_each(const ExecutionContext& context, const char* who, std::int64_t elements, const Body& body) {
   if (elements <= 0) return;
-  launch(stream, who, each_element<Body>, dim3(blocks_of(elements, kThreads)), dim3(kThreads), 0, body, elements);
+  launch(context, who, each_element<Body>, dim3(blocks_of(elements, kThreads)), dim3(kThreads), 0, body, elements);
 }
 
 // -- sums of a block, in an order that depends on nothing but its size --------------------------------------------------------------------

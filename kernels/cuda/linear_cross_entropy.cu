@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/gemm_plans.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operations.hpp"
-#include "kernels/cuda/products.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -200,8 +200,8 @@ struct Layout {
 /// One call: what it is given, and its pass over the tiles.
 class Head {
  public:
-  Head(const Stream& stream, const char* who, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
-      : stream_(stream),
+  Head(const ExecutionContext& context, const char* who, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
+      : context_(context),
         who_(who),
         layout_(h.shape, w.shape, h.dtype, options),
         options_(options),
@@ -211,13 +211,13 @@ class Head {
     const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % Layout::kAlignment;
     if (misaligned != 0) base_ += Layout::kAlignment - misaligned;
     if (!options.round_table || w.dtype != DType::f32) return;
-    cuda::for_each(stream, who, w.elements(), RoundTable{w.as<float>(), at<float>(layout_.table)});
+    cuda::for_each(context, who, w.elements(), RoundTable{w.as<float>(), at<float>(layout_.table)});
     table_ = base_ + layout_.table;
   }
 
   void write_logits(const Tensor& logits) {
     for_each_tile([&] {
-      cuda::for_each(stream_, who_, count_ * layout_.vocabulary,
+      cuda::for_each(context_, who_, count_ * layout_.vocabulary,
                      ShapeLogits{at<float>(layout_.products), layout_.stride, layout_.vocabulary, shaping(),
                                  logits.as<float>() + first_ * layout_.vocabulary});
     });
@@ -238,10 +238,10 @@ class Head {
       if (wanted.dw != nullptr) multiply_by_tokens(*wanted.dw);
     });
     if (wanted.loss != nullptr)
-      launch(stream_, who_, add_losses, dim3(1), dim3(kLossThreads), 0, at<double>(layout_.losses), at<double>(layout_.z_losses),
+      launch(context_, who_, add_losses, dim3(1), dim3(kLossThreads), 0, at<double>(layout_.losses), at<double>(layout_.z_losses),
              layout_.tokens, wanted.loss->as<double>());
     if (wanted.dw != nullptr && options_.round_table && layout_.tokens > 0)
-      cuda::for_each(stream_, who_, wanted.dw->elements(), AddRounded{at<float>(layout_.part), wanted.dw->as<float>()});
+      cuda::for_each(context_, who_, wanted.dw->elements(), AddRounded{at<float>(layout_.part), wanted.dw->as<float>()});
   }
 
  private:
@@ -273,7 +273,7 @@ class Head {
                     .g = wanted.g != nullptr ? wanted.g->as<float>() : nullptr,
                     .z_loss = options_.z_loss,
                     .shaping = shaping(),
-                    .fault = stream_.queue().state().fault,
+                    .fault = context_.device_context().state().fault,
                     .log_sum_exp = losses ? wanted.log_sum_exp->as<float>() : nullptr,
                     .losses = at<double>(layout_.losses),
                     .z_losses = at<double>(layout_.z_losses)};
@@ -281,7 +281,7 @@ class Head {
     const dim3 grid(static_cast<unsigned>(count_)), block(many ? kManyThreads : kFewThreads);
     with_type(h_.dtype, [&](auto element) {
       using T = decltype(element);
-      launch(stream_, who_, many ? cross_entropy_rows<kManyThreads, T> : cross_entropy_rows<kFewThreads, T>, grid, block, 0, rows,
+      launch(context_, who_, many ? cross_entropy_rows<kManyThreads, T> : cross_entropy_rows<kFewThreads, T>, grid, block, 0, rows,
              reinterpret_cast<T*>(gradient()));
     });
   }
@@ -310,7 +310,7 @@ class Head {
               .c = options_.round_table ? base_ + layout_.part : dw.data,
               .a_stride = layout_.stride});
   }
-  void multiply(const Product& product) const { stream_.queue().state().products->multiply(stream_, who_, product); }
+  void multiply(const Product& product) const { context_.device_context().state().products->multiply(context_, who_, product); }
 
   /// dl in the dtype of the operands: over the products, or beside them in bf16.
   [[nodiscard]] std::byte* gradient() const { return base_ + (h_.dtype == DType::bf16 ? layout_.narrow : layout_.products); }
@@ -323,7 +323,7 @@ class Head {
     return reinterpret_cast<T*>(base_ + offset);
   }
 
-  const Stream& stream_;
+  const ExecutionContext& context_;
   const char* who_;
   Layout layout_;
   CrossEntropyOptions options_;
@@ -335,36 +335,36 @@ class Head {
 
 }  // namespace
 
-void linear_cross_entropy_forward(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
-  Head(stream, "kernels.linear_cross_entropy_forward", h, w, options, scratch)
+  Head(context, "kernels.linear_cross_entropy_forward", h, w, options, scratch)
       .compute(targets, {.loss = &loss, .log_sum_exp = &log_sum_exp});
 }
 
-void linear_cross_entropy_input_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                         Scratch scratch) {
-  Head(stream, "kernels.linear_cross_entropy_input_gradient", h, w, options, scratch)
+void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                         const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                         const Tensor& log_sum_exp, Scratch scratch) {
+  Head(context, "kernels.linear_cross_entropy_input_gradient", h, w, options, scratch)
       .compute(targets, {.loss = &loss, .log_sum_exp = &log_sum_exp, .g = &g, .dh = &dh});
 }
 
-void linear_cross_entropy_weight_gradient(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets,
+void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& /*log_sum_exp*/, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
   // The logits are here once more, so the sum comes from them: with more digits than log_sum_exp kept of it.
-  Head(stream, "kernels.linear_cross_entropy_weight_gradient", h, w, options, scratch).compute(targets, {.g = &g, .dw = &dw});
+  Head(context, "kernels.linear_cross_entropy_weight_gradient", h, w, options, scratch).compute(targets, {.g = &g, .dw = &dw});
 }
 
-void linear_cross_entropy_gradients(const Stream& stream, const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
-                                    CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
-                                    const Tensor& dw, Scratch scratch) {
-  Head(stream, "kernels.linear_cross_entropy_gradients", h, w, options, scratch)
+void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                                    const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
+                                    const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch) {
+  Head(context, "kernels.linear_cross_entropy_gradients", h, w, options, scratch)
       .compute(targets, {.loss = &loss, .log_sum_exp = &log_sum_exp, .g = &g, .dh = &dh, .dw = &dw});
 }
 
-void linear_logits(const Stream& stream, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
+void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
-  Head(stream, "kernels.linear_logits", h, w, options, scratch).write_logits(logits);
+  Head(context, "kernels.linear_logits", h, w, options, scratch).write_logits(logits);
 }
 
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {

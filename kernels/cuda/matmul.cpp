@@ -1,31 +1,32 @@
 #include "kernels/base/check.hpp"
+#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/gemm_plans.hpp"
 #include "kernels/cuda/operations.hpp"
-#include "kernels/cuda/products.hpp"
-#include "kernels/cuda/queue_state.hpp"
 
 namespace millrace::kernels::cuda {
 
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/,
+void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/,
             const Tensor* addend) {
   constexpr const char* who = "kernels.matmul";
   MILLRACE_CHECK(!options.packed_b, ExitCode::internal, who, "a packed operand on {}, wanted one as its shape says",
-                 to_string(stream.device()));
+                 to_string(context.device()));
   const void* added = addend != nullptr ? addend->data : nullptr;
-  const bool biased = stream.queue().state().products->multiply(stream, who,
-                                                                {.m = c.shape[0],
-                                                                 .n = c.shape[1],
-                                                                 .k = a.shape[options.transpose_a ? 0 : 1],
-                                                                 .transpose_a = options.transpose_a,
-                                                                 .transpose_b = options.transpose_b,
-                                                                 .accumulate = options.accumulate,
-                                                                 .operands = a.dtype,
-                                                                 .result = c.dtype,
-                                                                 .a = a.data,
-                                                                 .b = b.data,
-                                                                 .c = c.data,
-                                                                 .addend = options.bias ? nullptr : added,
-                                                                 .bias = options.bias ? static_cast<const float*>(added) : nullptr});
-  if (options.bias && !biased) cuda::bias_forward(stream, c, *addend, c);
+  const bool biased =
+      context.device_context().state().products->multiply(context, who,
+                                                          {.m = c.shape[0],
+                                                           .n = c.shape[1],
+                                                           .k = a.shape[options.transpose_a ? 0 : 1],
+                                                           .transpose_a = options.transpose_a,
+                                                           .transpose_b = options.transpose_b,
+                                                           .accumulate = options.accumulate,
+                                                           .operands = a.dtype,
+                                                           .result = c.dtype,
+                                                           .a = a.data,
+                                                           .b = b.data,
+                                                           .c = c.data,
+                                                           .addend = options.bias ? nullptr : added,
+                                                           .bias = options.bias ? static_cast<const float*>(added) : nullptr});
+  if (options.bias && !biased) cuda::bias_forward(context, c, *addend, c);
 }
 
 std::size_t matmul_scratch_bytes(const Shape& /*a*/, const Shape& /*b*/, DType /*operands*/, DType /*result*/, MatmulOptions /*options*/) {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels::cuda {

@@ -1,7 +1,7 @@
 #include "kernels/cuda/plain_product.hpp"
 
+#include "kernels/cuda/gemm_plans.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/products.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -56,7 +56,7 @@ Matrix<T> matrix_of(const void* data, std::int64_t rows, std::int64_t columns, s
 
 }  // namespace
 
-void plain_product(const Stream& stream, const char* who, const Product& product) {
+void plain_product(const ExecutionContext& context, const char* who, const Product& product) {
   with_type(product.operands, [&](auto operand) {
     with_type(product.result, [&](auto result) {
       using T = decltype(operand);
@@ -70,7 +70,7 @@ void plain_product(const Stream& stream, const char* who, const Product& product
           (product.n + kTile - 1) / kTile,
       };
       const std::int64_t tiles = (product.m + kTile - 1) / kTile * task.column_tiles;
-      launch(stream, who, plain_product_kernel<T, Result>, dim3(blocks_of(tiles, 1)), dim3(kTile * kTile), 0, task);
+      launch(context, who, plain_product_kernel<T, Result>, dim3(blocks_of(tiles, 1)), dim3(kTile * kTile), 0, task);
     });
   });
 }

@@ -62,11 +62,11 @@ struct RotateHeads {
 };
 
 template <bool Interleaved, class T>
-void rotate_heads(const Stream& stream, const char* who, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies,
-                  RopeOptions options, const Tensor& y) {
+void rotate_heads(const ExecutionContext& context, const char* who, const Tensor& x, const Tensor& positions,
+                  const Tensor& inverse_frequencies, RopeOptions options, const Tensor& y) {
   const std::int64_t heads = x.shape[1], half = x.shape[2] / 2;
   const std::int64_t packs = (half + kPack<T> - 1) / kPack<T>, groups = (heads + kRopeHeads - 1) / kRopeHeads;
-  for_each(stream, who, x.shape[0] * groups * packs,
+  for_each(context, who, x.shape[0] * groups * packs,
            RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, half,
                                        packs, groups, static_cast<float>(options.direction), options.factor,
                                        half % kPack<T> == 0 && packs_aligned({x.data, y.data})});
@@ -74,14 +74,14 @@ void rotate_heads(const Stream& stream, const char* who, const Tensor& x, const 
 
 }  // namespace
 
-void rope(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
+void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y) {
   constexpr const char* who = "kernels.rope";
   with_type(x.dtype, [&]<class T>(T) {
     if (options.interleaved)
-      rotate_heads<true, T>(stream, who, x, positions, inverse_frequencies, options, y);
+      rotate_heads<true, T>(context, who, x, positions, inverse_frequencies, options, y);
     else
-      rotate_heads<false, T>(stream, who, x, positions, inverse_frequencies, options, y);
+      rotate_heads<false, T>(context, who, x, positions, inverse_frequencies, options, y);
   });
 }
 

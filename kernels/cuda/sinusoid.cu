@@ -24,11 +24,12 @@ struct AddSinusoid {
 
 }  // namespace
 
-void add_sinusoid(const Stream& stream, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales, const Tensor& y) {
+void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
+                  const Tensor& y) {
   constexpr const char* who = "kernels.add_sinusoid";
   const std::int64_t half = x.shape[1] / 2;
   with_type(x.dtype, [&]<class T>(T) {
-    for_each(stream, who, x.shape[0] * half,
+    for_each(context, who, x.shape[0] * half,
              AddSinusoid<T>{x.as<T>(), positions.as<std::int32_t>(), inverse_timescales.as<float>(), y.as<T>(), half});
   });
 }

@@ -1,5 +1,5 @@
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "kernels/base/range.hpp"
 #include "kernels/cuda/memory.hpp"
 

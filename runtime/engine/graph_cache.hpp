@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "runtime/program/executor.hpp"
 
 namespace millrace::runtime {
@@ -19,7 +19,7 @@ class GraphCache {
   /// `body` queues the program on `queue`. It is run the first time, when libraries choose their algorithms; captured the second time; and
   /// what was captured is queued from then on. Throws what `body` throws.
   template <class Body>
-  void run(kernels::Queue& queue, ProgramKind kind, const Bindings& bindings, Body&& body) {
+  void run(kernels::DeviceContext& queue, ProgramKind kind, const Bindings& bindings, Body&& body) {
     Entry* entry = find(kind, bindings);
     if (entry == nullptr) {
       if (entries_.size() < most) entries_.push_back({kind, bindings.base, {}});

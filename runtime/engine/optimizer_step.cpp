@@ -9,23 +9,23 @@
 
 namespace millrace::runtime {
 
-std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store) {
+std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store) {
   std::vector<TensorSquareSum> sums;
-  compute_square_sums(stream, store);
-  if (stream.on_cuda()) stream.queue().drain();
+  compute_square_sums(context, store);
+  if (context.on_cuda()) context.device_context().drain();
   read_square_sums(store, sums);
   return sums;
 }
 
-void compute_square_sums(const kernels::Stream& stream, const ParameterStore& store) {
-  if (!store.spoken_gradients().empty()) kernels::square_sums(stream, store.spoken_gradients(), store.square_sums());
+void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store) {
+  if (!store.owned_gradients().empty()) kernels::square_sums(context, store.owned_gradients(), store.square_sums());
 }
 
 void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
   sums.clear();
   const double* values = store.square_sums().as<double>();
   for (const StoredParameter& tensor : store.layout().tensors()) {
-    if (tensor.speaks()) sums.push_back({tensor.order, values[sums.size()]});
+    if (tensor.is_owner()) sums.push_back({tensor.order, values[sums.size()]});
   }
 }
 
@@ -46,13 +46,13 @@ float clip_scale(double norm, double limit) {
   return static_cast<float>(std::min(1.0, limit / (norm + 1e-6)));
 }
 
-void apply_adamw(const kernels::Stream& stream, const kernels::AdamwScalars& scalars, const ParameterStore& store) {
+void apply_adamw(const kernels::ExecutionContext& context, const kernels::AdamwScalars& scalars, const ParameterStore& store) {
   const auto updates = store.updates();
-  if (stream.on_cuda()) return kernels::adamw(stream, scalars, updates);  // nothing is packed there
+  if (context.on_cuda()) return kernels::adamw(context, scalars, updates);  // nothing is packed there
   const auto& tensors = store.layout().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    kernels::adamw(stream, scalars, updates.subspan(i, 1));
-    store.pack_copies(stream, tensors[i]);  // before the next one: bf16 copies may share a place
+    kernels::adamw(context, scalars, updates.subspan(i, 1));
+    store.pack_copies(context, tensors[i]);  // before the next one: bf16 copies may share a place
   }
 }
 

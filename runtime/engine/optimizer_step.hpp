@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/adamw.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "runtime/engine/parameter_store.hpp"
 
 namespace millrace::runtime {
@@ -16,11 +16,11 @@ struct TensorSquareSum {
   double value = 0;
 };
 
-/// Square sums of the complete gradients, in model order. A tensor that two ranks hold is told by the one that speaks for it, after the
+/// Square sums of the complete gradients, in model order. A tensor that two ranks hold is told by the one that is_owner for it, after the
 /// exchange. Not finite where an entry is not.
-[[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::Stream& stream, const ParameterStore& store);
+[[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
 /// The same in two parts, for a GPU works between them. `sums` is filled again and again: after the first step nothing is allocated.
-void compute_square_sums(const kernels::Stream& stream, const ParameterStore& store);
+void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
 void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums);
 
 /// √ of the sums added in model order, whichever rank told them; each tensor once. Throws Error(internal) for a tensor that comes twice.
@@ -32,6 +32,6 @@ void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>&
 
 /// One AdamW update of every tensor of the rank: decay only where the tensor decays, copies refreshed, gradients zeroed.
 /// `scalars.weight_decay` is that of the tensors that decay.
-void apply_adamw(const kernels::Stream& stream, const kernels::AdamwScalars& scalars, const ParameterStore& store);
+void apply_adamw(const kernels::ExecutionContext& context, const kernels::AdamwScalars& scalars, const ParameterStore& store);
 
 }  // namespace millrace::runtime

@@ -43,7 +43,7 @@ bool StoredParameter::has_use(int use) const noexcept {
   return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
 }
 
-bool StoredParameter::speaks() const noexcept {
+bool StoredParameter::is_owner() const noexcept {
   return std::any_of(uses.begin(), uses.end(), [](const Use& each) { return each.use == 0 && !each.copy; });
 }
 

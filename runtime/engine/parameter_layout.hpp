@@ -55,7 +55,7 @@ struct StoredParameter {
   [[nodiscard]] bool has_use(int use) const noexcept;
   /// True on one rank of all that hold the tensor: its gradient counts in the norm, its values go into checkpoints. Of a tied table on two
   /// ranks that is the embedding's, of two replicas the first one's.
-  [[nodiscard]] bool speaks() const noexcept;
+  [[nodiscard]] bool is_owner() const noexcept;
 };
 
 /// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.

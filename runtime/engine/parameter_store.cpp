@@ -17,7 +17,7 @@ std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<flo
 ParameterStore::ParameterStore(const ParameterLayout& layout, const RankMemory& memory) : layout_(layout), memory_(memory) {
   if (memory_.plan().find(MemoryKind::accumulator) == nullptr) return;
   for (const StoredParameter& tensor : layout_.tensors()) {
-    if (tensor.speaks()) spoken_gradients_.push_back(gradient(tensor));
+    if (tensor.is_owner()) spoken_gradients_.push_back(gradient(tensor));
     updates_.push_back({master(tensor), first_moment(tensor), second_moment(tensor), gradient(tensor), copy(tensor), tensor.decays});
   }
 }
@@ -59,80 +59,80 @@ kernels::Tensor ParameterStore::accumulator(const StoredParameter& tensor, int u
   fail(ExitCode::internal, "runtime.parameter_store", "use {} of {} is not on this rank", use, tensor.name);
 }
 
-void ParameterStore::zero_accumulators(const kernels::Stream& stream) const {
+void ParameterStore::zero_accumulators(const kernels::ExecutionContext& context) const {
   for (int set = 0; set < accumulator_sets(); ++set) {
     for (const StoredParameter& tensor : layout_.tensors()) {
-      for (const StoredParameter::Use& use : tensor.uses) kernels::fill_zero(stream, accumulator(tensor, use.use, set));
+      for (const StoredParameter::Use& use : tensor.uses) kernels::fill_zero(context, accumulator(tensor, use.use, set));
     }
   }
 }
 
-void ParameterStore::add_accumulator_sets(const kernels::Stream& stream) const {
+void ParameterStore::add_accumulator_sets(const kernels::ExecutionContext& context) const {
   for (int set = 1; set < accumulator_sets(); ++set) {
     for (const StoredParameter& tensor : layout_.tensors()) {
       for (const StoredParameter::Use& use : tensor.uses) {
         const kernels::Tensor part = accumulator(tensor, use.use, set);
-        kernels::accumulate(stream, part, accumulator(tensor, use.use, 0));
-        kernels::fill_zero(stream, part);
+        kernels::accumulate(context, part, accumulator(tensor, use.use, 0));
+        kernels::fill_zero(context, part);
       }
     }
   }
 }
 
-void ParameterStore::add_local_uses(const kernels::Stream& stream) const {
+void ParameterStore::add_local_uses(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : layout_.tensors()) {
     for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
       const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
-      kernels::accumulate(stream, other, gradient(tensor));
-      kernels::fill_zero(stream, other);
+      kernels::accumulate(context, other, gradient(tensor));
+      kernels::fill_zero(context, other);
     }
   }
 }
 
-void ParameterStore::refresh_copies(const kernels::Stream& stream) const {
+void ParameterStore::refresh_copies(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : layout_.tensors()) {
-    if (tensor.copied) kernels::convert(stream, master(tensor), copy(tensor));
-    pack_copies(stream, tensor);
+    if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
+    pack_copies(context, tensor);
   }
 }
 
-void ParameterStore::pack_copies(const kernels::Stream& stream, const StoredParameter& tensor) const {
+void ParameterStore::pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
   for (std::size_t form = 0; form < tensor.packed.size(); ++form) {
     if (!tensor.packed[form]) continue;
-    kernels::pack(stream, tensor.copied ? copy(tensor) : master(tensor), form == 1,
+    kernels::pack(context, tensor.copied ? copy(tensor) : master(tensor), form == 1,
                   memory_.slot(MemoryKind::copy) + tensor.packed_copy[form]);
   }
 }
 
-void ParameterStore::take_snapshot(const kernels::Stream& stream) const {
+void ParameterStore::take_snapshot(const kernels::ExecutionContext& context) const {
   const std::size_t bytes = layout_.master_bytes();
   if (bytes == 0) return;
-  if (stream.on_cuda()) stream.queue().order(kernels::Lane::background, kernels::Lane::compute);
+  if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::background, kernels::StreamKind::compute);
   int slot = 0;
   for (const auto kind : {MemoryKind::master, MemoryKind::first_moment, MemoryKind::second_moment}) {
     if (memory_.plan().find(kind) == nullptr) continue;
     std::byte* to = memory_.slot(MemoryKind::staging, no_stage, slot++);
-    if (stream.on_cuda())
-      stream.queue().copy(kernels::Lane::background, to, memory_.slot(kind), bytes);
+    if (context.on_cuda())
+      context.device_context().copy(kernels::StreamKind::background, to, memory_.slot(kind), bytes);
     else
       std::memcpy(to, memory_.slot(kind), bytes);
   }
 }
 
-void ParameterStore::after_snapshot(const kernels::Stream& stream) const {
-  if (stream.on_cuda()) stream.queue().order(kernels::Lane::compute, kernels::Lane::background);
+void ParameterStore::after_snapshot(const kernels::ExecutionContext& context) const {
+  if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, kernels::StreamKind::background);
 }
 
-void ParameterStore::fill(const kernels::Stream& stream, std::string_view name, Part part,
+void ParameterStore::fill(const kernels::ExecutionContext& context, std::string_view name, Part part,
                           const std::function<void(std::span<float>)>& write) const {
   const StoredParameter& tensor = layout_.at(name);
   const kernels::Tensor place = part == Part::master         ? master(tensor)
                                 : part == Part::first_moment ? first_moment(tensor)
                                                              : second_moment(tensor);
-  if (!stream.on_cuda()) return write(elements(place));
+  if (!context.on_cuda()) return write(elements(place));
   std::vector<float> numbers(tensor.elements());
   write(numbers);
-  kernels::put(stream, std::as_bytes(std::span(numbers)), place);
+  kernels::put(context, std::as_bytes(std::span(numbers)), place);
 }
 
 std::span<const std::byte> ParameterStore::staged(const StoredParameter& tensor, int slot) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/adamw.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/engine/parameter_layout.hpp"
 #include "runtime/engine/rank_memory.hpp"
@@ -33,29 +33,29 @@ class ParameterStore {
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
 
   // -- accumulators -----------------------------------------------------------------------------------------------------------------------
-  void zero_accumulators(const kernels::Stream& stream) const;
+  void zero_accumulators(const kernels::ExecutionContext& context) const;
   /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
-  void add_accumulator_sets(const kernels::Stream& stream) const;
+  void add_accumulator_sets(const kernels::ExecutionContext& context) const;
   /// Where both uses of a tied table are here: use 0 += use 1.
-  void add_local_uses(const kernels::Stream& stream) const;
+  void add_local_uses(const kernels::ExecutionContext& context) const;
   /// The use that the step's gradient of a tensor stands in once sums are complete: the lowest one here.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
-  /// The gradients of the tensors that this rank speaks for, in model order, and the f64 [as many] of memory for their square sums, which
+  /// The gradients of the tensors that this rank is_owner for, in model order, and the f64 [as many] of memory for their square sums, which
   /// the host can read.
-  [[nodiscard]] std::span<const kernels::Tensor> spoken_gradients() const noexcept { return spoken_gradients_; }
+  [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return spoken_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
   /// What the optimizer works on, tensor by tensor.
   [[nodiscard]] std::span<const kernels::AdamwTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
   /// bf16 and packed copies from the masters: whenever those were written, by initial values, a checkpoint or a hand.
-  void refresh_copies(const kernels::Stream& stream) const;
+  void refresh_copies(const kernels::ExecutionContext& context) const;
   /// The packed copies of one tensor, from its bf16 copy where it has one: after the optimizer, which writes that copy itself.
-  void pack_copies(const kernels::Stream& stream, const StoredParameter& tensor) const;
+  void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// Parameters and moments into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
   /// what is queued on the compute lane meanwhile must not write them: `after_snapshot` lets it wait.
-  void take_snapshot(const kernels::Stream& stream) const;
-  void after_snapshot(const kernels::Stream& stream) const;
+  void take_snapshot(const kernels::ExecutionContext& context) const;
+  void after_snapshot(const kernels::ExecutionContext& context) const;
   /// Bytes of the last snapshot. Any thread, once it is complete.
   [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> snapshot_first_moment(const StoredParameter& tensor) const;
@@ -64,7 +64,8 @@ class ParameterStore {
   // -- by name ----------------------------------------------------------------------------------------------------------------------------
   enum class Part : std::uint8_t { master, first_moment, second_moment };
   /// Has `write` fill the elements of a tensor, wherever they lie. Throws Error(internal) if the rank does not hold it.
-  void fill(const kernels::Stream& stream, std::string_view name, Part part, const std::function<void(std::span<float>)>& write) const;
+  void fill(const kernels::ExecutionContext& context, std::string_view name, Part part,
+            const std::function<void(std::span<float>)>& write) const;
   /// Elements of a tensor to fill or read, on a CPU. Throw Error(internal) if the rank does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
   [[nodiscard]] std::span<float> first_moment(std::string_view name) const;

@@ -45,7 +45,7 @@ std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) 
   }
   for (const auto& runner : runners) {
     const ProgramSet& programs = runner->programs();
-    if (programs.token_in.valid()) return static_cast<std::size_t>(programs.value(programs.token_in).type.shape[0]);
+    if (programs.boundary_in.valid()) return static_cast<std::size_t>(programs.value(programs.boundary_in).type.shape[0]);
   }
   return 0;
 }
@@ -54,7 +54,7 @@ std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) 
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
   const ParameterPlaces places = layout_.places();
-  RankDemand demand{
+  RankMemoryRequest demand{
       options.accumulators, options.training, options.staging, options.batches, options.device.kind == kernels::DeviceKind::cuda, {},
       options.rings};
   for (RankStage& stage : stages) {
@@ -93,21 +93,21 @@ void RankCompute::set_loss_scale(float scale) const {
   std::memcpy(copy != nullptr ? copy : memory_->slot(MemoryKind::scalar), &scale, sizeof(scale));
 }
 
-void RankCompute::upload(const kernels::Stream& stream, int batch) const {
-  if (!stream.on_cuda()) return;
-  auto& queue = stream.queue();
+void RankCompute::upload(const kernels::ExecutionContext& context, int batch) const {
+  if (!context.on_cuda()) return;
+  auto& queue = context.device_context();
   const MemorySection* section = plan_->find(MemoryKind::batch);
   if (section != nullptr)
-    queue.copy(kernels::Lane::copy_in, memory_->slot(MemoryKind::batch, no_stage, batch),
+    queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::batch, no_stage, batch),
                memory_->slot(MemoryKind::batch_copy, no_stage, batch), section->slot_bytes);
-  queue.copy(kernels::Lane::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy), sizeof(float));
-  queue.order(kernels::Lane::compute, kernels::Lane::copy_in);
+  queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy), sizeof(float));
+  queue.wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
 
-void RankCompute::download_logits(const kernels::Stream& stream, StageId stage) const {
-  if (!stream.on_cuda()) return;
-  stream.queue().copy(kernels::Lane::compute, memory_->slot(MemoryKind::logits_copy, stage), memory_->slot(MemoryKind::logits, stage),
-                      plan_->find(MemoryKind::logits, stage)->slot_bytes);
+void RankCompute::download_logits(const kernels::ExecutionContext& context, StageId stage) const {
+  if (!context.on_cuda()) return;
+  context.device_context().copy(kernels::StreamKind::compute, memory_->slot(MemoryKind::logits_copy, stage),
+                                memory_->slot(MemoryKind::logits, stage), plan_->find(MemoryKind::logits, stage)->slot_bytes);
 }
 
 const float* RankCompute::logits(StageId stage) const {

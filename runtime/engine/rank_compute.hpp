@@ -30,10 +30,10 @@ struct RankOptions {
   int batches = 1;                // microbatches whose tokens the rank holds at a time
   bool training = true;           // moments and accumulators
   bool staging = false;           // room for a snapshot
-  int threads = 1;                // of the stream that will run the programs
+  int threads = 1;                // of the context that will run the programs
   bool plan_only = false;         // no arena: memory() and what lies in it are not there
   std::vector<RingDemand> rings;  // of channels that begin or end on the rank
-  kernels::Device device;         // of that stream
+  kernels::Device device;         // of that context
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 
@@ -63,9 +63,9 @@ class RankCompute {
   /// The scalar that turns the sums into means: 1 / valid targets of the step.
   void set_loss_scale(float scale) const;
   /// On a GPU: copies a batch slot and the scalar to the device, before what is queued next computes. Nothing on a CPU.
-  void upload(const kernels::Stream& stream, int batch) const;
+  void upload(const kernels::ExecutionContext& context, int batch) const;
   /// On a GPU: copies the logits of a stage to where `logits` reads them, behind what computes. Nothing on a CPU.
-  void download_logits(const kernels::Stream& stream, StageId stage) const;
+  void download_logits(const kernels::ExecutionContext& context, StageId stage) const;
   /// f32 logits of the stage's last run, in the host's memory.
   [[nodiscard]] const float* logits(StageId stage) const;
 

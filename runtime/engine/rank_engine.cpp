@@ -51,7 +51,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   return advance();
 }
 
-const Decisions& RankEngine::token_arrived(EdgeId edge, std::int64_t sequence) {
+const Decisions& RankEngine::boundary_arrived(EdgeId edge, std::int64_t sequence) {
   clear_decisions();
   Channel& channel = incoming(edge, sequence, "token");
   MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: token {} came on {}, wanted token {}", rank_, sequence,
@@ -96,7 +96,7 @@ const Decisions& RankEngine::action_finished(const Action& action) {
   ++finished_;
   if (oldest.output.present() && !channels_[oldest.output.edge.index()].edge.local()) decisions_.sends.push_back(slot_of(oldest.output));
   if (oldest.last_use) {
-    for (const TokenUse* use : {&oldest.activation, &oldest.gradient}) {
+    for (const BoundaryUse* use : {&oldest.activation, &oldest.gradient}) {
       if (use->present() && !channels_[use->edge.index()].edge.local()) release(*use);
     }
   }
@@ -115,7 +115,7 @@ RankEngine::Ring RankEngine::ring(EdgeId edge) const {
 // -- deciding ----------------------------------------------------------------------------------------------------------------
 
 WaitReason RankEngine::missing(const PlannedAction& planned) const {
-  const auto absent = [&](const TokenUse& use) {
+  const auto absent = [&](const BoundaryUse& use) {
     return use.present() && channels_[use.edge.index()].arrived <= channels_[use.edge.index()].base + use.ordinal;
   };
   if (absent(planned.activation)) return WaitReason::activation;
@@ -155,13 +155,13 @@ void RankEngine::issue(const PlannedAction& planned) {
     channel.produced = sequence + 1;
   }
   if (!planned.last_use) return;
-  for (const TokenUse* use : {&planned.activation, &planned.gradient}) {
+  for (const BoundaryUse* use : {&planned.activation, &planned.gradient}) {
     if (use->present() && channels_[use->edge.index()].edge.local()) release(*use);
   }
 }
 
 // Slots go back in order: a W that comes after a later B holds back the slots behind it.
-void RankEngine::release(const TokenUse& use) {
+void RankEngine::release(const BoundaryUse& use) {
   Channel& channel = channels_[use.edge.index()];
   const auto slot = [&](std::int64_t sequence) { return static_cast<std::size_t>(sequence % channel.depth); };
   channel.over[slot(channel.base + use.ordinal)] = 1;
@@ -194,7 +194,7 @@ Wait RankEngine::wait() const {
   wait.action = next.action;
   if (wait.reason == WaitReason::batch) return wait;
   const bool credit = wait.reason == WaitReason::credit;
-  const TokenUse& use = credit ? next.output : wait.reason == WaitReason::activation ? next.activation : next.gradient;
+  const BoundaryUse& use = credit ? next.output : wait.reason == WaitReason::activation ? next.activation : next.gradient;
   const Edge& edge = channels_[use.edge.index()].edge;
   wait.stage = credit ? edge.consumer : edge.producer;
   wait.peer = credit ? edge.consumer_rank : edge.producer_rank;
@@ -225,7 +225,7 @@ RankEngine::Channel& RankEngine::outgoing(EdgeId edge, std::int64_t sequence, co
   return channel;
 }
 
-RingSlot RankEngine::slot_of(const TokenUse& use) const {
+RingSlot RankEngine::slot_of(const BoundaryUse& use) const {
   if (!use.present()) return {};
   const Channel& channel = channels_[use.edge.index()];
   const std::int64_t sequence = channel.base + use.ordinal;

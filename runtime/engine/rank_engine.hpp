@@ -59,7 +59,7 @@ class RankEngine {
   /// Begins a list; the one before must have finished. `plan` must outlive it. Tokens and credits may come before the list they belong to.
   const Decisions& start(const RankPlan& plan, StepId step);
   /// Token `sequence` lies in its slot of the edge's ring.
-  const Decisions& token_arrived(EdgeId edge, std::int64_t sequence);
+  const Decisions& boundary_arrived(EdgeId edge, std::int64_t sequence);
   /// The slot of token `sequence` of an outgoing edge may be written again. Credits of one edge may come in any order.
   const Decisions& credit_returned(EdgeId edge, std::int64_t sequence);
   /// The batch of this microbatch of the running list is in memory.
@@ -95,10 +95,10 @@ class RankEngine {
 
   Channel& incoming(EdgeId edge, std::int64_t sequence, const char* event);
   Channel& outgoing(EdgeId edge, std::int64_t sequence, const char* event);
-  [[nodiscard]] RingSlot slot_of(const TokenUse& use) const;
+  [[nodiscard]] RingSlot slot_of(const BoundaryUse& use) const;
   [[nodiscard]] WaitReason missing(const PlannedAction& planned) const;
   void issue(const PlannedAction& planned);
-  void release(const TokenUse& use);
+  void release(const BoundaryUse& use);
   void clear_decisions();
   const Decisions& advance();
   void finish_list();

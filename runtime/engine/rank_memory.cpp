@@ -12,17 +12,18 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
-      "master",   "copy",        "first_moment", "second_moment", "accumulator", "staging",     "workspace",   "batch",        "scalar",
-      "constant", "stash_input", "stash_weight", "handoff",       "token_in",    "token_out",   "gradient_in", "gradient_out", "result",
-      "logits",   "ring",        "square",       "offload",       "batch_copy",  "result_copy", "scalar_copy", "logits_copy",  "ring_copy"};
+      "master",       "copy",        "first_moment", "second_moment", "accumulator",  "staging",  "workspace",
+      "batch",        "scalar",      "constant",     "stash_input",   "stash_weight", "handoff",  "boundary_in",
+      "boundary_out", "gradient_in", "gradient_out", "result",        "logits",       "ring",     "square",
+      "offload",      "batch_copy",  "result_copy",  "scalar_copy",   "logits_copy",  "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
-RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand) : on_device_(demand.on_device) {
+RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand) : on_device_(demand.on_device) {
   using enum MemoryKind;
-  const auto largest = [&](std::size_t StageDemand::*member) {
+  const auto largest = [&](std::size_t StageMemoryRequest::*member) {
     std::size_t bytes = 0;
-    for (const StageDemand& stage : demand.stages) bytes = std::max(bytes, stage.*member);
+    for (const StageMemoryRequest& stage : demand.stages) bytes = std::max(bytes, stage.*member);
     return bytes;
   };
   add(master, no_stage, parameters.master_bytes(), 1);
@@ -34,21 +35,21 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankDema
   }
   const int staged = demand.staging ? (demand.training ? 3 : 1) : 0;
   on_device_ ? add_pinned(staging, no_stage, parameters.master_bytes(), staged) : add(staging, no_stage, parameters.master_bytes(), staged);
-  add(workspace, no_stage, largest(&StageDemand::workspace), 1);
-  add(batch, no_stage, largest(&StageDemand::batch), demand.batches);
+  add(workspace, no_stage, largest(&StageMemoryRequest::workspace), 1);
+  add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   add(scalar, no_stage, sizeof(float), 1);
-  add_pinned(batch_copy, no_stage, largest(&StageDemand::batch), demand.batches);
+  add_pinned(batch_copy, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   add_pinned(scalar_copy, no_stage, sizeof(float), 1);
   // Few numbers, which kernels write where the host reads them.
   const std::size_t squares = demand.training ? parameters.tensors().size() * sizeof(double) : 0;
   on_device_ ? add_pinned(square, no_stage, squares, 1) : add(square, no_stage, squares, 1);
-  for (const StageDemand& stage : demand.stages) {
+  for (const StageMemoryRequest& stage : demand.stages) {
     add(constant, stage.stage, stage.constant, stage.constants);
     add(stash_input, stage.stage, stage.stash_input, stage.slots.stash_input);
     add(stash_weight, stage.stage, stage.stash_weight, stage.slots.stash_weight);
     add(handoff, stage.stage, stage.handoff, stage.slots.handoff);
-    add(token_in, stage.stage, stage.token_in, stage.slots.token_in);
-    add(token_out, stage.stage, stage.token_out, stage.slots.token_out);
+    add(boundary_in, stage.stage, stage.boundary_in, stage.slots.boundary_in);
+    add(boundary_out, stage.stage, stage.boundary_out, stage.slots.boundary_out);
     add(gradient_in, stage.stage, stage.gradient_in, stage.slots.gradient_in);
     add(gradient_out, stage.stage, stage.gradient_out, stage.slots.gradient_out);
     add(result, stage.stage, 2 * sizeof(double), on_device_ ? std::min(stage.slots.results, 1) : stage.slots.results);

@@ -29,8 +29,8 @@ enum class MemoryKind : std::uint8_t {
   stash_input,    // F to I
   stash_weight,   // F to W
   handoff,        // I to W
-  token_in,       // boundary tensors of a stage in the straight loop; under actors they lie in rings
-  token_out,
+  boundary_in,    // boundary tensors of a stage in the straight loop; under actors they lie in rings
+  boundary_out,
   gradient_in,
   gradient_out,
   result,   // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
@@ -52,16 +52,16 @@ inline constexpr std::size_t kMemoryKinds = 27;
 /// in process).
 struct StageSlotCounts {
   int stash_input = 1, stash_weight = 1, handoff = 1;
-  int token_in = 0, token_out = 0, gradient_in = 0, gradient_out = 0;
+  int boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   int results = 0;
 };
 
 /// Bytes of one slot of each, as the stage's memory plans say.
-struct StageDemand {
+struct StageMemoryRequest {
   StageId stage;
   StageSlotCounts slots;
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
-  std::size_t token_in = 0, token_out = 0, gradient_in = 0, gradient_out = 0;
+  std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs
   int constants = 1;         // programs
   std::size_t logits = 0;
@@ -77,13 +77,13 @@ struct RingDemand {
   bool copied = false;  // on a GPU: the link has a ring of its own in host memory
 };
 
-struct RankDemand {
+struct RankMemoryRequest {
   int accumulators = 1;    // sets
   bool training = true;    // moments and accumulators
   bool staging = false;    // room for a snapshot
   int batches = 1;         // microbatches whose tokens are held at a time
   bool on_device = false;  // a GPU's: two arenas, one of the device and one of pinned host memory
-  std::vector<StageDemand> stages;
+  std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
 };
 
@@ -102,7 +102,7 @@ struct MemorySection {
 /// The arena of a rank, or the two of a rank on a GPU, known before a byte is asked for. Pure data.
 class RankMemoryPlan {
  public:
-  RankMemoryPlan(const ParameterLayout& parameters, const RankDemand& demand);
+  RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand);
   [[nodiscard]] const std::vector<MemorySection>& sections() const noexcept { return sections_; }
   /// nullptr where the rank has none.
   [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;

@@ -16,7 +16,7 @@ struct Counts {
 
 int ring_slot(int entry, int slots) { return slots > 0 ? entry % slots : -1; }
 
-TokenUse use(std::optional<EdgeId> edge, int ordinal) { return edge ? TokenUse{*edge, ordinal} : TokenUse{}; }
+BoundaryUse use(std::optional<EdgeId> edge, int ordinal) { return edge ? BoundaryUse{*edge, ordinal} : BoundaryUse{}; }
 
 void choose_slots(PlannedAction& planned, const StageSlots& slots, Counts& counts) {
   const ActionKind kind = planned.action.kind;
@@ -41,9 +41,9 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
     planned.action = action;
     // A replica's edges carry only the replica's microbatches.
     const int ordinal = action.microbatch.value - schedule.first_microbatch(action.stage).value;
-    planned.activation = use(edge_into(schedule.placement, action.stage, TokenKind::activation), ordinal);
+    planned.activation = use(edge_into(schedule.placement, action.stage, BoundaryKind::activation), ordinal);
     if (action.kind != ActionKind::forward) {
-      planned.gradient = use(edge_into(schedule.placement, action.stage, TokenKind::gradient), ordinal);
+      planned.gradient = use(edge_into(schedule.placement, action.stage, BoundaryKind::gradient), ordinal);
     }
     planned.output = use(edge_out_of(schedule.placement, action), ordinal);
     planned.last_use = plan.forward_only || ends_microbatch(action.kind);

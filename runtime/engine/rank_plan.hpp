@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 
 /// The k-th token of an edge within one list; absent where edge is no_edge.
-struct TokenUse {
+struct BoundaryUse {
   EdgeId edge = no_edge;
   int ordinal = 0;
   [[nodiscard]] bool present() const { return edge != no_edge; }
@@ -17,11 +17,11 @@ struct TokenUse {
 /// An action with everything that can be looked up before the run.
 struct PlannedAction {
   Action action;
-  TokenUse activation;    // read: what the stage before sent (F, and again by its I, W, B: the ring slot is the saved input)
-  TokenUse gradient;      // read: what the stage after sent (I, B, and again by W)
-  TokenUse output;        // written: F an activation, I and B a gradient
-  bool last_use = false;  // the slots of activation and gradient are free after it
-  int stash_input = -1;   // slots of the stage's stashes, -1 where the action has none
+  BoundaryUse activation;  // read: what the stage before sent (F, and again by its I, W, B: the ring slot is the saved input)
+  BoundaryUse gradient;    // read: what the stage after sent (I, B, and again by W)
+  BoundaryUse output;      // written: F an activation, I and B a gradient
+  bool last_use = false;   // the slots of activation and gradient are free after it
+  int stash_input = -1;    // slots of the stage's stashes, -1 where the action has none
   int stash_weight = -1;
   int handoff = -1;
 };

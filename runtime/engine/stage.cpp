@@ -96,20 +96,20 @@ const StageRunner::Execution& StageRunner::execution(Pass pass) const {
 
 std::array<const StageRunner::Execution*, 3> StageRunner::executions() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
 
-StageDemand StageRunner::demand(const StageSlotCounts& slots) const {
-  StageDemand demand;
+StageMemoryRequest StageRunner::demand(const StageSlotCounts& slots) const {
+  StageMemoryRequest demand;
   demand.stage = stage_;
   demand.slots = slots;
   demand.stash_input = bytes_in(plan(), Region::stash_input);
   demand.stash_weight = bytes_in(plan(), Region::stash_weight);
   demand.handoff = bytes_in(plan(), Region::handoff);
   demand.offload = bytes_in(plan(), Region::offload);
-  demand.token_in = bytes_in(plan(), Region::token_in);
-  demand.token_out = is_last() ? 0 : bytes_in(plan(), Region::token_out);
+  demand.boundary_in = bytes_in(plan(), Region::boundary_in);
+  demand.boundary_out = is_last() ? 0 : bytes_in(plan(), Region::boundary_out);
   demand.gradient_in = bytes_in(plan(), Region::gradient_in);
   demand.gradient_out = bytes_in(plan(), Region::gradient_out);
   demand.constants = logits_ ? 3 : 2;
-  demand.logits = logits_ ? bytes_in(logits_->plan, Region::token_out) : 0;
+  demand.logits = logits_ ? bytes_in(logits_->plan, Region::boundary_out) : 0;
   for (const Execution* each : executions()) {
     if (each == nullptr) continue;
     demand.constant = std::max(demand.constant, bytes_in(each->plan, Region::constant));
@@ -145,33 +145,33 @@ Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
   own(Region::workspace, MemoryKind::workspace, no_stage, 0);
   own(Region::scalar, MemoryKind::scalar, no_stage, 0);
   own(Region::constant, MemoryKind::constant, stage_, execution(pass).constant_slot);
-  bindings[Region::token_in] = slots.token_in;
+  bindings[Region::boundary_in] = slots.boundary_in;
   bindings[Region::gradient_in] = slots.gradient_in;
   bindings[Region::gradient_out] = slots.gradient_out;
-  bindings[Region::token_out] = slots.token_out;
+  bindings[Region::boundary_out] = slots.boundary_out;
   if (pass == Pass::logits) {
-    own(Region::token_out, MemoryKind::logits, stage_, 0);
+    own(Region::boundary_out, MemoryKind::logits, stage_, 0);
   } else if (is_last()) {
-    own(Region::token_out, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
+    own(Region::boundary_out, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
   }
   return bindings;
 }
 
-void StageRunner::run(Pass pass, const kernels::Stream& stream, const ExecutionSlots& slots, OperationHook* hook,
+void StageRunner::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook,
                       std::span<const std::int64_t> counts) {
   auto& chosen = const_cast<Execution&>(execution(pass));
   const Bindings memory = bindings(pass, slots);
   const auto kind = program_of(pass);
-  if (!stream.on_cuda()) return chosen.executor.run(kind, stream, memory, hook, counts);
+  if (!context.on_cuda()) return chosen.executor.run(kind, context, memory, hook, counts);
   const Bindings touched = chosen.executor.touched(kind, memory);
-  if (stream.queue().graphs() && hook == nullptr && counts.empty())
-    chosen.graphs.run(stream.queue(), kind, touched, [&] { chosen.executor.run(kind, stream, memory); });
+  if (context.device_context().graphs() && hook == nullptr && counts.empty())
+    chosen.graphs.run(context.device_context(), kind, touched, [&] { chosen.executor.run(kind, context, memory); });
   else
-    chosen.executor.run(kind, stream, memory, hook, counts);
+    chosen.executor.run(kind, context, memory, hook, counts);
   // The result of one microbatch has the place of the next one's, so that its graph is the same.
-  if (!is_last() || pass == Pass::logits || touched[Region::token_out] == nullptr) return;
-  stream.queue().copy(kernels::Lane::compute, memory_->slot(MemoryKind::result_copy, stage_, slots.result), touched[Region::token_out],
-                      2 * sizeof(double));
+  if (!is_last() || pass == Pass::logits || touched[Region::boundary_out] == nullptr) return;
+  context.device_context().copy(kernels::StreamKind::compute, memory_->slot(MemoryKind::result_copy, stage_, slots.result),
+                                touched[Region::boundary_out], 2 * sizeof(double));
 }
 
 kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {

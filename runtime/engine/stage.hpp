@@ -28,8 +28,8 @@ enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient, backw
 /// Which of its memory one execution uses: addresses of the rings' slots, which may be a neighbour's, and indices of the rank's own slots.
 /// What a pass does not touch is not looked at.
 struct ExecutionSlots {
-  std::byte* token_in = nullptr;
-  std::byte* token_out = nullptr;  // null in the last stage: the result goes to `result`, logits to the rank's logits
+  std::byte* boundary_in = nullptr;
+  std::byte* boundary_out = nullptr;  // null in the last stage: the result goes to `result`, logits to the rank's logits
   std::byte* gradient_in = nullptr;
   std::byte* gradient_out = nullptr;
   int batch = 0;
@@ -59,11 +59,11 @@ class StageRunner {
   [[nodiscard]] const MemoryPlan& plan(Pass pass) const { return execution(pass).plan; }
 
   /// Bytes of one slot of each kind, for the rank's plan.
-  [[nodiscard]] StageDemand demand(const StageSlotCounts& slots) const;
+  [[nodiscard]] StageMemoryRequest demand(const StageSlotCounts& slots) const;
   /// Takes the memory and writes the constants. Before the first run; `memory` outlives the runner.
   void attach(const RankMemory& memory);
 
-  void run(Pass pass, const kernels::Stream& stream, const ExecutionSlots& slots, OperationHook* hook = nullptr,
+  void run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
   [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
   /// Where a value lies: for captures, break points and tests.

@@ -32,13 +32,13 @@ class Differentiator final : public GradientBuilder {
   }
 
   void run() {
-    if (set_.token_out.valid()) {
+    if (set_.boundary_out.valid()) {
       Value value;
-      value.type = set_.value(set_.token_out).type;
+      value.type = set_.value(set_.boundary_out).type;
       value.role = Role::gradient_in;
       value.name = "gradient_in";
       set_.gradient_in = add_value(std::move(value));
-      gradients_[index(set_.token_out)] = set_.gradient_in;
+      gradients_[index(set_.boundary_out)] = set_.gradient_in;
     }
     const auto& forward_operations = set_.program(ProgramKind::forward);
     for (auto operation = forward_operations.rbegin(); operation != forward_operations.rend(); ++operation) {
@@ -49,7 +49,7 @@ class Differentiator final : public GradientBuilder {
       program_ = ProgramKind::weight_gradient;
       operation->rule->weight_gradient(*this);
     }
-    if (set_.token_in.valid()) set_.gradient_out = gradients_[index(set_.token_in)];
+    if (set_.boundary_in.valid()) set_.gradient_out = gradients_[index(set_.boundary_in)];
   }
 
   const Operation& forward() const override { return *forward_; }
@@ -139,7 +139,7 @@ class Differentiator final : public GradientBuilder {
   /// Activations that depend on a parameter or on the stage's input.
   static std::vector<bool> wanted_values(const ProgramSet& set) {
     std::vector<bool> wanted(set.values.size(), false);
-    if (set.token_in.valid()) wanted[index(set.token_in)] = true;
+    if (set.boundary_in.valid()) wanted[index(set.boundary_in)] = true;
     for (const auto& operation : set.program(ProgramKind::forward)) {
       const bool depends = std::any_of(operation.inputs.begin(), operation.inputs.end(),
                                        [&](ValueId id) { return wanted[index(id)] || set.value(id).role == Role::parameter; });
@@ -226,9 +226,9 @@ ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_v
 void copy_what_stays(ProgramSet& set) {
   const auto& input_gradient = set.program(ProgramKind::input_gradient);
   const auto& weight_gradient = set.program(ProgramKind::weight_gradient);
-  if (set.token_out.valid() && (!writes(set.program(ProgramKind::forward), set.token_out) || reads(input_gradient, set.token_out) ||
-                                reads(weight_gradient, set.token_out)))
-    set.token_out = append_copy(set, ProgramKind::forward, set.token_out, "token_out");
+  if (set.boundary_out.valid() && (!writes(set.program(ProgramKind::forward), set.boundary_out) ||
+                                   reads(input_gradient, set.boundary_out) || reads(weight_gradient, set.boundary_out)))
+    set.boundary_out = append_copy(set, ProgramKind::forward, set.boundary_out, "boundary_out");
   if (set.gradient_out.valid() && (!writes(input_gradient, set.gradient_out) || reads(weight_gradient, set.gradient_out)))
     set.gradient_out = append_copy(set, ProgramKind::input_gradient, set.gradient_out, "gradient_out");
 }
@@ -251,8 +251,8 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   ProgramSet set;
   set.values = std::move(forward.values);
   set.programs[static_cast<std::size_t>(ProgramKind::forward)] = std::move(forward.operations);
-  set.token_in = forward.token_in;
-  set.token_out = forward.token_out;
+  set.boundary_in = forward.boundary_in;
+  set.boundary_out = forward.boundary_out;
   set.loss = forward.loss;
   set.logits = forward.logits;
   fuse_bias(set, device);

@@ -17,7 +17,7 @@ std::ptrdiff_t readers(const std::vector<Operation>& program, ValueId id) {
 }
 
 bool leaves(const ProgramSet& set, ValueId id) {
-  return id == set.token_out || id == set.gradient_out || id == set.logits || id == set.loss;
+  return id == set.boundary_out || id == set.gradient_out || id == set.logits || id == set.loss;
 }
 
 }  // namespace

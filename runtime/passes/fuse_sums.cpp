@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr int nobody = -1;
+constexpr int no_producer = -1;
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
@@ -18,7 +18,7 @@ std::vector<int> count_readers(const ProgramSet& set) {
   for (const auto& program : set.programs)
     for (const auto& operation : program)
       for (const auto input : operation.inputs) ++readers[index(input)];
-  for (const auto id : {set.token_out, set.loss, set.logits, set.gradient_out})
+  for (const auto id : {set.boundary_out, set.loss, set.logits, set.gradient_out})
     if (id.valid()) ++readers[index(id)];
   return readers;
 }
@@ -26,7 +26,7 @@ std::vector<int> count_readers(const ProgramSet& set) {
 class SumFuser {
  public:
   SumFuser(ProgramSet& set, std::vector<Operation>& program)
-      : set_(set), program_(program), readers_(count_readers(set)), producer_(set.values.size(), nobody) {}
+      : set_(set), program_(program), readers_(count_readers(set)), producer_(set.values.size(), no_producer) {}
 
   void run() {
     std::vector<bool> gone(program_.size(), false);
@@ -37,7 +37,7 @@ class SumFuser {
       // The younger operand first: what it is added to is there already.
       for (const std::size_t operand : {std::size_t{1}, std::size_t{0}}) {
         const int source = fusible(operation, operand);
-        if (source == nobody) continue;
+        if (source == no_producer) continue;
         fuse(operation, program_[static_cast<std::size_t>(source)], operation.inputs[1 - operand]);
         gone[static_cast<std::size_t>(source)] = true;
         break;
@@ -53,15 +53,15 @@ class SumFuser {
   }
 
  private:
-  /// Position of the operation that can add the sum's other operand by itself, or nobody.
+  /// Position of the operation that can add the sum's other operand by itself, or no_producer.
   int fusible(const Operation& sum, std::size_t operand) const {
     const ValueId value = sum.inputs[operand];
-    if (value == sum.inputs[1 - operand] || readers_[index(value)] != 1) return nobody;
+    if (value == sum.inputs[1 - operand] || readers_[index(value)] != 1) return no_producer;
     const int source = producer_[index(value)];
-    if (source == nobody) return nobody;
+    if (source == no_producer) return no_producer;
     const Operation& operation = program_[static_cast<std::size_t>(source)];
     const bool able = operation.rule->plus() != nullptr && operation.outputs.size() == 1 && operation.layer == sum.layer;
-    return able ? source : nobody;
+    return able ? source : no_producer;
   }
 
   /// The sum's line becomes the source's operation: by then all of its operands exist.
@@ -79,7 +79,7 @@ class SumFuser {
   ProgramSet& set_;
   std::vector<Operation>& program_;
   std::vector<int> readers_;
-  std::vector<int> producer_;  // by value: position in the program, or nobody
+  std::vector<int> producer_;  // by value: position in the program, or no_producer
 };
 
 }  // namespace

@@ -129,7 +129,7 @@ class Search {
         for (const TraceRecord& wait : rank.waits) {
           const auto token = waited_token(schedule_, table, step.view, wait);
           if (!token) continue;
-          const auto kind = wait.reason == WaitReason::gradient ? TokenKind::gradient : TokenKind::activation;
+          const auto kind = wait.reason == WaitReason::gradient ? BoundaryKind::gradient : BoundaryKind::activation;
           const auto edge = edge_into(schedule_.placement, wait.stage, kind);
           if (edge && wait.end > token->produced) ways[edge->index()].push_back(milliseconds(wait.end - token->produced));
         }

@@ -66,13 +66,13 @@ ValueId ProgramBuilder::batch(std::string_view field) {
   return add_named(key, std::move(value));
 }
 
-ValueId ProgramBuilder::token_in(std::int64_t width) {
+ValueId ProgramBuilder::boundary_in(std::int64_t width) {
   Value value;
   value.type = {options_.compute, {tokens_dimension(), width}};
-  value.role = Role::token_in;
-  value.name = "token_in";
-  program_.token_in = add_named("token_in", std::move(value));
-  return program_.token_in;
+  value.role = Role::boundary_in;
+  value.name = "boundary_in";
+  program_.boundary_in = add_named("boundary_in", std::move(value));
+  return program_.boundary_in;
 }
 
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, int use) {
@@ -147,12 +147,12 @@ void ProgramBuilder::label(ValueId value, std::string_view label) {
 
 const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }
 
-void ProgramBuilder::set_token_out(ValueId value) {
-  const auto& type = checked(value, "token_out").type;
+void ProgramBuilder::set_boundary_out(ValueId value) {
+  const auto& type = checked(value, "boundary_out").type;
   MILLRACE_CHECK(type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension(),
-                 ExitCode::internal, who, "token_out is {} {}, wanted {} [{}, width]", kernels::to_string(type.dtype),
+                 ExitCode::internal, who, "boundary_out is {} {}, wanted {} [{}, width]", kernels::to_string(type.dtype),
                  kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
-  program_.token_out = value;
+  program_.boundary_out = value;
 }
 
 void ProgramBuilder::set_loss(ValueId value) {
@@ -170,8 +170,8 @@ void ProgramBuilder::set_logits(ValueId value) {
 }
 
 ForwardProgram ProgramBuilder::finish() {
-  const int ends = int{program_.token_out.valid()} + int{program_.loss.valid()} + int{program_.logits.valid()};
-  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, wanted one of token_out, loss and logits", ends);
+  const int ends = int{program_.boundary_out.valid()} + int{program_.loss.valid()} + int{program_.logits.valid()};
+  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, wanted one of boundary_out, loss and logits", ends);
   named_.clear();
   layer_ = -1;
   scope_.clear();

@@ -32,7 +32,7 @@ class ProgramBuilder {
   /// i32 [T]: "tokens", "positions", "segments", "targets" or "samples" (see runtime/data/batch_source.hpp); the same id each time.
   [[nodiscard]] ValueId batch(std::string_view field);
   /// The activation [T, width] from the stage before, in the compute dtype.
-  [[nodiscard]] ValueId token_in(std::int64_t width);
+  [[nodiscard]] ValueId boundary_in(std::int64_t width);
   /// A weight under the checkpoint's name. Two and more axes compute in the compute dtype, vectors stay f32.
   [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, int use = 0);
   /// The same of a weight that files keep in another form with as many elements.
@@ -51,7 +51,7 @@ class ProgramBuilder {
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
   // -- the end ----------------------------------------------------------------------------------------------------------------------------
-  void set_token_out(ValueId value);
+  void set_boundary_out(ValueId value);
   void set_loss(ValueId value);
   void set_logits(ValueId value);
   /// Hands over the program; the builder is empty afterwards.

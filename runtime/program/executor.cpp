@@ -53,7 +53,7 @@ Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : program
   scratchpad_.resize(widest);
 }
 
-void Executor::run(ProgramKind kind, const kernels::Stream& stream, const Bindings& bindings, OperationHook* hook,
+void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook,
                    std::span<const std::int64_t> counts) {
   MILLRACE_CHECK(runs(plan_.mode, kind), ExitCode::internal, who, "the {} program is not part of this plan", to_string(kind));
   const auto scratch_bytes = plan_.scratch_bytes[index(kind)];
@@ -77,38 +77,39 @@ void Executor::run(ProgramKind kind, const kernels::Stream& stream, const Bindin
         tensor.data = bindings[placement.region] + placement.offset;
         if (step.bounded) resolve(tensor.shape, counts);
       }
-      run_step(stream, kind, i, hook, scratch);
+      run_step(context, kind, i, hook, scratch);
     } catch (const Error& error) {
       throw Error(error.code(), step.operation->name + ": " + error.what());
     }
   }
 }
 
-void Executor::run_step(const kernels::Stream& stream, ProgramKind kind, std::size_t index_in_program, OperationHook* hook,
+void Executor::run_step(const kernels::ExecutionContext& context, ProgramKind kind, std::size_t index_in_program, OperationHook* hook,
                         kernels::Scratch scratch) {
   const auto& step = steps_[index(kind)][index_in_program];
   const std::span<const kernels::Tensor> inputs{scratchpad_.data(), step.inputs};
   const std::span<const kernels::Tensor> outputs{scratchpad_.data() + step.inputs, step.outputs};
   const OperationHook::Call call{programs_, kind, index_in_program, *step.operation, inputs, outputs};
   const kernels::Range range(step.operation->name.c_str());
-  if (stream.on_cuda()) stream.queue().note(static_cast<std::uint32_t>(index_in_program));
-  if (hook != nullptr && stream.on_cuda() && hook->sight() != OperationHook::Sight::addresses)
-    return run_shown(stream, call, *hook, scratch);
+  if (context.on_cuda()) context.device_context().set_breadcrumb(static_cast<std::uint32_t>(index_in_program));
+  if (hook != nullptr && context.on_cuda() && hook->sight() != OperationHook::Sight::addresses)
+    return run_shown(context, call, *hook, scratch);
   if (hook != nullptr) hook->before(call);
-  step.operation->rule->run(stream, inputs, outputs, step.operation->attributes, scratch);
+  step.operation->rule->run(context, inputs, outputs, step.operation->attributes, scratch);
   if (hook != nullptr) hook->after(call);
 }
 
 /// For a hook that wants to see numbers: copies of them, before and after, which takes long.
-void Executor::run_shown(const kernels::Stream& stream, const OperationHook::Call& call, OperationHook& hook, kernels::Scratch scratch) {
+void Executor::run_shown(const kernels::ExecutionContext& context, const OperationHook::Call& call, OperationHook& hook,
+                         kernels::Scratch scratch) {
   const bool go_back = hook.sight() == OperationHook::Sight::copies_that_go_back;
-  kernels::HostCopies inputs(stream, call.inputs);
+  kernels::HostCopies inputs(context, call.inputs);
   hook.before({call.programs, call.kind, call.index, call.operation, inputs.tensors(), call.outputs});
-  if (go_back) inputs.put_back(stream);
-  call.operation.rule->run(stream, call.inputs, call.outputs, call.operation.attributes, scratch);
-  kernels::HostCopies outputs(stream, call.outputs);
+  if (go_back) inputs.put_back(context);
+  call.operation.rule->run(context, call.inputs, call.outputs, call.operation.attributes, scratch);
+  kernels::HostCopies outputs(context, call.outputs);
   hook.after({call.programs, call.kind, call.index, call.operation, inputs.tensors(), outputs.tensors()});
-  if (go_back) outputs.put_back(stream);
+  if (go_back) outputs.put_back(context);
 }
 
 Bindings Executor::touched(ProgramKind kind, const Bindings& bindings) const {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "runtime/program/memory_plan.hpp"
 #include "runtime/program/program.hpp"
 
@@ -47,7 +47,7 @@ class Executor {
   /// Both must outlive the executor.
   Executor(const ProgramSet& programs, const MemoryPlan& plan);
   /// `counts`: the runtime counts of bounded axes, by index; each within [0, capacity].
-  void run(ProgramKind kind, const kernels::Stream& stream, const Bindings& bindings, OperationHook* hook = nullptr,
+  void run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
   /// The bindings without regions that the program does not touch: what tells one execution's memory from another's.
   [[nodiscard]] Bindings touched(ProgramKind kind, const Bindings& bindings) const;
@@ -64,8 +64,9 @@ class Executor {
     std::uint32_t first_operand, inputs, outputs;
     bool bounded;
   };
-  void run_step(const kernels::Stream& stream, ProgramKind kind, std::size_t index, OperationHook* hook, kernels::Scratch scratch);
-  void run_shown(const kernels::Stream& stream, const OperationHook::Call& call, OperationHook& hook, kernels::Scratch scratch);
+  void run_step(const kernels::ExecutionContext& context, ProgramKind kind, std::size_t index, OperationHook* hook,
+                kernels::Scratch scratch);
+  void run_shown(const kernels::ExecutionContext& context, const OperationHook::Call& call, OperationHook& hook, kernels::Scratch scratch);
   const ProgramSet& programs_;
   const MemoryPlan& plan_;
   std::array<std::vector<Step>, kProgramKinds> steps_;

@@ -59,7 +59,7 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
 
 /// Region of a value that an operation writes.
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
-  if (id == programs.token_out || id == programs.loss || id == programs.logits) return Region::token_out;
+  if (id == programs.boundary_out || id == programs.loss || id == programs.logits) return Region::boundary_out;
   if (id == programs.gradient_out) return Region::gradient_out;
   if (programs.value(id).offloaded) return Region::offload;
   if (life.written[index(ProgramKind::forward)]) {
@@ -116,8 +116,8 @@ class Planner {
     for (std::size_t i = 0; i < programs_.values.size(); ++i)
       if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
     // A stage that reads no field (an empty one) still gets the microbatch: the region is the same for all.
-    if (programs_.token_in.valid())
-      plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.token_in).type.shape[0]);
+    if (programs_.boundary_in.valid())
+      plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.boundary_in).type.shape[0]);
     for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind)) place_workspace(kind);
     return std::move(plan_);
@@ -136,8 +136,8 @@ class Planner {
         return;
       case Role::batch:
         return place_batch(value, placement);
-      case Role::token_in:
-        return append(Region::token_in, value, placement);
+      case Role::boundary_in:
+        return append(Region::boundary_in, value, placement);
       case Role::gradient_in:
         return append(Region::gradient_in, value, placement);
       case Role::scalar:
@@ -209,9 +209,9 @@ class Planner {
 }  // namespace
 
 std::string_view to_string(Region region) {
-  constexpr std::array<std::string_view, kRegions> names = {"master",    "copy",        "accumulator",  "batch",       "token_in",
-                                                            "token_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
-                                                            "handoff",   "workspace",   "scalar",       "constant",    "offload"};
+  constexpr std::array<std::string_view, kRegions> names = {"master",       "copy",        "accumulator",  "batch",       "boundary_in",
+                                                            "boundary_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
+                                                            "handoff",      "workspace",   "scalar",       "constant",    "offload"};
   return names.at(static_cast<std::size_t>(region));
 }
 

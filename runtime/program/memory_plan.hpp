@@ -17,8 +17,8 @@ enum class Region : std::uint8_t {
   copy,          // bf16 and packed copies of the matrices, refreshed after the optimizer
   accumulator,   // fp32 gradient slots (parameter, use); the base picks the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
-  token_in,      // slot of the incoming activation ring
-  token_out,     // slot of the outgoing activation ring; of the last stage: loss f64 [2], or the logits
+  boundary_in,   // slot of the incoming activation ring
+  boundary_out,  // slot of the outgoing activation ring; of the last stage: loss f64 [2], or the logits
   gradient_in,   // slot of the incoming gradient ring
   gradient_out,  // slot of the outgoing gradient ring
   stash_input,   // written in F, last read in I (or B); one slot a microbatch in flight

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/program/value.hpp"
 
@@ -54,8 +54,8 @@ class OperationRule {
   [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                                   const Attributes& attributes, const kernels::Processor& processor) const;
   /// Calls the kernel. outputs of an accumulating operation are its accumulators.
-  virtual void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-                   const Attributes& attributes, kernels::Scratch scratch) const = 0;
+  virtual void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs,
+                   std::span<const kernels::Tensor> outputs, const Attributes& attributes, kernels::Scratch scratch) const = 0;
   /// What is put after the operation's name for result `i`; the first has the operation's own name.
   [[nodiscard]] virtual std::string_view output_suffix(std::size_t i) const;
   /// For an input gradient: the rule that yields its results and adds `weight_gradient`'s, from its own operands and with the same bits as

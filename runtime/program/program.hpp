@@ -24,10 +24,10 @@ inline constexpr std::array all_program_kinds = {ProgramKind::forward, ProgramKi
 struct ForwardProgram {
   std::vector<Value> values;
   std::vector<Operation> operations;
-  ValueId token_in;   // invalid in the first stage
-  ValueId token_out;  // what goes to the next stage; invalid in the last
-  ValueId loss;       // f64 [2] {loss sum, z-loss sum} of the last stage, else invalid
-  ValueId logits;     // f32 [T, V] where the builder was asked for logits, else invalid
+  ValueId boundary_in;   // invalid in the first stage
+  ValueId boundary_out;  // what goes to the next stage; invalid in the last
+  ValueId loss;          // f64 [2] {loss sum, z-loss sum} of the last stage, else invalid
+  ValueId logits;        // f32 [T, V] where the builder was asked for logits, else invalid
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -35,9 +35,9 @@ struct ForwardProgram {
 struct ProgramSet {
   std::vector<Value> values;
   std::array<std::vector<Operation>, kProgramKinds> programs;
-  ValueId token_in, token_out, loss, logits;
-  ValueId gradient_in;   // gradient of token_out; invalid in the last stage
-  ValueId gradient_out;  // gradient of token_in; invalid in the first
+  ValueId boundary_in, boundary_out, loss, logits;
+  ValueId gradient_in;   // gradient of boundary_out; invalid in the last stage
+  ValueId gradient_out;  // gradient of boundary_in; invalid in the first
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] Cost cost(ProgramKind kind) const;

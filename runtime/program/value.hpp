@@ -20,7 +20,7 @@ struct ValueId {
 enum class Role : std::uint8_t {
   intermediate,  // an operation writes it
   batch,         // tokens, positions, segments, targets of the microbatch
-  token_in,      // the activation that arrives from the stage before
+  boundary_in,   // the activation that arrives from the stage before
   gradient_in,   // the gradient that arrives from the stage after
   parameter,     // a weight as the program computes with it
   accumulator,   // the fp32 slot (parameter, use) that weight gradients add into

@@ -2,11 +2,11 @@
 
 namespace millrace::runtime {
 
-const char* to_string(TokenKind kind) { return kind == TokenKind::activation ? "activation" : "gradient"; }
+const char* to_string(BoundaryKind kind) { return kind == BoundaryKind::activation ? "activation" : "gradient"; }
 
 std::vector<Edge> edges_of(const Placement& placement) {
   std::vector<Edge> edges;
-  for (TokenKind kind : {TokenKind::activation, TokenKind::gradient}) {
+  for (BoundaryKind kind : {BoundaryKind::activation, BoundaryKind::gradient}) {
     for (int stage = 0; stage < placement.stages(); ++stage) {
       const StageId lower{stage};
       if (!placement.next(lower)) continue;
@@ -14,8 +14,8 @@ std::vector<Edge> edges_of(const Placement& placement) {
       Edge edge;
       edge.id = EdgeId{edges.size()};
       edge.kind = kind;
-      edge.producer = kind == TokenKind::activation ? lower : upper;
-      edge.consumer = kind == TokenKind::activation ? upper : lower;
+      edge.producer = kind == BoundaryKind::activation ? lower : upper;
+      edge.consumer = kind == BoundaryKind::activation ? upper : lower;
       edge.producer_rank = placement.rank_of(edge.producer);
       edge.consumer_rank = placement.rank_of(edge.consumer);
       edges.push_back(edge);
@@ -31,8 +31,8 @@ int boundary_above(const Placement& placement, StageId lower) { return lower.val
 
 }  // namespace
 
-std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, TokenKind kind) {
-  if (kind == TokenKind::activation) {
+std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, BoundaryKind kind) {
+  if (kind == BoundaryKind::activation) {
     const auto before = placement.previous(consumer);
     return before ? std::optional<EdgeId>(EdgeId{boundary_above(placement, *before)}) : std::nullopt;
   }
@@ -44,11 +44,11 @@ std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, To
 std::optional<EdgeId> edge_out_of(const Placement& placement, const Action& action) {
   if (action.kind == ActionKind::forward) {
     const auto after = placement.next(action.stage);
-    return after ? edge_into(placement, *after, TokenKind::activation) : std::nullopt;
+    return after ? edge_into(placement, *after, BoundaryKind::activation) : std::nullopt;
   }
   const auto before = placement.previous(action.stage);
   if (!makes_gradient(action.kind) || !before) return std::nullopt;
-  return edge_into(placement, *before, TokenKind::gradient);
+  return edge_into(placement, *before, BoundaryKind::gradient);
 }
 
 }  // namespace millrace::runtime

@@ -10,15 +10,15 @@
 namespace millrace::runtime {
 
 /// What travels: an activation to the next stage, or a gradient to the previous one.
-enum class TokenKind : std::uint8_t { activation, gradient };
+enum class BoundaryKind : std::uint8_t { activation, gradient };
 
-[[nodiscard]] const char* to_string(TokenKind kind);
+[[nodiscard]] const char* to_string(BoundaryKind kind);
 
 /// One direction between two neighbouring stages. An edge is a channel: a ring of `depth` slots, first in first out;
 /// the tokens of one edge carry consecutive sequence numbers over the whole run, and token q lies in slot q mod depth.
 struct Edge {
   EdgeId id;
-  TokenKind kind = TokenKind::activation;
+  BoundaryKind kind = BoundaryKind::activation;
   StageId producer;
   StageId consumer;
   RankId producer_rank;
@@ -31,7 +31,7 @@ struct Edge {
 [[nodiscard]] std::vector<Edge> edges_of(const Placement& placement);
 
 /// The edge by which `consumer` gets its activation (nothing for the first stage) or its gradient (nothing for the last).
-[[nodiscard]] std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, TokenKind kind);
+[[nodiscard]] std::optional<EdgeId> edge_into(const Placement& placement, StageId consumer, BoundaryKind kind);
 
 /// The edge that an action's output takes: F an activation edge, I and B a gradient edge, nothing at the ends and for W.
 [[nodiscard]] std::optional<EdgeId> edge_out_of(const Placement& placement, const Action& action);

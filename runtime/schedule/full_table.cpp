@@ -80,7 +80,7 @@ class Lowering {
 std::string to_string(const TransferCell& cell) {
   if (cell.kind == TransferCell::Kind::compute) return to_string(cell.action);
   return fmt::format("{}{}_{}{}", cell.stage, cell.kind == TransferCell::Kind::send ? "SEND" : "RECV",
-                     cell.token == TokenKind::activation ? 'F' : 'B', cell.microbatch);
+                     cell.token == BoundaryKind::activation ? 'F' : 'B', cell.microbatch);
 }
 
 std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
@@ -94,7 +94,7 @@ std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
   static_cast<void>(parse_cell(text));
   // Its stage and microbatch, read as those of a forward are.
   const Action named = parse_action(fmt::format("{}F{}", text.substr(0, verb), text.substr(verb + verb_size + 1)));
-  const TokenKind token = text[verb + verb_size] == 'F' ? TokenKind::activation : TokenKind::gradient;
+  const BoundaryKind token = text[verb + verb_size] == 'F' ? BoundaryKind::activation : BoundaryKind::gradient;
   cells.push_back({verb == send ? TransferCell::Kind::send : TransferCell::Kind::receive, {}, token, named.stage, named.microbatch});
   return cells;
 }

@@ -12,9 +12,9 @@ namespace millrace::runtime {
 /// One cell of a full table, in which transfers stand beside the actions: an action, or one end of a token's way from rank to rank.
 struct TransferCell {
   enum class Kind : std::uint8_t { compute, send, receive } kind = Kind::compute;
-  Action action;                            // of compute
-  TokenKind token = TokenKind::activation;  // of send and receive
-  StageId stage;                            // whose transfer it is: a send's producer, a receive's consumer
+  Action action;                                  // of compute
+  BoundaryKind token = BoundaryKind::activation;  // of send and receive
+  StageId stage;                                  // whose transfer it is: a send's producer, a receive's consumer
   MicrobatchId microbatch;
   friend bool operator==(const TransferCell&, const TransferCell&) = default;
 };

@@ -56,7 +56,7 @@ int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& 
   const int first = schedule.first_microbatch(edge.producer).value;
   for (int m = 0; m < schedule.microbatches_of(edge.producer); ++m) {
     const MicrobatchId token{first + m};
-    const int maker = edge.kind == TokenKind::activation ? table.forward(edge.producer, token) : table.gradient(edge.producer, token);
+    const int maker = edge.kind == BoundaryKind::activation ? table.forward(edge.producer, token) : table.gradient(edge.producer, token);
     const int seen = known[static_cast<std::size_t>(maker)];
     while (over < m) {
       const MicrobatchId held{first + over};
@@ -85,7 +85,7 @@ Ledger make_ledger(const Schedule& schedule) {
     const auto finished = finished_before_start(schedule, table, order, RankId{rank});
     for (const Edge& edge : edges) {
       if (edge.consumer_rank != RankId{rank}) continue;
-      if (forward_only && edge.kind == TokenKind::gradient) continue;  // nothing travels
+      if (forward_only && edge.kind == BoundaryKind::gradient) continue;  // nothing travels
       ledger.depths[edge.id.index()] = count_depth(schedule, table, edge, finished, forward_only);
     }
   }

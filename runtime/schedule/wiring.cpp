@@ -7,7 +7,7 @@ Wiring::Wiring(const Schedule& schedule)
       forward_only(schedule.forward_only()),
       ports_(static_cast<std::size_t>(schedule.placement.stages())) {
   for (const Edge& edge : edges) {
-    const bool activation = edge.kind == TokenKind::activation;
+    const bool activation = edge.kind == BoundaryKind::activation;
     Ports& producer = ports_[edge.producer.index()];
     Ports& consumer = ports_[edge.consumer.index()];
     (activation ? producer.activation_out : producer.gradient_out) = edge.id.value;

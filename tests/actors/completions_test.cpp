@@ -16,7 +16,7 @@
 namespace millrace::actors {
 namespace {
 
-using kernels::Lane;
+using kernels::StreamKind;
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 
@@ -28,7 +28,7 @@ class CompletionsTest : public ::testing::Test {
     device_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::device);
     host_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::pinned_host);
   }
-  void work(Lane lane, int copies) {
+  void work(StreamKind lane, int copies) {
     for (int i = 0; i < copies; ++i) queue_->copy(lane, host_.data(), device_.data(), kBytes);
   }
   static void poll_to_the_end(Completions& completions) {
@@ -36,7 +36,7 @@ class CompletionsTest : public ::testing::Test {
   }
 
   static constexpr kernels::Device kDevice{kernels::DeviceKind::cuda, 0};
-  std::optional<kernels::Queue> queue_;
+  std::optional<kernels::DeviceContext> queue_;
   kernels::Buffer device_, host_;
 };
 
@@ -48,7 +48,7 @@ TEST_F(CompletionsTest, ComeInTheOrderInWhichTheyWereAdded) {
   for (int round = 0; round < 3; ++round) {  // around the ring
     order.clear();
     for (int i = 0; i < 6; ++i) {  // the first lanes have the most to do
-      const Lane lane = i % 3 == 0 ? Lane::compute : i % 3 == 1 ? Lane::copy_in : Lane::copy_out;
+      const StreamKind lane = i % 3 == 0 ? StreamKind::compute : i % 3 == 1 ? StreamKind::copy_in : StreamKind::copy_out;
       completions.begin();
       work(lane, 6 - i);
       completions.add(lane, "the test", [list, i](const Completion&) { list->push_back(i); });
@@ -64,8 +64,8 @@ TEST_F(CompletionsTest, TellTimesThatFollowEachOther) {
   auto* list = &told;
   for (int i = 0; i < 4; ++i) {
     completions.begin();
-    work(Lane::compute, 4);
-    completions.add(Lane::compute, "the test", [list](const Completion& completion) { list->push_back(completion); });
+    work(StreamKind::compute, 4);
+    completions.add(StreamKind::compute, "the test", [list](const Completion& completion) { list->push_back(completion); });
   }
   poll_to_the_end(completions);
   ASSERT_EQ(told.size(), 4U);
@@ -83,11 +83,11 @@ TEST_F(CompletionsTest, OfTheBackgroundHaveAnOrderOfTheirOwn) {
   std::string order;
   auto* text = &order;
   for (const char name : {'1', '2', '3', '4'}) {
-    work(Lane::background, 4);
-    completions.add(Lane::background, "long", [text, name](const Completion&) { *text += name; });
+    work(StreamKind::background, 4);
+    completions.add(StreamKind::background, "long", [text, name](const Completion&) { *text += name; });
     completions.begin();
-    work(Lane::compute, 1);
-    completions.add(Lane::compute, "short", [text, name](const Completion&) { *text += static_cast<char>(name - '1' + 'a'); });
+    work(StreamKind::compute, 1);
+    completions.add(StreamKind::compute, "short", [text, name](const Completion&) { *text += static_cast<char>(name - '1' + 'a'); });
   }
   poll_to_the_end(completions);
   std::string front, background;
@@ -106,14 +106,14 @@ TEST_F(CompletionsTest, ABodyMayQueueMore) {
     void operator()(const Completion&) const {
       if (++*calls == 3) return;
       completions->begin();
-      completions->add(Lane::compute, "again", *this);
+      completions->add(StreamKind::compute, "again", *this);
     }
   };
   completions.begin();
-  completions.add(Lane::compute, "again", Again{this, &completions, &calls});
+  completions.add(StreamKind::compute, "again", Again{this, &completions, &calls});
   tests::expect_error(
       [&] {
-        completions.add(Lane::compute, "too much", Again{this, &completions, &calls});
+        completions.add(StreamKind::compute, "too much", Again{this, &completions, &calls});
       },
       ExitCode::internal, {"1 pieces"});
   poll_to_the_end(completions);
@@ -123,7 +123,7 @@ TEST_F(CompletionsTest, ABodyMayQueueMore) {
 TEST_F(CompletionsTest, AnErrorIsToldToTheWorkThatMadeIt) {
   Completions completions(*queue_);
   kernels::ThreadTeam team(1);
-  const kernels::Stream stream(team, kernels::Implementation::fast, &*queue_);
+  const kernels::ExecutionContext context(team, kernels::Implementation::fast, &*queue_);
   auto* tokens = reinterpret_cast<std::int32_t*>(host_.data());
   for (int i = 0; i < 9; ++i) tokens[i] = i == 6 ? 11 : i;
   const auto x = kernels::make_tensor(host_.data(), kernels::DType::i32, {9});
@@ -132,12 +132,12 @@ TEST_F(CompletionsTest, AnErrorIsToldToTheWorkThatMadeIt) {
   std::vector<std::string> told;
   auto* list = &told;
   const auto tell = [list](const Completion& completion) { list->push_back(completion.error == nullptr ? "" : completion.error->what()); };
-  completions.add(Lane::compute, "before", tell);
+  completions.add(StreamKind::compute, "before", tell);
   poll_to_the_end(completions);
-  kernels::embedding_forward(stream, x, table, y);
-  completions.add(Lane::compute, "the lookup", tell);
+  kernels::embedding_forward(context, x, table, y);
+  completions.add(StreamKind::compute, "the lookup", tell);
   poll_to_the_end(completions);
-  completions.add(Lane::compute, "after", tell);
+  completions.add(StreamKind::compute, "after", tell);
   poll_to_the_end(completions);
   ASSERT_EQ(told.size(), 3U);
   EXPECT_EQ(told[0], "");

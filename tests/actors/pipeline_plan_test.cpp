@@ -131,7 +131,7 @@ TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
 
 TEST(RankBlueprint, HasNoRoomForTrainingWhereOnlyForwardsRun) {
   const auto plan = make_plan(request("1f1b", 2, 8, false));
-  RankNeeds needs;
+  RankResources needs;
   needs.evaluation_microbatches = 3;
   const auto trains = RankBlueprint(plan, runtime::RankId(0), needs).build(true);
   needs.training = false;

@@ -144,7 +144,7 @@ class Bench {
     void begun() override { ++begins; }
     void stopped() override { ++stops; }
     void on_arrival(const cluster::Arrival& arrival) override {
-      bench.post("token", [this, arrival] { control->token_arrived(arrival); });
+      bench.post("token", [this, arrival] { control->boundary_arrived(arrival); });
     }
     void on_writable(int channel, std::int64_t sequence) override {
       bench.post("credit", [this, channel, sequence] { control->slot_writable(channel, sequence); });

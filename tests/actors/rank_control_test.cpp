@@ -132,7 +132,7 @@ TEST(RankControl, GivesTheOptimizerWhatItWasTold) {
   bench.tell(RunStep{0, false, false});
   bench.tell(Optimize{0, 17, 0.375, 0.0625});
   const auto& seat = *bench.seats[0];
-  ASSERT_EQ(seat.tasks.back().work, RankWork::optimizer);
+  ASSERT_EQ(seat.tasks.back().work, RankTaskKind::optimizer);
   const auto& scalars = seat.tasks.back().scalars;
   EXPECT_FLOAT_EQ(static_cast<float>(scalars.learning_rate), 0.0625F);
   EXPECT_FLOAT_EQ(static_cast<float>(scalars.beta1), 0.75F);
@@ -279,11 +279,12 @@ TEST(RankControl, WaitsWithItsReportForTheSlotOfItsSums) {
   bench.settle();
   EXPECT_EQ(reported(), 1U) << "once";
   EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 1U);
-  const auto sent = [](const Bench::Seat& seat, RankWork work) {
+  const auto sent = [](const Bench::Seat& seat, RankTaskKind work) {
     return std::ranges::count_if(seat.tasks, [&](const RankTask& task) { return task.work == work; });
   };
   for (const auto& seat : bench.seats)
-    for (const auto work : {RankWork::sums, RankWork::sums_sent, RankWork::sums_added, RankWork::squares}) EXPECT_EQ(sent(*seat, work), 1);
+    for (const auto work : {RankTaskKind::sums, RankTaskKind::sums_sent, RankTaskKind::sums_added, RankTaskKind::squares})
+      EXPECT_EQ(sent(*seat, work), 1);
 }
 
 TEST(RankControl, AsksTheDeviceInTheFirstStepsAndThenNowAndAgain) {
@@ -484,8 +485,8 @@ TEST(RankControl, CollectsCapturesAndGradientsInParts) {
     EXPECT_TRUE(values == large.values);
     for (const auto& parameter : seat.rank->compute().parameters().tensors()) {
       const auto found = std::ranges::find_if(parts, [&](const Collected& part) { return part.tensor.name == "grad." + parameter.name; });
-      EXPECT_EQ(found != parts.end(), parameter.speaks()) << parameter.name;
-      if (!parameter.speaks()) continue;
+      EXPECT_EQ(found != parts.end(), parameter.is_owner()) << parameter.name;
+      if (!parameter.is_owner()) continue;
       EXPECT_TRUE(names.insert(parameter.name).second) << "one rank reports a tensor";
       EXPECT_EQ(found->tensor.shape, parameter.shape.sizes());
       ASSERT_EQ(found->tensor.values.size(), static_cast<std::size_t>(parameter.elements()));

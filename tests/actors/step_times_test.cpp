@@ -6,7 +6,7 @@ namespace millrace::actors {
 namespace {
 
 TEST(StepTimes, AWaitIsForATokenOnItsWayOrForASlot) {
-  runtime::StepShares shares;
+  runtime::StepBreakdown shares;
   shares.wall = 1000;
   shares.compute = 100;
   shares.bubble = 20;

@@ -36,8 +36,8 @@ class Diary {
       records[0].set_action("forward");
       return std::size_t{1};
     };
-    out.on_lost = [this](const Loss& loss) { note([&] { losses.push_back(loss); }); };
-    out.on_job_lost = [this](const std::vector<Loss>& all, bool speaks) {
+    out.on_lost = [this](const PeerFailure& loss) { note([&] { losses.push_back(loss); }); };
+    out.on_job_lost = [this](const std::vector<PeerFailure>& all, bool speaks) {
       note([&] {
         job_losses = all;
         speak = speaks;
@@ -64,7 +64,7 @@ class Diary {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Message> messages;
-  std::vector<Loss> losses, job_losses;
+  std::vector<PeerFailure> losses, job_losses;
   ExitCode failure_code = ExitCode::ok;
   std::string failure_text;
   bool speak = false;

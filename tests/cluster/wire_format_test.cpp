@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/control/loss.hpp"
+#include "cluster/control/peer_failure.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::cluster {
@@ -57,14 +57,14 @@ TEST(WireFormat, TheHandshakeDependsOnSecretAndNonces) {
 }
 
 TEST(WireFormat, ALossComesBackAndAnythingElseIsNone) {
-  Loss loss{3, "host-b", "its connection closed", 0.25, {{3, 1, 2, 0, 9, {}}}};
+  PeerFailure loss{3, "host-b", "its connection closed", 0.25, {{3, 1, 2, 0, 9, {}}}};
   loss.doing[0].set_action("forward");
-  std::vector<std::byte> bytes = loss_bytes(loss);
-  const Loss back = loss_from_bytes(bytes);
+  std::vector<std::byte> bytes = peer_failure_bytes(loss);
+  const PeerFailure back = peer_failure_from_bytes(bytes);
   EXPECT_EQ(describe(Topology(4, 4, 0), std::span(&back, 1)), describe(Topology(4, 4, 0), std::span(&loss, 1)));
   bytes.pop_back();
-  EXPECT_EQ(loss_from_bytes(bytes).process, -1);
-  EXPECT_EQ(loss_from_bytes({}).process, -1);
+  EXPECT_EQ(peer_failure_from_bytes(bytes).process, -1);
+  EXPECT_EQ(peer_failure_from_bytes({}).process, -1);
 }
 
 TEST(WireFormat, ProgressLeavesOutWhatIsNotKnown) {

@@ -147,7 +147,7 @@ TEST_F(EmulatedCuda, WarpsExchangeWhatTheirLanesHave) {
   }
 }
 
-// Lane 0 waits for the block, the others of its warp for lane 0.
+// StreamKind 0 waits for the block, the others of its warp for lane 0.
 __global__ void pass_each_other(int* out) {
   if (threadIdx.x == 0)
     __syncthreads();

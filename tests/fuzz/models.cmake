@@ -2,7 +2,8 @@
 # parameters, want kernels as well, and those are linked as they are (clang takes minutes for them). Seeds: config.json of tests/golden/*, and
 # small files that millrace convert wrote. Limits for a run: -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512.
 file(GLOB_RECURSE FUZZED_MODEL_SOURCES CONFIGURE_DEPENDS
-  ${PROJECT_SOURCE_DIR}/layers/*.cpp ${PROJECT_SOURCE_DIR}/runtime/io/*.cpp ${PROJECT_SOURCE_DIR}/runtime/program/*.cpp)
+  ${PROJECT_SOURCE_DIR}/layers/*.cpp ${PROJECT_SOURCE_DIR}/runtime/io/*.cpp ${PROJECT_SOURCE_DIR}/runtime/checkpoint/*.cpp ${PROJECT_SOURCE_DIR}/runtime/program/*.cpp
+  ${PROJECT_SOURCE_DIR}/runtime/passes/*.cpp)
 add_library(millrace_fuzzed_models STATIC ${FUZZED_MODEL_SOURCES})
 target_compile_options(millrace_fuzzed_models PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -g1)
 target_link_options(millrace_fuzzed_models PUBLIC -fsanitize=address,undefined)

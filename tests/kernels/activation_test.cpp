@@ -37,7 +37,7 @@ Point point_of(Activation activation, double x) {
 }
 
 struct Results {
-  Results(const Stream& stream, Activation activation, DType dtype, const Shape& shape)
+  Results(const ExecutionContext& context, Activation activation, DType dtype, const Shape& shape)
       : gate(dtype, shape, 41, 8.0F),
         up(dtype, shape, 42),
         dy(dtype, shape, 43),
@@ -46,10 +46,10 @@ struct Results {
         d_up(dtype, shape),
         alone(dtype, shape),
         d_alone(dtype, shape) {
-    glu_forward(stream, activation, *gate, *up, *y);
-    glu_input_gradient(stream, activation, *dy, *gate, *up, *d_gate, *d_up);
-    activation_forward(stream, activation, *gate, *alone);
-    activation_input_gradient(stream, activation, *dy, *gate, *d_alone);
+    glu_forward(context, activation, *gate, *up, *y);
+    glu_input_gradient(context, activation, *dy, *gate, *up, *d_gate, *d_up);
+    activation_forward(context, activation, *gate, *alone);
+    activation_input_gradient(context, activation, *dy, *gate, *d_alone);
   }
   Data gate, up, dy, y, d_gate, d_up, alone, d_alone;
 };
@@ -62,7 +62,7 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
       for (const Shape& shape : {Shape{1, 1}, Shape{3, 21}, Shape{40, 130}}) {
         SCOPED_TRACE(to_string(shape));
         ThreadTeam one(1);
-        const Results wanted(Stream(one, Implementation::reference), activation, dtype, shape);
+        const Results wanted(ExecutionContext(one, Implementation::reference), activation, dtype, shape);
         const Results found(fast(one), activation, dtype, shape);
         for (const Results* results : {&wanted, &found}) {
           const auto at = [&](std::int64_t i) { return point_of(activation, results->gate.at(i)); };
@@ -113,17 +113,17 @@ TEST(Activation, EndsOfTheRange) {
 
 TEST(Activation, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   for (const Activation activation : kActivations) {
-    Results run(stream, activation, DType::f32, {40});
+    Results run(context, activation, DType::f32, {40});
     constexpr double step = 1e-2;
     const auto slope = [&](Data& operand, std::int64_t i, bool gated) {
       Data y(DType::f32, {40});
       const auto forward = [&] {
         if (gated)
-          glu_forward(stream, activation, *run.gate, *run.up, *y);
+          glu_forward(context, activation, *run.gate, *run.up, *y);
         else
-          activation_forward(stream, activation, *run.gate, *y);
+          activation_forward(context, activation, *run.gate, *y);
         return y.get(i);
       };
       const double value = operand.get(i);

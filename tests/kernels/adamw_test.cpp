@@ -22,7 +22,7 @@ struct State {
         copy(DType::bf16, {size}) {
     for (std::int64_t i = 0; i < size; ++i) v.set(i, m.get(i) * m.get(i));
   }
-  void update(const Stream& stream, const AdamwScalars& scalars) { adamw(stream, scalars, *p, *m, *v, *gradient, *copy); }
+  void update(const ExecutionContext& context, const AdamwScalars& scalars) { adamw(context, scalars, *p, *m, *v, *gradient, *copy); }
 };
 
 TEST(Adamw, FollowsTheWorkedExample) {
@@ -81,7 +81,7 @@ TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
     for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
       State found(size), reference(size);
       found.update(fast(team), scalars);
-      reference.update(Stream(team, Implementation::reference), scalars);
+      reference.update(ExecutionContext(team, Implementation::reference), scalars);
       EXPECT_TRUE(same_bits(found.p, reference.p)) << size;
       EXPECT_TRUE(same_bits(found.m, reference.m));
       EXPECT_TRUE(same_bits(found.v, reference.v));
@@ -116,8 +116,8 @@ TEST(Adamw, DoesForManyWhatItDoesForEach) {
         State& state = found.emplace_back(size_of_number(i));
         tensors.push_back({*state.p, *state.m, *state.v, *state.gradient, i % 3 == 0 ? Tensor{} : *state.copy, i % 4 != 1});
         State& alone = wanted.emplace_back(size_of_number(i));
-        adamw(Stream(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay, *alone.p, *alone.m, *alone.v, *alone.gradient,
-              i % 3 == 0 ? Tensor{} : *alone.copy);
+        adamw(ExecutionContext(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay, *alone.p, *alone.m, *alone.v,
+              *alone.gradient, i % 3 == 0 ? Tensor{} : *alone.copy);
       }
       adamw(fast(team), scalars, tensors);
       for (std::size_t i = 0; i < tensors.size(); ++i)

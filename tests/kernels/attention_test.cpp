@@ -57,31 +57,31 @@ struct Outputs {
   Data o, sums, dq, dk, dv, d_sinks;
 };
 
-Buffer scratch_of(const Stream& stream, const Inputs& in) {
-  return testing::scratch_of(stream,
-                             attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), stream.processor()));
+Buffer scratch_of(const ExecutionContext& context, const Inputs& in) {
+  return testing::scratch_of(context,
+                             attention_scratch_bytes((*in.q).shape, (*in.k).shape, (*in.q).dtype, in.options(), context.processor()));
 }
 
-void forward(const Stream& stream, const Inputs& in, Outputs& out) {
-  const Buffer scratch = scratch_of(stream, in);
+void forward(const ExecutionContext& context, const Inputs& in, Outputs& out) {
+  const Buffer scratch = scratch_of(context, in);
   const Tensor sinks = *in.sinks;
-  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes(),
+  attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes(),
                     in.shape.sinks ? &sinks : nullptr);
 }
 
-void backward(const Stream& stream, const Inputs& in, const Outputs& saved, Outputs& out) {
-  const Buffer scratch = scratch_of(stream, in);
-  attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
+void backward(const ExecutionContext& context, const Inputs& in, const Outputs& saved, Outputs& out) {
+  const Buffer scratch = scratch_of(context, in);
+  attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
                            *out.dv, scratch.bytes());
-  if (in.shape.sinks) attention_sink_gradient(stream, *in.d_o, *saved.o, *saved.sums, *in.sinks, *out.d_sinks);
+  if (in.shape.sinks) attention_sink_gradient(context, *in.d_o, *saved.o, *saved.sums, *in.sinks, *out.d_sinks);
 }
 
 Outputs run(const Inputs& in, int threads = 1) {
   ThreadTeam team(threads);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   Outputs out(in);
-  forward(stream, in, out);
-  backward(stream, in, out, out);
+  forward(context, in, out);
+  backward(context, in, out, out);
   return out;
 }
 
@@ -115,20 +115,20 @@ class Truth {
   Truth(const Inputs& in, const Outputs& saved)
       : in_(in), wide_(in_fp32(in)), exact_(wide_), seen_v_(wide_), seen_k_(wide_), seen_do_(wide_), seen_q_(wide_) {
     ThreadTeam team(1);
-    const Stream stream(team, Implementation::reference);
+    const ExecutionContext context(team, Implementation::reference);
     Outputs kept(wide_);
     copy_to(kept.o, saved.o);
     copy_to(kept.sums, saved.sums);
-    forward(stream, wide_, exact_);
-    backward(stream, wide_, kept, exact_);
+    forward(context, wide_, exact_);
+    backward(context, wide_, kept, exact_);
     const auto run = [&](const Data& v, const Data& d_o, Outputs& out, bool back) {
       Inputs other(wide_);
       copy_to(other.v, v);
       copy_to(other.d_o, d_o);
       if (back)
-        backward(stream, other, kept, out);
+        backward(context, other, kept, out);
       else
-        forward(stream, other, out);
+        forward(context, other, out);
     };
     run(magnitudes(in.v), wide_.d_o, seen_v_, false);
     run(magnitudes(in.k), wide_.d_o, seen_k_, false);
@@ -347,8 +347,8 @@ void expect_sink_gradients(const Inputs& in, const Outputs& saved, const Outputs
 
 TEST(Attention, MatchesReference) {
   ThreadTeam team(2);
-  const Stream stream = fast(team);
-  const Stream plain(team, Implementation::reference);
+  const ExecutionContext context = fast(team);
+  const ExecutionContext plain(team, Implementation::reference);
   for (const Case& c : kCases) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
@@ -356,8 +356,8 @@ TEST(Attention, MatchesReference) {
     forward(plain, in, wanted);
     backward(plain, in, wanted, wanted);
     Outputs found(in);
-    forward(stream, in, found);
-    backward(stream, in, wanted, found);
+    forward(context, in, found);
+    backward(context, in, wanted, found);
     const Truth truth(in, wanted);
     truth.expect_forward(found);
     truth.expect_gradients(found);
@@ -373,7 +373,7 @@ TEST(Attention, TheReferenceIsTheDefinition) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs found(in);
-    forward(Stream(team, Implementation::reference), in, found);
+    forward(ExecutionContext(team, Implementation::reference), in, found);
     const Plain plain(in);
     std::vector<double> o(static_cast<std::size_t>(c.width));
     for (std::int64_t vector = 0; vector < found.sums.elements(); ++vector) {
@@ -406,7 +406,7 @@ TEST(Attention, LargeScoresStayFinite) {
   const Inputs in(c);
   ThreadTeam team(1);
   Outputs wanted(in);
-  forward(Stream(team, Implementation::reference), in, wanted);
+  forward(ExecutionContext(team, Implementation::reference), in, wanted);
   const Outputs found = run(in);
   // A score of thousands is off by 1e-3 and more in fp32, and that is what its exponential may be off by.
   Truth(in, wanted).expect_forward(found);
@@ -422,8 +422,8 @@ TEST(Attention, FollowsScoresThatRise) {
     for (std::int64_t u = 0; u < 330; ++u) in.k.set(u * 16, levels[u / 64]);
     ThreadTeam team(2);
     Outputs wanted(in);
-    forward(Stream(team, Implementation::reference), in, wanted);
-    backward(Stream(team, Implementation::reference), in, wanted, wanted);
+    forward(ExecutionContext(team, Implementation::reference), in, wanted);
+    backward(ExecutionContext(team, Implementation::reference), in, wanted, wanted);
     Outputs found(in);
     forward(fast(team), in, found);
     backward(fast(team), in, wanted, found);
@@ -521,8 +521,8 @@ TEST(Attention, OneSegmentIsNotRead) {
 // What a GPU's library may answer for instead of our kernels. It rounds probabilities and their gradients to bf16 before it multiplies.
 TEST(Attention, RowsOfOneSegmentMatchReference) {
   ThreadTeam team(2);
-  const Stream stream = fast(team);
-  const Stream plain(team, Implementation::reference);
+  const ExecutionContext context = fast(team);
+  const ExecutionContext plain(team, Implementation::reference);
   for (const auto& [sequence, width, kv_heads, causal] : {std::tuple{64, 64, 2, true},
                                                           {64, 128, 4, false},
                                                           {128, 128, 2, true},
@@ -536,8 +536,8 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
     forward(plain, in, wanted);
     backward(plain, in, wanted, wanted);
     Outputs found(in);
-    forward(stream, in, found);
-    backward(stream, in, wanted, found);
+    forward(context, in, found);
+    backward(context, in, wanted, found);
     const Truth truth(in, wanted);
     truth.expect_forward(found);
     truth.expect_gradients(found);
@@ -583,8 +583,8 @@ TEST(Attention, GradientsAreSlopes) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs wanted(in);
-    forward(Stream(team, Implementation::reference), in, wanted);
-    backward(Stream(team, Implementation::reference), in, wanted, wanted);
+    forward(ExecutionContext(team, Implementation::reference), in, wanted);
+    backward(ExecutionContext(team, Implementation::reference), in, wanted, wanted);
     const Truth truth(in, wanted);
     Plain plain(in);
     // The reference reads an o and a log-sum in fp32; beside its bounds the steps of 1e-4 leave 1e-8 times a third derivative below 10.
@@ -683,24 +683,24 @@ TEST(Attention, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
   const Inputs in({2, 100, 2, 1, 64, DType::bf16, 0});
   ThreadTeam team(2);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   Outputs out(in);
-  const Buffer scratch = scratch_of(stream, in);
+  const Buffer scratch = scratch_of(context, in);
   const std::int64_t before = large_allocations();
-  attention_forward(stream, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
-  attention_input_gradient(stream, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
+  attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
+  attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
                            scratch.bytes());
   EXPECT_EQ(large_allocations(), before);
 }
 
 TEST(Attention, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   const Inputs in({1, 10, 4, 2, 8, DType::f32, 0});
   Outputs out(in);
-  const Buffer scratch = scratch_of(stream, in);
+  const Buffer scratch = scratch_of(context, in);
   const auto call = [&](const Tensor& k, AttentionOptions options, Scratch memory) {
-    return thrown([&] { attention_forward(stream, *in.q, k, *in.v, *in.segments, options, *out.o, *out.sums, memory); });
+    return thrown([&] { attention_forward(context, *in.q, k, *in.v, *in.segments, options, *out.o, *out.sums, memory); });
   };
   EXPECT_EQ(call(*in.k, in.options(), scratch.bytes()), -1);
   const Data three_heads(DType::f32, {10, 3, 8});

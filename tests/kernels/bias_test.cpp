@@ -10,10 +10,10 @@ using tests::fp32_roundoff;
 using tests::roundings;
 
 struct Results {
-  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width)
+  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 1), b(DType::f32, {width}, 2), y(dtype, {rows, width}), db(DType::f32, {width}, 3) {
-    bias_forward(stream, *x, *b, *y);
-    bias_weight_gradient(stream, *x, *db);
+    bias_forward(context, *x, *b, *y);
+    bias_weight_gradient(context, *x, *db);
   }
   Data x, b, y, db;
 };
@@ -24,7 +24,7 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 300, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width);
+        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width);
         const Results found(fast(one), dtype, rows, width);
         EXPECT_TRUE(same_bits(found.y, wanted.y));
         const Data start(DType::f32, {width}, 3);  // what db held before

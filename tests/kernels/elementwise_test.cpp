@@ -18,24 +18,24 @@ constexpr std::int64_t kSizes[] = {0, 1, 15, 16, 17, 597 * 43};
 TEST(Elementwise, EquivalentToReference) {
   for (const int threads : {1, 2, 3}) {
     ThreadTeam team(threads);
-    const Stream stream = fast(team), reference(team, Implementation::reference);
+    const ExecutionContext context = fast(team), reference(team, Implementation::reference);
     for (const std::int64_t size : kSizes)
       for (const DType dtype : {DType::f32, DType::bf16}) {
         const Data a(dtype, {size}, 1), b(dtype, {size}, 2);
         Data y(dtype, {size}), wanted(dtype, {size});
-        add(stream, *a, *b, *y);
+        add(context, *a, *b, *y);
         add(reference, *a, *b, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
         // Each is one operation of fp32, whose rounding is stored or rounded once more.
         const auto once = [](double exact) { return tests::around(exact, tests::fp32_roundoff * std::abs(exact)); };
         EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) + b.at(i)); }));
-        scale(stream, *a, 1.7F, *y);
+        scale(context, *a, 1.7F, *y);
         scale(reference, *a, 1.7F, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
         EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) * static_cast<double>(1.7F)); }));
 
         Data sum(DType::f32, {size}, 3), sum_wanted(sum);
-        accumulate(stream, *a, *sum);
+        accumulate(context, *a, *sum);
         accumulate(reference, *a, *sum_wanted);
         EXPECT_TRUE(same_bits(sum, sum_wanted)) << size;
         const Data before(DType::f32, {size}, 3);
@@ -43,12 +43,12 @@ TEST(Elementwise, EquivalentToReference) {
 
         for (const DType to : {DType::f32, DType::bf16}) {
           Data converted(to, {size}), converted_wanted(to, {size});
-          convert(stream, *a, *converted);
+          convert(context, *a, *converted);
           convert(reference, *a, *converted_wanted);
           EXPECT_TRUE(same_bits(converted, converted_wanted)) << size;
           EXPECT_TRUE(lies_within(converted, [&](std::int64_t i) { return tests::around(a.at(i), 0); }));
         }
-        fill_zero(stream, *sum);
+        fill_zero(context, *sum);
         EXPECT_TRUE(same_bits(sum, Data(DType::f32, {size})));
       }
   }
@@ -104,13 +104,13 @@ TEST(Elementwise, EveryInstructionSetGivesTheSameBits) {
 
 TEST(Elementwise, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   const Data a(DType::f32, {4}), longer(DType::f32, {5}), narrow(DType::bf16, {4}), tokens(DType::i32, {4});
   const int internal = static_cast<int>(ExitCode::internal);
-  EXPECT_EQ(testing::thrown([&] { add(stream, *a, *longer, *a); }), internal);
-  EXPECT_EQ(testing::thrown([&] { add(stream, *a, *narrow, *a); }), internal);
-  EXPECT_EQ(testing::thrown([&] { accumulate(stream, *a, *narrow); }), internal);
-  EXPECT_EQ(testing::thrown([&] { convert(stream, *tokens, *a); }), internal);
+  EXPECT_EQ(testing::thrown([&] { add(context, *a, *longer, *a); }), internal);
+  EXPECT_EQ(testing::thrown([&] { add(context, *a, *narrow, *a); }), internal);
+  EXPECT_EQ(testing::thrown([&] { accumulate(context, *a, *narrow); }), internal);
+  EXPECT_EQ(testing::thrown([&] { convert(context, *tokens, *a); }), internal);
 }
 
 }  // namespace

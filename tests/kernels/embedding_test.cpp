@@ -21,7 +21,7 @@ TEST(Embedding, MatchesReference) {
         Data found(type, {53, width});
         Data wanted(type, {53, width});
         embedding_forward(fast(team), *tokens, *table, *found);
-        embedding_forward(Stream(team, Implementation::reference), *tokens, *table, *wanted);
+        embedding_forward(ExecutionContext(team, Implementation::reference), *tokens, *table, *wanted);
         EXPECT_TRUE(same_bits(found, wanted)) << width;
         EXPECT_TRUE(lies_within(found, [&](std::int64_t i) {
           const double entry = table.at(static_cast<std::int64_t>(tokens.at(i / width)) * width + i % width);
@@ -32,7 +32,7 @@ TEST(Embedding, MatchesReference) {
         Data gradient(DType::f32, {11, width}, 5);
         Data wanted_gradient(gradient);
         embedding_weight_gradient(fast(team), *tokens, *dy, *gradient);
-        embedding_weight_gradient(Stream(team, Implementation::reference), *tokens, *dy, *wanted_gradient);
+        embedding_weight_gradient(ExecutionContext(team, Implementation::reference), *tokens, *dy, *wanted_gradient);
         EXPECT_TRUE(same_bits(gradient, wanted_gradient)) << width;  // one order of additions: the same bits
         const Data before(DType::f32, {11, width}, 5);
         EXPECT_TRUE(lies_within(gradient, [&](std::int64_t i) {
@@ -65,13 +65,13 @@ TEST(Embedding, GradientCountsRepeatedTokens) {
 
 TEST(Embedding, NamesATokenThatIsNotInTheTable) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   Data tokens = tokens_below(11, 9);
   const Data table(DType::f32, {11, 8}, 3);
   Data y(DType::f32, {9, 8});
   tokens.set(6, 11);
   try {
-    embedding_forward(stream, *tokens, *table, *y);
+    embedding_forward(context, *tokens, *table, *y);
     wait();
     FAIL() << "took token 11 of 11";
   } catch (const Error& error) {
@@ -82,7 +82,7 @@ TEST(Embedding, NamesATokenThatIsNotInTheTable) {
   }
   tokens.set(6, -1);
   // On a device the forward pass has told.
-  EXPECT_EQ(thrown([&] { embedding_weight_gradient(stream, *tokens, *y, *table); }), on_device() ? -1 : static_cast<int>(ExitCode::data));
+  EXPECT_EQ(thrown([&] { embedding_weight_gradient(context, *tokens, *y, *table); }), on_device() ? -1 : static_cast<int>(ExitCode::data));
 }
 
 }  // namespace

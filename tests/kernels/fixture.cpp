@@ -27,7 +27,7 @@ bool device_is_wanted() {
 
 /// What tests of a device share. Pinned memory is slow to get: what was given back is given again.
 struct OnDevice {
-  Queue queue{kDevice};
+  DeviceContext queue{kDevice};
   std::multimap<std::size_t, Buffer> free;
 };
 std::optional<OnDevice> shared;
@@ -58,7 +58,7 @@ const auto* const environment = ::testing::AddGlobalTestEnvironment(new WithDevi
 
 }  // namespace
 
-Queue* device_queue() { return shared ? &shared->queue : nullptr; }
+DeviceContext* device_queue() { return shared ? &shared->queue : nullptr; }
 
 void wait() {
   if (shared) shared->queue.drain();
@@ -100,9 +100,9 @@ Memory::~Memory() {
   if (shared && buffer_.data() != nullptr) shared->free.emplace(buffer_.size(), std::move(buffer_));
 }
 
-Buffer scratch_of(const Stream& stream, std::size_t bytes) {
-  if (!stream.on_cuda()) return Buffer(bytes);
-  return Buffer(bytes, stream.device(), MemorySpace::device);
+Buffer scratch_of(const ExecutionContext& context, std::size_t bytes) {
+  if (!context.on_cuda()) return Buffer(bytes);
+  return Buffer(bytes, context.device(), MemorySpace::device);
 }
 
 }  // namespace millrace::kernels::testing

@@ -9,7 +9,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/base/stream.hpp"
+#include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 #include "tests/support/rounding.hpp"
 
@@ -18,15 +18,15 @@
 namespace millrace::kernels::testing {
 
 /// Of the device under test; null for the CPU.
-[[nodiscard]] Queue* device_queue();
+[[nodiscard]] DeviceContext* device_queue();
 [[nodiscard]] inline bool on_device() { return device_queue() != nullptr; }
 /// Returns when the device has done what it was asked for; throws what its kernels found wrong.
 void wait();
 
 /// The implementation under test.
-[[nodiscard]] inline Stream fast(ThreadTeam& team) { return Stream(team, Implementation::fast, device_queue()); }
-[[nodiscard]] inline Stream stream_of(ThreadTeam& team, Implementation implementation) {
-  return implementation == Implementation::fast ? fast(team) : Stream(team, implementation);
+[[nodiscard]] inline ExecutionContext fast(ThreadTeam& team) { return ExecutionContext(team, Implementation::fast, device_queue()); }
+[[nodiscard]] inline ExecutionContext stream_of(ThreadTeam& team, Implementation implementation) {
+  return implementation == Implementation::fast ? fast(team) : ExecutionContext(team, implementation);
 }
 
 /// Tests of what only a CPU has: threads, instruction sets, packing, the host's allocations.
@@ -48,8 +48,8 @@ class Memory {
   Buffer buffer_;
 };
 
-/// Scratch where the stream's kernels run.
-[[nodiscard]] Buffer scratch_of(const Stream& stream, std::size_t bytes);
+/// Scratch where the context's kernels run.
+[[nodiscard]] Buffer scratch_of(const ExecutionContext& context, std::size_t bytes);
 
 /// A tensor with memory of its own; whoever looks at it waits for the device. Filled from a seed with numbers in [-scale, scale].
 class Data {

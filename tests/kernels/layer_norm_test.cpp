@@ -9,7 +9,7 @@ using tests::around;
 using tests::roundings;
 
 struct Results {
-  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width, LayerNormOptions options)
+  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, LayerNormOptions options)
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
         w(DType::f32, {width}, 23),
@@ -20,9 +20,9 @@ struct Results {
         r(DType::f32, {rows}),
         dw(DType::f32, {width}, 25),
         db(DType::f32, {width}, 26) {
-    layer_norm_forward(stream, *x, *w, *b, options, *y, *m, *r);
-    layer_norm_input_gradient(stream, *dy, *x, *w, *m, *r, options, *dx);
-    layer_norm_weight_gradient(stream, *dy, *x, *m, *r, *dw, *db);
+    layer_norm_forward(context, *x, *w, *b, options, *y, *m, *r);
+    layer_norm_input_gradient(context, *dy, *x, *w, *m, *r, options, *dx);
+    layer_norm_weight_gradient(context, *dy, *x, *m, *r, *dw, *db);
   }
   Data x, dy, w, b, y, dx, m, r, dw, db;
 };
@@ -92,7 +92,7 @@ TEST(LayerNorm, MatchesReferenceForAnyThreadCount) {
         for (const std::int64_t width : {2, 8, 33, 64, 300, 515}) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
           ThreadTeam one(1);
-          const Results wanted(Stream(one, Implementation::reference), dtype, rows, width, options);
+          const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
           const Results found(fast(one), dtype, rows, width, options);
           for (const Results* results : {&wanted, &found}) expect_norm(*results, options);
           for (const int threads : {2, 3}) {
@@ -134,9 +134,9 @@ TEST(LayerNorm, KeepsASmallVarianceBesideALargeMean) {
   for (std::int64_t d = 0; d < 64; ++d) EXPECT_NEAR(y.get(d), d % 2 == 0 ? 1 : -1, 1e-5);
 }
 
-double objective(const Stream& stream, const Results& run, LayerNormOptions options) {
+double objective(const ExecutionContext& context, const Results& run, LayerNormOptions options) {
   Data y(DType::f32, (*run.x).shape), m(DType::f32, {(*run.x).shape[0]}), r(DType::f32, {(*run.x).shape[0]});
-  layer_norm_forward(stream, *run.x, *run.w, *run.b, options, *y, *m, *r);
+  layer_norm_forward(context, *run.x, *run.w, *run.b, options, *y, *m, *r);
   double sum = 0;
   for (std::int64_t i = 0; i < y.elements(); ++i) sum += y.get(i) * run.dy.get(i);
   return sum;
@@ -144,18 +144,18 @@ double objective(const Stream& stream, const Results& run, LayerNormOptions opti
 
 TEST(LayerNorm, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   for (const LayerNormOptions options : {kPlain, kShifted}) {
-    Results run(stream, DType::f32, 3, 20, options);
+    Results run(context, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20}), db(DType::f32, {20});
-    layer_norm_weight_gradient(stream, *run.dy, *run.x, *run.m, *run.r, *dw, *db);
+    layer_norm_weight_gradient(context, *run.dy, *run.x, *run.m, *run.r, *dw, *db);
     constexpr double step = 1e-2;
     const auto slope = [&](Data& operand, std::int64_t i) {
       const double value = operand.get(i);
       operand.set(i, value + step);
-      const double above = objective(stream, run, options);
+      const double above = objective(context, run, options);
       operand.set(i, value - step);
-      const double below = objective(stream, run, options);
+      const double below = objective(context, run, options);
       operand.set(i, value);
       return (above - below) / (2 * step);
     };

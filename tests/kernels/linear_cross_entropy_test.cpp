@@ -59,16 +59,16 @@ struct Results {
         both_log_sum_exp(log_sum_exp),
         both_dh(dh),
         both_dw(dw) {
-    const Stream stream = stream_of(team, implementation);
+    const ExecutionContext context = stream_of(team, implementation);
     const Buffer scratch = scratch_of(
-        stream, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, head.options, stream.processor()));
-    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *forward_loss, *forward_log_sum_exp,
+        context, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, (*head.h).dtype, head.options, context.processor()));
+    linear_cross_entropy_forward(context, *head.h, *head.w, *head.targets, head.options, *forward_loss, *forward_log_sum_exp,
                                  scratch.bytes());
-    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *dh, *loss, *log_sum_exp,
+    linear_cross_entropy_input_gradient(context, *head.h, *head.w, *head.targets, *head.g, head.options, *dh, *loss, *log_sum_exp,
                                         scratch.bytes());
-    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw,
+    linear_cross_entropy_weight_gradient(context, *head.h, *head.w, *head.targets, *log_sum_exp, *head.g, head.options, *dw,
                                          scratch.bytes());
-    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *both_dh, *both_loss, *both_log_sum_exp,
+    linear_cross_entropy_gradients(context, *head.h, *head.w, *head.targets, *head.g, head.options, *both_dh, *both_loss, *both_log_sum_exp,
                                    *both_dw, scratch.bytes());
   }
 };
@@ -302,12 +302,12 @@ TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
   for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, kShaped, kRounded}) {
     const Head head({5, 7, 1301}, DType::f32, options);
     Data found(DType::f32, {5, 1301}), wanted(DType::f32, {5, 1301});
-    const Stream stream = fast(team), reference(team, Implementation::reference);
-    const auto bytes = [&](const Stream& of) {
+    const ExecutionContext context = fast(team), reference(team, Implementation::reference);
+    const auto bytes = [&](const ExecutionContext& of) {
       return linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, DType::f32, options, of.processor());
     };
-    const Buffer scratch = scratch_of(stream, bytes(stream)), reference_scratch = scratch_of(reference, bytes(reference));
-    linear_logits(stream, *head.h, *head.w, options, *found, scratch.bytes());
+    const Buffer scratch = scratch_of(context, bytes(context)), reference_scratch = scratch_of(reference, bytes(reference));
+    linear_logits(context, *head.h, *head.w, options, *found, scratch.bytes());
     linear_logits(reference, *head.h, *head.w, options, *wanted, reference_scratch.bytes());
     const Truth truth(head, Data(DType::f32, {1301, 7}, 9), false);
     for (const Data* logits : {&found, &wanted}) EXPECT_TRUE(lies_within(*logits, [&](std::int64_t i) { return truth.logit(i); }));
@@ -384,17 +384,17 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Head head({64, 32, 1500}, dtype);
     Results results(head, team);
-    const Stream stream = fast(team);
+    const ExecutionContext context = fast(team);
     const Buffer scratch =
-        scratch_of(stream, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, head.options, stream.processor()));
+        scratch_of(context, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, head.options, context.processor()));
     const auto before = testing::large_allocations();
-    linear_cross_entropy_forward(stream, *head.h, *head.w, *head.targets, head.options, *results.loss, *results.log_sum_exp,
+    linear_cross_entropy_forward(context, *head.h, *head.w, *head.targets, head.options, *results.loss, *results.log_sum_exp,
                                  scratch.bytes());
-    linear_cross_entropy_input_gradient(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
+    linear_cross_entropy_input_gradient(context, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
                                         *results.log_sum_exp, scratch.bytes());
-    linear_cross_entropy_weight_gradient(stream, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dw,
+    linear_cross_entropy_weight_gradient(context, *head.h, *head.w, *head.targets, *results.log_sum_exp, *head.g, head.options, *results.dw,
                                          scratch.bytes());
-    linear_cross_entropy_gradients(stream, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
+    linear_cross_entropy_gradients(context, *head.h, *head.w, *head.targets, *head.g, head.options, *results.dh, *results.loss,
                                    *results.log_sum_exp, *results.dw, scratch.bytes());
     EXPECT_EQ(testing::large_allocations(), before);
   }

@@ -39,16 +39,17 @@ struct Product {
 
   [[nodiscard]] Data run(ThreadTeam& team, Implementation implementation = Implementation::fast) const {
     Data out(c);
-    const Stream stream = stream_of(team, implementation);
-    const Buffer scratch = scratch_of(stream, matmul_scratch_bytes((*a).shape, (*b).shape, operands, result, options, stream.processor()));
+    const ExecutionContext context = stream_of(team, implementation);
+    const Buffer scratch =
+        scratch_of(context, matmul_scratch_bytes((*a).shape, (*b).shape, operands, result, options, context.processor()));
     Tensor right = *b;
     const Buffer packed(options.packed_b ? packed_bytes((*a).shape[options.transpose_a ? 0 : 1], (*c).shape[1], operands) : 0);
     if (options.packed_b) {
-      pack(stream, *b, options.transpose_b, packed.data());
+      pack(context, *b, options.transpose_b, packed.data());
       right.data = packed.data();
     }
     const Tensor added = *addend;
-    matmul(stream, *a, right, *out, options, scratch.bytes(), options.addend ? &added : nullptr);
+    matmul(context, *a, right, *out, options, scratch.bytes(), options.addend ? &added : nullptr);
     return out;
   }
 };
@@ -71,7 +72,7 @@ struct Truth {
     const Data out = operand(product.c);
     ThreadTeam team(1);
     const Tensor added = *addend;
-    matmul(Stream(team, Implementation::reference), *a, *b, *out, options, {}, options.addend ? &added : nullptr);
+    matmul(ExecutionContext(team, Implementation::reference), *a, *b, *out, options, {}, options.addend ? &added : nullptr);
     return out;
   }
 };
@@ -160,13 +161,13 @@ TEST(Matmul, RunsSmallerCountsInTheScratchOfTheCapacity) {
     const Dimension bounded(300, 0);
     const Shape capacity = transpose ? Shape{bounded, 40} : Shape{bounded, 40};
     const Shape b_capacity = transpose ? Shape{bounded, 24} : Shape{40, 24};
-    const Stream stream = fast(team);
+    const ExecutionContext context = fast(team);
     const Buffer scratch =
-        scratch_of(stream, matmul_scratch_bytes(capacity, b_capacity, DType::bf16, DType::f32, options, stream.processor()));
+        scratch_of(context, matmul_scratch_bytes(capacity, b_capacity, DType::bf16, DType::f32, options, context.processor()));
     for (const std::int64_t count : {1, 2, 7, 43, 150, 299, 300}) {
       const Product product(transpose ? Case{40, 24, count} : Case{count, 24, 40}, DType::bf16, DType::f32, options);
       Data out(product.c);
-      matmul(stream, *product.a, *product.b, *out, options, scratch.bytes());
+      matmul(context, *product.a, *product.b, *out, options, scratch.bytes());
       EXPECT_TRUE(Truth(product).holds(out, transpose ? count : 40)) << count;
     }
   }
@@ -177,12 +178,12 @@ TEST(Matmul, AddsAWeightsGradientInStretchesOfAnyCount) {
   for (const auto& [dtype, accumulate] : {std::pair{DType::f32, true}, {DType::bf16, true}, {DType::f32, false}, {DType::bf16, false}}) {
     const MatmulOptions options{.transpose_a = true, .accumulate = accumulate};
     const Shape a{Dimension(1100, 0), 70}, b{Dimension(1100, 0), 50};
-    const Stream stream = fast(team);
-    const Buffer scratch = scratch_of(stream, matmul_scratch_bytes(a, b, dtype, DType::f32, options, stream.processor()));
+    const ExecutionContext context = fast(team);
+    const Buffer scratch = scratch_of(context, matmul_scratch_bytes(a, b, dtype, DType::f32, options, context.processor()));
     for (const std::int64_t count : {1, 511, 512, 513, 1023, 1024, 1060, 1100}) {
       const Product product({70, 50, count}, dtype, DType::f32, options);
       Data out(product.c);
-      matmul(stream, *product.a, *product.b, *out, options, scratch.bytes());
+      matmul(context, *product.a, *product.b, *out, options, scratch.bytes());
       EXPECT_TRUE(Truth(product).holds(out, count)) << count;
     }
   }
@@ -206,25 +207,25 @@ TEST(Matmul, AllocatesNothingLargeOnceAShapeIsKnown) {
     for (const MatmulOptions options : {MatmulOptions{}, {.transpose_b = true}, {.transpose_a = true, .accumulate = true}}) {
       Product product({400, 96, 130}, dtype, DType::f32, options);
       const Buffer scratch(matmul_scratch_bytes((*product.a).shape, (*product.b).shape, dtype, DType::f32, options, team.size()));
-      const Stream stream = fast(team);
-      matmul(stream, *product.a, *product.b, *product.c, options, scratch.bytes());
+      const ExecutionContext context = fast(team);
+      matmul(context, *product.a, *product.b, *product.c, options, scratch.bytes());
       const auto before = testing::large_allocations();
-      for (int i = 0; i < 5; ++i) matmul(stream, *product.a, *product.b, *product.c, options, scratch.bytes());
+      for (int i = 0; i < 5; ++i) matmul(context, *product.a, *product.b, *product.c, options, scratch.bytes());
       EXPECT_EQ(testing::large_allocations(), before);
     }
 }
 
 TEST(Matmul, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   const Data a(DType::f32, {4, 3}), b(DType::f32, {3, 5}), narrow(DType::bf16, {4, 5}), c(DType::f32, {4, 5}), wrong(DType::f32, {5, 4});
-  const Buffer scratch = scratch_of(stream, 1 << 20);
+  const Buffer scratch = scratch_of(context, 1 << 20);
   const int internal = static_cast<int>(ExitCode::internal);
-  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *wrong, {}, scratch.bytes()); }), internal);
-  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *c, {.transpose_b = true}, scratch.bytes()); }), internal);
-  EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *narrow, {.accumulate = true}, scratch.bytes()); }), internal);
-  if (matmul_scratch_bytes((*a).shape, (*b).shape, DType::f32, DType::f32, {}, stream.processor()) > 0) {
-    EXPECT_EQ(testing::thrown([&] { matmul(stream, *a, *b, *c, {}, {}); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *wrong, {}, scratch.bytes()); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {.transpose_b = true}, scratch.bytes()); }), internal);
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *narrow, {.accumulate = true}, scratch.bytes()); }), internal);
+  if (matmul_scratch_bytes((*a).shape, (*b).shape, DType::f32, DType::f32, {}, context.processor()) > 0) {
+    EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {}, {}); }), internal);
   }
 }
 

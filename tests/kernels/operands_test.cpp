@@ -42,14 +42,14 @@ struct Operand {
   bool may_lack = false;               // without memory it is left out
 };
 using Operands = std::vector<Tensor>;
-using Run = std::function<void(const Stream&, const Operands&, Scratch)>;
-using Need = std::function<std::size_t(const Stream&)>;
+using Run = std::function<void(const ExecutionContext&, const Operands&, Scratch)>;
+using Need = std::function<std::size_t(const ExecutionContext&)>;
 
 struct Call {
   std::string who;
   std::vector<Operand> operands;
   Run run;
-  Need scratch = [](const Stream&) { return std::size_t{0}; };
+  Need scratch = [](const ExecutionContext&) { return std::size_t{0}; };
   bool checks_scratch = false;  // by the fast implementation
 };
 
@@ -61,66 +61,74 @@ void add_norms(std::vector<Call>& calls, DType type) {
   const auto like_x = [&](const char* name) { return Operand{name, type, x.shape}; };
   const auto sums = [&](const char* name) { return Operand{name, DType::f32, {kWidth}}; };
   const Operand m{"m", DType::f32, {kTokens}};
-  calls.push_back({"layer_norm_forward", {x, w, sums("b"), like_x("y"), m, r}, [](const Stream& s, const Operands& o, Scratch) {
+  calls.push_back({"layer_norm_forward", {x, w, sums("b"), like_x("y"), m, r}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      layer_norm_forward(s, o[0], o[1], o[2], {1e-5F}, o[3], o[4], o[5]);
                    }});
-  calls.push_back({"layer_norm_input_gradient", {like_x("dy"), x, w, m, r, like_x("dx")}, [](const Stream& s, const Operands& o, Scratch) {
-                     layer_norm_input_gradient(s, o[0], o[1], o[2], o[3], o[4], {1e-5F}, o[5]);
-                   }});
-  calls.push_back({"layer_norm_weight_gradient",
-                   {like_x("dy"), x, m, r, sums("dw"), sums("db")},
-                   [](const Stream& s, const Operands& o, Scratch) { layer_norm_weight_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5]); }});
-  calls.push_back({"rms_norm_forward", {x, w, like_x("y"), r}, [](const Stream& s, const Operands& o, Scratch) {
+  calls.push_back(
+      {"layer_norm_input_gradient", {like_x("dy"), x, w, m, r, like_x("dx")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
+         layer_norm_input_gradient(s, o[0], o[1], o[2], o[3], o[4], {1e-5F}, o[5]);
+       }});
+  calls.push_back(
+      {"layer_norm_weight_gradient",
+       {like_x("dy"), x, m, r, sums("dw"), sums("db")},
+       [](const ExecutionContext& s, const Operands& o, Scratch) { layer_norm_weight_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5]); }});
+  calls.push_back({"rms_norm_forward", {x, w, like_x("y"), r}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      rms_norm_forward(s, o[0], o[1], {1e-5F}, o[2], o[3]);
                    }});
-  calls.push_back(
-      {"rms_norm_input_gradient", {like_x("dy"), x, w, r, like_x("dx"), like_x("addend")}, [](const Stream& s, const Operands& o, Scratch) {
-         rms_norm_input_gradient(s, o[0], o[1], o[2], o[3], {1e-5F}, o[4], &o[5]);
-       }});
-  calls.push_back({"rms_norm_weight_gradient", {like_x("dy"), x, r, sums("dw")}, [](const Stream& s, const Operands& o, Scratch scratch) {
-                     rms_norm_weight_gradient(s, o[0], o[1], o[2], o[3], scratch);
+  calls.push_back({"rms_norm_input_gradient",
+                   {like_x("dy"), x, w, r, like_x("dx"), like_x("addend")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     rms_norm_input_gradient(s, o[0], o[1], o[2], o[3], {1e-5F}, o[4], &o[5]);
                    }});
+  calls.push_back(
+      {"rms_norm_weight_gradient", {like_x("dy"), x, r, sums("dw")}, [](const ExecutionContext& s, const Operands& o, Scratch scratch) {
+         rms_norm_weight_gradient(s, o[0], o[1], o[2], o[3], scratch);
+       }});
 }
 
 void add_elements(std::vector<Call>& calls, DType type) {
   const Shape shape{kTokens, kWidth};
   const auto like = [&](const char* name) { return Operand{name, type, shape}; };
   const auto leader = [&](const char* name) { return Operand{name, type, shape, true}; };
-  calls.push_back({"activation_forward", {leader("x"), like("y")}, [](const Stream& s, const Operands& o, Scratch) {
+  calls.push_back({"activation_forward", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      activation_forward(s, Activation::gelu, o[0], o[1]);
                    }});
-  calls.push_back({"activation_input_gradient", {like("dy"), leader("x"), like("dx")}, [](const Stream& s, const Operands& o, Scratch) {
-                     activation_input_gradient(s, Activation::silu, o[0], o[1], o[2]);
-                   }});
-  calls.push_back({"glu_forward", {leader("gate"), like("up"), like("y")}, [](const Stream& s, const Operands& o, Scratch) {
+  calls.push_back(
+      {"activation_input_gradient", {like("dy"), leader("x"), like("dx")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
+         activation_input_gradient(s, Activation::silu, o[0], o[1], o[2]);
+       }});
+  calls.push_back({"glu_forward", {leader("gate"), like("up"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      glu_forward(s, Activation::relu, o[0], o[1], o[2]);
                    }});
+  calls.push_back({"glu_input_gradient",
+                   {like("dy"), leader("gate"), like("up"), like("d_gate"), like("d_up")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     glu_input_gradient(s, Activation::silu, o[0], o[1], o[2], o[3], o[4]);
+                   }});
+  calls.push_back({"add", {leader("a"), like("b"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     add(s, o[0], o[1], o[2]);
+                   }});
   calls.push_back(
-      {"glu_input_gradient",
-       {like("dy"), leader("gate"), like("up"), like("d_gate"), like("d_up")},
-       [](const Stream& s, const Operands& o, Scratch) { glu_input_gradient(s, Activation::silu, o[0], o[1], o[2], o[3], o[4]); }});
-  calls.push_back(
-      {"add", {leader("a"), like("b"), like("y")}, [](const Stream& s, const Operands& o, Scratch) { add(s, o[0], o[1], o[2]); }});
-  calls.push_back({"scale", {leader("x"), like("y")}, [](const Stream& s, const Operands& o, Scratch) { scale(s, o[0], 0.5F, o[1]); }});
+      {"scale", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) { scale(s, o[0], 0.5F, o[1]); }});
   calls.push_back({"accumulate",
                    {{"x", type, shape, true, {DType::f32, DType::bf16}}, {"accumulator", DType::f32, shape}},
-                   [](const Stream& s, const Operands& o, Scratch) { accumulate(s, o[0], o[1]); }});
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { accumulate(s, o[0], o[1]); }});
   calls.push_back({"convert",
                    {{"x", type, shape, true, {DType::f32, DType::bf16}}, {"y", DType::f32, shape, false, {DType::bf16}}},
-                   [](const Stream& s, const Operands& o, Scratch) { convert(s, o[0], o[1]); }});
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { convert(s, o[0], o[1]); }});
   calls.push_back(
-      {"dropout", {leader("x"), {"samples", DType::i32, {kTokens}}, like("y")}, [](const Stream& s, const Operands& o, Scratch) {
+      {"dropout", {leader("x"), {"samples", DType::i32, {kTokens}}, like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
          dropout(s, o[0], o[1], {0.5F, 3}, o[2]);
        }});
-  calls.push_back({"bias_forward", {leader("x"), {"b", DType::f32, {kWidth}}, like("y")}, [](const Stream& s, const Operands& o, Scratch) {
-                     bias_forward(s, o[0], o[1], o[2]);
-                   }});
+  calls.push_back({"bias_forward",
+                   {leader("x"), {"b", DType::f32, {kWidth}}, like("y")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { bias_forward(s, o[0], o[1], o[2]); }});
   calls.push_back({"bias_weight_gradient",
                    {{"dy", type, shape, true, {DType::f32, DType::bf16}, {0}}, {"b", DType::f32, {kWidth}}},
-                   [](const Stream& s, const Operands& o, Scratch) { bias_weight_gradient(s, o[0], o[1]); }});
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { bias_weight_gradient(s, o[0], o[1]); }});
   calls.push_back({"add_sinusoid",
                    {leader("x"), {"positions", DType::i32, {kTokens}}, {"inverse_timescales", DType::f32, {kWidth / 2}}, like("y")},
-                   [](const Stream& s, const Operands& o, Scratch) { add_sinusoid(s, o[0], o[1], o[2], o[3]); }});
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { add_sinusoid(s, o[0], o[1], o[2], o[3]); }});
   const Shape heads{kTokens, kHeads, kWidth};
   for (const bool interleaved : {false, true})
     calls.push_back({"rope",
@@ -128,40 +136,41 @@ void add_elements(std::vector<Call>& calls, DType type) {
                       {"positions", DType::i32, {kTokens}},
                       {"inverse_frequencies", DType::f32, {kWidth / 2}},
                       {"y", type, heads}},
-                     [=](const Stream& s, const Operands& o, Scratch) {
+                     [=](const ExecutionContext& s, const Operands& o, Scratch) {
                        rope(s, o[0], o[1], o[2], {1, 1.0F, interleaved}, o[3]);
                      }});
   calls.push_back({"square_sums",
                    {{"x", DType::f32, shape, true, {}, {0, 1, 2}}, {"sums", DType::f64, {1}}},
-                   [](const Stream& s, const Operands& o, Scratch) {
+                   [](const ExecutionContext& s, const Operands& o, Scratch) {
                      square_sums(s, {&o[0], 1}, o[1]);
                    }});
   const auto moment = [&](const char* name, bool leads) { return Operand{name, DType::f32, shape, leads}; };
-  calls.push_back({"adamw",
-                   {moment("p", true),
-                    moment("m", false),
-                    moment("v", false),
-                    moment("gradient", false),
-                    {.name = "copy", .dtype = DType::bf16, .shape = shape, .may_lack = true}},
-                   [](const Stream& s, const Operands& o, Scratch) { adamw(s, {.learning_rate = 0.1}, o[0], o[1], o[2], o[3], o[4]); }});
+  calls.push_back(
+      {"adamw",
+       {moment("p", true),
+        moment("m", false),
+        moment("v", false),
+        moment("gradient", false),
+        {.name = "copy", .dtype = DType::bf16, .shape = shape, .may_lack = true}},
+       [](const ExecutionContext& s, const Operands& o, Scratch) { adamw(s, {.learning_rate = 0.1}, o[0], o[1], o[2], o[3], o[4]); }});
   calls.push_back(
       {"split_columns",
        {{"the whole", type, {kTokens, kWidth}, true}, {"a part", type, {kTokens, 21}, true}, {"a part", type, {kTokens, 19}, true}},
-       [](const Stream& s, const Operands& o, Scratch) { split_columns(s, o[0], std::span(o).subspan(1)); }});
+       [](const ExecutionContext& s, const Operands& o, Scratch) { split_columns(s, o[0], std::span(o).subspan(1)); }});
   calls.push_back(
       {"join_columns",
        {{"the whole", type, {kTokens, kWidth}, true}, {"a part", type, {kTokens, 21}, true}, {"a part", type, {kTokens, 19}, true}},
-       [](const Stream& s, const Operands& o, Scratch) { join_columns(s, std::span(o).subspan(1), o[0]); }});
+       [](const ExecutionContext& s, const Operands& o, Scratch) { join_columns(s, std::span(o).subspan(1), o[0]); }});
   const std::vector<DType> both = {DType::f32, DType::bf16};
   calls.push_back(
       {"embedding_forward",
        {{"tokens", DType::i32, {kTokens}, true}, {"table", type, {kVocabulary, kWidth}, true, both, {0}}, {"y", type, shape, false, both}},
-       [](const Stream& s, const Operands& o, Scratch) { embedding_forward(s, o[0], o[1], o[2]); }});
+       [](const ExecutionContext& s, const Operands& o, Scratch) { embedding_forward(s, o[0], o[1], o[2]); }});
   calls.push_back({"embedding_weight_gradient",
                    {{"tokens", DType::i32, {kTokens}, true},
                     {"dy", type, shape, false, both},
                     {"gradient", DType::f32, {kVocabulary, kWidth}, true, {}, {0}}},
-                   [](const Stream& s, const Operands& o, Scratch) { embedding_weight_gradient(s, o[0], o[1], o[2]); }});
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { embedding_weight_gradient(s, o[0], o[1], o[2]); }});
 }
 
 void add_products(std::vector<Call>& calls, DType type) {
@@ -182,10 +191,10 @@ void add_products(std::vector<Call>& calls, DType type) {
       call.operands.push_back({"addend", type, result});
     }
     const DType c = call.operands[2].dtype;
-    call.run = [=](const Stream& s, const Operands& o, Scratch scratch) {
+    call.run = [=](const ExecutionContext& s, const Operands& o, Scratch scratch) {
       matmul(s, o[0], o[1], o[2], options, scratch, options.addend ? &o[3] : nullptr);
     };
-    call.scratch = [=](const Stream& s) { return matmul_scratch_bytes(a.shape, b.shape, type, c, options, s.processor()); };
+    call.scratch = [=](const ExecutionContext& s) { return matmul_scratch_bytes(a.shape, b.shape, type, c, options, s.processor()); };
     calls.push_back(call);
   };
   for (const bool transpose_a : {false, true})
@@ -203,10 +212,10 @@ void add_attention(std::vector<Call>& calls, DType type) {
       sums{"log_sum_exp", DType::f32, {kTokens, kHeads}};
   const auto like = [&](const char* name, const Shape& shape) { return Operand{name, type, shape}; };
   const AttentionOptions options{.sequence = kSequence, .scale = 0.3F};
-  const Need scratch = [=](const Stream& s) { return attention_scratch_bytes(many, few, type, options, s.processor()); };
+  const Need scratch = [=](const ExecutionContext& s) { return attention_scratch_bytes(many, few, type, options, s.processor()); };
   calls.push_back({"attention_forward",
                    {q, k, like("v", few), segments, like("o", many), sums, {"sinks", DType::f32, {kHeads}}},
-                   [=](const Stream& s, const Operands& o, Scratch memory) {
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      attention_forward(s, o[0], o[1], o[2], o[3], options, o[4], o[5], memory, &o[6]);
                    },
                    scratch,
@@ -214,14 +223,15 @@ void add_attention(std::vector<Call>& calls, DType type) {
   calls.push_back(
       {"attention_input_gradient",
        {like("d_o", many), q, k, like("v", few), like("o", many), sums, segments, like("dq", many), like("dk", few), like("dv", few)},
-       [=](const Stream& s, const Operands& o, Scratch memory) {
+       [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
          attention_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], options, o[7], o[8], o[9], memory);
        },
        scratch,
        true});
-  calls.push_back({"attention_sink_gradient",
-                   {like("d_o", many), {"o", type, many, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},
-                   [](const Stream& s, const Operands& o, Scratch) { attention_sink_gradient(s, o[0], o[1], o[2], o[3], o[4]); }});
+  calls.push_back(
+      {"attention_sink_gradient",
+       {like("d_o", many), {"o", type, many, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},
+       [](const ExecutionContext& s, const Operands& o, Scratch) { attention_sink_gradient(s, o[0], o[1], o[2], o[3], o[4]); }});
 }
 
 void add_head(std::vector<Call>& calls, DType type) {
@@ -230,38 +240,38 @@ void add_head(std::vector<Call>& calls, DType type) {
   const Operand h{"h", type, rows, true}, w{"w", type, table, true}, targets{"targets", DType::i32, {kTokens}},
       sums{"log_sum_exp", DType::f32, {kTokens}}, g{"g", DType::f32, {1}}, loss{"loss", DType::f64, {2}}, dh{"dh", type, rows},
       dw{"dw", DType::f32, table};
-  const Need scratch = [=](const Stream& s) { return linear_cross_entropy_scratch_bytes(rows, table, type, {}, s.processor()); };
+  const Need scratch = [=](const ExecutionContext& s) { return linear_cross_entropy_scratch_bytes(rows, table, type, {}, s.processor()); };
   calls.push_back({"linear_cross_entropy_forward",
                    {h, any_rows, targets, loss, sums},
-                   [](const Stream& s, const Operands& o, Scratch memory) {
+                   [](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      linear_cross_entropy_forward(s, o[0], o[1], o[2], {}, o[3], o[4], memory);
                    },
                    scratch,
                    true});
   calls.push_back({"linear_cross_entropy_input_gradient",
                    {h, any_rows, targets, g, dh, loss, sums},
-                   [](const Stream& s, const Operands& o, Scratch memory) {
+                   [](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      linear_cross_entropy_input_gradient(s, o[0], o[1], o[2], o[3], {}, o[4], o[5], o[6], memory);
                    },
                    scratch,
                    true});
   calls.push_back({"linear_cross_entropy_gradients",
                    {h, w, targets, g, dh, loss, sums, dw},
-                   [](const Stream& s, const Operands& o, Scratch memory) {
+                   [](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      linear_cross_entropy_gradients(s, o[0], o[1], o[2], o[3], {}, o[4], o[5], o[6], o[7], memory);
                    },
                    scratch,
                    true});
   calls.push_back({"linear_cross_entropy_weight_gradient",
                    {h, w, targets, sums, g, dw},
-                   [](const Stream& s, const Operands& o, Scratch memory) {
+                   [](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      linear_cross_entropy_weight_gradient(s, o[0], o[1], o[2], o[3], o[4], {}, o[5], memory);
                    },
                    scratch,
                    true});
   calls.push_back({"linear_logits",
                    {h, w, {"logits", DType::f32, {kTokens, kVocabulary}}},
-                   [](const Stream& s, const Operands& o, Scratch memory) { linear_logits(s, o[0], o[1], {}, o[2], memory); },
+                   [](const ExecutionContext& s, const Operands& o, Scratch memory) { linear_logits(s, o[0], o[1], {}, o[2], memory); },
                    scratch,
                    true});
 }
@@ -310,16 +320,16 @@ class Table {
 
 TEST(Operands, AreRefusedByNameWhereTheyDoNotFit) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   for (const DType type : {DType::f32, DType::bf16})
     for (const Call& call : calls_of(type)) {
       SCOPED_TRACE(call.who + " of " + std::string(to_string(type)));
       const Table table(call);
-      const Buffer scratch = scratch_of(stream, call.scratch(stream));
-      ASSERT_EQ(refusal([&] { call.run(stream, table.all(), scratch.bytes()); }), "");
+      const Buffer scratch = scratch_of(context, call.scratch(context));
+      ASSERT_EQ(refusal([&] { call.run(context, table.all(), scratch.bytes()); }), "");
       const std::string who = "[kernels." + call.who + "] ";
       const auto expect_refused = [&](std::size_t i, bool names_it, const std::string& what, const std::function<void(Tensor&)>& change) {
-        const std::string found = refusal([&] { call.run(stream, table.with(i, change), scratch.bytes()); });
+        const std::string found = refusal([&] { call.run(context, table.with(i, change), scratch.bytes()); });
         const std::string expected = names_it ? who + call.operands[i].name + " " : who;
         EXPECT_TRUE(found.starts_with(expected)) << call.operands[i].name << " with " << what << ": \"" << found << "\"";
       };
@@ -339,7 +349,7 @@ TEST(Operands, AreRefusedByNameWhereTheyDoNotFit) {
         }
       }
       if (call.checks_scratch) {
-        const std::string found = refusal([&] { call.run(stream, table.all(), scratch.bytes().first(scratch.size() - 1)); });
+        const std::string found = refusal([&] { call.run(context, table.all(), scratch.bytes().first(scratch.size() - 1)); });
         EXPECT_TRUE(found.starts_with(who + "scratch has ")) << found;
       }
     }
@@ -374,7 +384,7 @@ TEST(Operands, NothingIsTouchedBesideThem) {
         for (const int threads : {1, 3})
           for (const bool at_begin : {false, true}) {
             ThreadTeam team(threads);
-            const Stream stream(team, implementation);
+            const ExecutionContext context(team, implementation);
             std::vector<std::unique_ptr<Fenced>> memory;
             Operands operands;
             for (const Operand& operand : call.operands) {
@@ -382,9 +392,9 @@ TEST(Operands, NothingIsTouchedBesideThem) {
               memory.push_back(std::make_unique<Fenced>(bytes, size_of(operand.dtype), at_begin));
               operands.push_back(make_tensor(memory.back()->data(), operand.dtype, operand.shape));
             }
-            const std::size_t bytes = call.scratch(stream);
+            const std::size_t bytes = call.scratch(context);
             const Fenced scratch(bytes, kAlignment, at_begin);
-            EXPECT_EQ(refusal([&] { call.run(stream, operands, {scratch.data(), bytes}); }), "");
+            EXPECT_EQ(refusal([&] { call.run(context, operands, {scratch.data(), bytes}); }), "");
           }
     }
 }

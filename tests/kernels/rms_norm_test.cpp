@@ -12,7 +12,7 @@ using tests::roundings;
 constexpr float kEpsilon = 1e-5F;
 
 struct Results {
-  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon})
+  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon})
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
         w(DType::f32, {width}, 23),
@@ -20,10 +20,10 @@ struct Results {
         dx(dtype, {rows, width}),
         r(DType::f32, {rows}),
         dw(DType::f32, {width}, 24) {
-    rms_norm_forward(stream, *x, *w, options, *y, *r);
-    rms_norm_input_gradient(stream, *dy, *x, *w, *r, options, *dx);
-    const Buffer scratch = scratch_of(stream, rms_norm_weight_gradient_scratch_bytes((*x).shape, stream.processor()));
-    rms_norm_weight_gradient(stream, *dy, *x, *r, *dw, scratch.bytes());
+    rms_norm_forward(context, *x, *w, options, *y, *r);
+    rms_norm_input_gradient(context, *dy, *x, *w, *r, options, *dx);
+    const Buffer scratch = scratch_of(context, rms_norm_weight_gradient_scratch_bytes((*x).shape, context.processor()));
+    rms_norm_weight_gradient(context, *dy, *x, *r, *dw, scratch.bytes());
   }
   Data x, dy, w, y, dx, r, dw;
 };
@@ -80,7 +80,7 @@ TEST(RmsNorm, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 64, 300, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
         ThreadTeam one(1);
-        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width, options);
+        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
         const Results found(fast(one), dtype, rows, width, options);
         for (const Results* results : {&wanted, &found}) expect_norm(*results, options);
         for (const int threads : {2, 3}) {
@@ -122,14 +122,14 @@ TEST(RmsNorm, AddsAnotherGradientBeforeItRounds) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
       ThreadTeam team(2);
-      const Stream stream = stream_of(team, implementation);
-      const Results at(stream, dtype, 5, 37);
+      const ExecutionContext context = stream_of(team, implementation);
+      const Results at(context, dtype, 5, 37);
       const Data addend(dtype, {5, 37}, 27, 4.0F);
       const Tensor added = *addend;
       Data dx(dtype, {5, 37});
-      rms_norm_input_gradient(stream, *at.dy, *at.x, *at.w, *at.r, {kEpsilon}, *dx, &added);
+      rms_norm_input_gradient(context, *at.dy, *at.x, *at.w, *at.r, {kEpsilon}, *dx, &added);
       Data alone(DType::f32, {5, 37});
-      rms_norm_input_gradient(stream, *as_fp32(at.dy), *as_fp32(at.x), *at.w, *at.r, {kEpsilon}, *alone);
+      rms_norm_input_gradient(context, *as_fp32(at.dy), *as_fp32(at.x), *at.w, *at.r, {kEpsilon}, *alone);
       EXPECT_TRUE(lies_within(dx, [&](std::int64_t i) {
         const double sum = alone.at(i) + addend.at(i);
         return around(sum, roundings(1) * (std::abs(sum) + std::abs(alone.at(i))));
@@ -137,9 +137,9 @@ TEST(RmsNorm, AddsAnotherGradientBeforeItRounds) {
     }
 }
 
-double objective(const Stream& stream, const Data& x, const Data& w, const Data& dy, RmsNormOptions options) {
+double objective(const ExecutionContext& context, const Data& x, const Data& w, const Data& dy, RmsNormOptions options) {
   Data y(DType::f32, (*x).shape), r(DType::f32, {(*x).shape[0]});
-  rms_norm_forward(stream, *x, *w, options, *y, *r);
+  rms_norm_forward(context, *x, *w, options, *y, *r);
   double sum = 0;
   for (std::int64_t i = 0; i < y.elements(); ++i) sum += y.get(i) * dy.get(i);
   return sum;
@@ -147,18 +147,18 @@ double objective(const Stream& stream, const Data& x, const Data& w, const Data&
 
 TEST(RmsNorm, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Stream stream = fast(team);
+  const ExecutionContext context = fast(team);
   for (const RmsNormOptions options : {RmsNormOptions{kEpsilon}, RmsNormOptions{kEpsilon, 1.0F}}) {
-    Results run(stream, DType::f32, 3, 20, options);
+    Results run(context, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20});
-    rms_norm_weight_gradient(stream, *run.dy, *run.x, *run.r, *dw, {});
+    rms_norm_weight_gradient(context, *run.dy, *run.x, *run.r, *dw, {});
     constexpr double step = 1e-2;
     const auto slope = [&](Data& operand, std::int64_t i) {
       const double value = operand.get(i);
       operand.set(i, value + step);
-      const double above = objective(stream, run.x, run.w, run.dy, options);
+      const double above = objective(context, run.x, run.w, run.dy, options);
       operand.set(i, value - step);
-      const double below = objective(stream, run.x, run.w, run.dy, options);
+      const double below = objective(context, run.x, run.w, run.dy, options);
       operand.set(i, value);
       return (above - below) / (2 * step);
     };

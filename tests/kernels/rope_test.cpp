@@ -60,7 +60,7 @@ TEST(Rope, MatchesReferenceForAnyThreadCount) {
         const Operands in(dtype, 29, 3, width);
         ThreadTeam one(1);
         Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
-        rope(Stream(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
+        rope(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
         rope(fast(one), *in.x, *in.positions, *in.frequencies, options, *found);
         for (const Data* y : {&wanted, &found}) expect_turned(in, options, *y);
         for (const int threads : {2, 3}) {

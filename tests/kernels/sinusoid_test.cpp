@@ -6,11 +6,11 @@ namespace millrace::kernels::testing {
 namespace {
 
 struct Results {
-  Results(const Stream& stream, DType dtype, std::int64_t rows, std::int64_t width)
+  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 1), positions(DType::i32, {rows}), inverse(DType::f32, {width / 2}), y(dtype, {rows, width}) {
     for (std::int64_t i = 0; i < rows; ++i) positions.set(i, static_cast<double>(i * 37 % 4099));
     for (std::int64_t i = 0; i < width / 2; ++i) inverse.set(i, std::pow(1e-4, static_cast<double>(i) / static_cast<double>(width)));
-    add_sinusoid(stream, *x, *positions, *inverse, *y);
+    add_sinusoid(context, *x, *positions, *inverse, *y);
   }
   Data x, positions, inverse, y;
 };
@@ -21,7 +21,7 @@ TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {2, 34, 130}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        const Results wanted(Stream(one, Implementation::reference), dtype, rows, width), found(fast(one), dtype, rows, width);
+        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width), found(fast(one), dtype, rows, width);
         // The sine of an fp32 angle is off by two units in the last place at most (a GPU's; half of one here), and the sum by its rounding.
         for (const Results* results : {&wanted, &found})
           EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {

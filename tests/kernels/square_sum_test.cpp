@@ -14,9 +14,9 @@ namespace {
 using testing::Data;
 using testing::fast;
 
-double square_sum_of(const Stream& stream, const Data& x) {
+double square_sum_of(const ExecutionContext& context, const Data& x) {
   const Data sum(DType::f64, {1}, 3);
-  square_sum(stream, *x, *sum);
+  square_sum(context, *x, *sum);
   return sum.get(0);
 }
 
@@ -28,7 +28,7 @@ TEST(SquareSum, EquivalentToReferenceWithOneResultForAllThreadCounts) {
     const Data x(DType::f32, {size}, 5);
     ThreadTeam one(1);
     const double first = square_sum_of(fast(one), x);
-    const double wanted = square_sum_of(Stream(one, Implementation::reference), x);
+    const double wanted = square_sum_of(ExecutionContext(one, Implementation::reference), x);
     EXPECT_NEAR(first, wanted, summed(size) * wanted) << size;
     double plain = 0;
     for (std::int64_t i = 0; i < std::min<std::int64_t>(size, 100'000); ++i) plain += x.at(i) * x.at(i);
@@ -89,7 +89,7 @@ TEST(SquareSum, OfManyTensorsAreThoseOfOneAfterTheOther) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{7}, tensors.size()}) {
       const Data sums(DType::f64, {static_cast<std::int64_t>(count)}, 3), plain(DType::f64, {static_cast<std::int64_t>(count)}, 4);
       square_sums(fast(team), std::span(tensors).first(count), *sums);
-      square_sums(Stream(team, Implementation::reference), std::span(tensors).first(count), *plain);
+      square_sums(ExecutionContext(team, Implementation::reference), std::span(tensors).first(count), *plain);
       for (std::size_t i = 0; i < count; ++i) {
         EXPECT_EQ(sums.get(static_cast<std::int64_t>(i)), square_sum_of(fast(team), all[i])) << i << " of " << count;
         EXPECT_NEAR(sums.get(static_cast<std::int64_t>(i)), plain.get(static_cast<std::int64_t>(i)),

@@ -66,12 +66,12 @@ class Folder {
     model.load(path_);
     if (mutant.parameter) {
       for (const ParameterSpec& spec : model_parameters(config)) mutant.parameter(spec.name, model.store().master(spec.name));
-      model.store().refresh_copies(model.stream());
+      model.store().refresh_copies(model.context());
     }
 
     Distances distances;
     const auto fill = rows_.batches(rows_.rows);
-    const auto sums = model.loop().accumulate(model.stream(), 1, rows_.counted(), fill, noise);
+    const auto sums = model.loop().accumulate(model.context(), 1, rows_.counted(), fill, noise);
     distances["loss"] = std::fabs(sums.loss / static_cast<double>(sums.targets) - read_floats(golden_, "loss").at(0));
     for (const ParameterSpec& spec : model_parameters(config)) {
       auto found = model.gradient(spec.name);

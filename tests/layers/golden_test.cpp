@@ -14,8 +14,8 @@
 namespace millrace::layers::testing {
 namespace {
 
-/// Keeps the residual stream before every decoder layer, and at the end what its reference calls the last hidden state: what the final norm
-/// made (transformers) or what it was given (MaxText). One microbatch after the other.
+/// Keeps the residual context before every decoder layer, and at the end what its reference calls the last hidden state: what the final
+/// norm made (transformers) or what it was given (MaxText). One microbatch after the other.
 class HiddenStates final : public runtime::OperationHook {
  public:
   explicit HiddenStates(const ModelConfig& config) : layers_(config.layers), before_norm_(config.numerics == "maxtext") {}
@@ -79,7 +79,7 @@ TEST_P(Golden, AgreesWithItsReference) {
   model.load(folder);
 
   HiddenStates hidden(config);
-  const auto sums = model.loop().accumulate(model.stream(), microbatches, given.counted(), given.batches(rows), &hidden);
+  const auto sums = model.loop().accumulate(model.context(), microbatches, given.counted(), given.batches(rows), &hidden);
   EXPECT_EQ(sums.targets, given.counted());
   EXPECT_NEAR(sums.loss / static_cast<double>(sums.targets), read_floats(golden, "loss").at(0), tolerance.at("loss").get<double>());
 

@@ -8,7 +8,7 @@
 
 #include "kernels/base/thread_team.hpp"
 #include "layers/model.hpp"
-#include "runtime/engine/straight_loop.hpp"
+#include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/io/safetensors.hpp"
 
 /// What the tests of models share: a model in a straight loop, batches from token ids, and the golden vectors.
@@ -27,14 +27,14 @@ struct LoopOptions {
   kernels::Implementation implementation = kernels::Implementation::fast;
 };
 
-/// A model with its memory, team and stream.
+/// A model with its memory, team and context.
 class Model {
  public:
   Model(const ModelConfig& config, const LoopOptions& options);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
-  [[nodiscard]] const kernels::Stream& stream() const { return stream_; }
-  [[nodiscard]] runtime::StraightLoop& loop() { return loop_; }
+  [[nodiscard]] const kernels::ExecutionContext& context() const { return context_; }
+  [[nodiscard]] runtime::SequentialTrainer& loop() { return loop_; }
   [[nodiscard]] const runtime::ParameterStore& store() const { return loop_.rank().store(); }
   void load(const std::string& folder);
   void initialise(std::uint64_t seed);
@@ -49,8 +49,8 @@ class Model {
  private:
   ModelConfig config_;
   kernels::ThreadTeam team_;
-  kernels::Stream stream_;
-  runtime::StraightLoop loop_;
+  kernels::ExecutionContext context_;
+  runtime::SequentialTrainer loop_;
 };
 
 /// Microbatches of `rows` rows out of one list of rows; the target of a row's last token is masked; one document a row.

@@ -93,11 +93,11 @@ TEST(Labels, AreMaxTexts) {
 TEST(Stages, AnEmptyStageCopies) {
   const auto program = build_stage(llama3_8b(), {false, 3, 0, false}, {kernels::DType::bf16, 2, 16, 0, Output::loss});
   ASSERT_EQ(program.operations.size(), 1U);
-  EXPECT_TRUE(program.token_in.valid());
-  EXPECT_TRUE(program.token_out.valid());
-  EXPECT_FALSE(program.token_in == program.token_out);
-  EXPECT_EQ(program.value(program.token_out).type, program.value(program.token_in).type);
-  EXPECT_EQ(program.value(program.token_out).type.dtype, kernels::DType::bf16);
+  EXPECT_TRUE(program.boundary_in.valid());
+  EXPECT_TRUE(program.boundary_out.valid());
+  EXPECT_FALSE(program.boundary_in == program.boundary_out);
+  EXPECT_EQ(program.value(program.boundary_out).type, program.value(program.boundary_in).type);
+  EXPECT_EQ(program.value(program.boundary_out).type.dtype, kernels::DType::bf16);
 }
 
 TEST(Stages, LastStageEndsInLossOrLogits) {

@@ -99,7 +99,7 @@ TEST_P(OddSizes, FastKernelsAgreeWithPlainOnes) {
   fast.initialise(3);
   plain.initialise(3);
   const auto fill = batch(sizes());
-  const auto found = fast.loop().accumulate(fast.stream(), 1, 1, fill), wanted = plain.loop().accumulate(plain.stream(), 1, 1, fill);
+  const auto found = fast.loop().accumulate(fast.context(), 1, 1, fill), wanted = plain.loop().accumulate(plain.context(), 1, 1, fill);
   EXPECT_NEAR(found.loss, wanted.loss, 2e-5 * std::abs(wanted.loss));
   EXPECT_EQ(wanted.loss == 0, sizes().targets == Sizes::Targets::masked);
   double most = 0;  // a softmax over one key has gradients of nothing but rounding
@@ -137,7 +137,7 @@ TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   Model model(config(), options(kernels::Implementation::reference));
   model.initialise(3);
   const auto fill = batch(sizes());
-  (void)model.loop().accumulate(model.stream(), 1, 1, fill);
+  (void)model.loop().accumulate(model.context(), 1, 1, fill);
   double most = 0;
   for (const auto& spec : model_parameters(config())) most = std::max(most, norm(model.gradient(spec.name)));
   for (const auto& spec : model_parameters(config())) {
@@ -151,8 +151,8 @@ TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
     const auto direction = random_direction(gradient.size(), 1);
     const auto loss_at = [&](double distance) {
       for (std::size_t i = 0; i < before.size(); ++i) master[i] = before[i] + static_cast<float>(distance * direction[i]);
-      model.store().refresh_copies(model.stream());
-      return model.loop().evaluate(model.stream(), 1, fill).loss;
+      model.store().refresh_copies(model.context());
+      return model.loop().evaluate(model.context(), 1, fill).loss;
     };
     const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
     double expected = 0;

@@ -28,13 +28,13 @@ Outcome train(bool tied, LoopOptions options, std::int64_t microbatches = 3) {
     scalars.weight_decay = 0.1;
     scalars.update = s + 1;
     const auto fill = rows_of(random_ids(static_cast<std::size_t>(microbatches * 24), 61, static_cast<std::uint32_t>(s + 1)), 2, 12);
-    const auto step = model.loop().step(model.stream(), microbatches, targets, fill, scalars, 1.0);
+    const auto step = model.loop().step(model.context(), microbatches, targets, fill, scalars, 1.0);
     outcome.losses.push_back(std::bit_cast<std::uint64_t>(step.loss));
     outcome.norms.push_back(std::bit_cast<std::uint64_t>(step.norm));
   }
   outcome.parameters = model.parameter_bits();
   const auto fill = rows_of(random_ids(static_cast<std::size_t>(microbatches * 24), 61, 9), 2, 12);
-  (void)model.loop().accumulate(model.stream(), microbatches, targets, fill);
+  (void)model.loop().accumulate(model.context(), microbatches, targets, fill);
   outcome.gradients = model.gradient_bits();
   return outcome;
 }
@@ -101,7 +101,7 @@ std::vector<std::uint32_t> gradients_with_dropout(LoopOptions options, std::int3
     for (std::size_t t = 0; t < batch.samples.size(); ++t)
       batch.samples[t] = sample == 0 ? 0 : sample + static_cast<std::int32_t>(2 * m + static_cast<std::int64_t>(t) / 12);
   };
-  (void)model.loop().accumulate(model.stream(), 2, 44, fill);
+  (void)model.loop().accumulate(model.context(), 2, 44, fill);
   return model.gradient_bits();
 }
 
@@ -144,7 +144,7 @@ TEST(Accumulators, TwoContiguousPartsAreAddedInOrder) {
   const auto fill = rows_of(random_ids(96, 61, 3), 2, 12);
   for (Model* model : {&one_set, &two_sets}) {
     model->initialise(7);
-    (void)model->loop().accumulate(model->stream(), 4, 88, fill);
+    (void)model->loop().accumulate(model->context(), 4, 88, fill);
   }
   const std::string name = "model.layers.1.mlp.up_proj.weight";
   const auto wanted = one_set.gradient(name);
@@ -166,12 +166,12 @@ TEST(TiedTable, SumsBothUsesAndCountsOnce) {
   const auto head = untied.store().master("lm_head.weight");
   std::copy(table.begin(), table.end(), head.begin());
   const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
-  for (Model* model : {&tied, &untied}) (void)model->loop().accumulate(model->stream(), 1, 22, fill);
+  for (Model* model : {&tied, &untied}) (void)model->loop().accumulate(model->context(), 1, 22, fill);
   auto sum = untied.gradient("model.embed_tokens.weight");
   const auto second = untied.gradient("lm_head.weight");
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
   EXPECT_EQ(tied.gradient("model.embed_tokens.weight"), sum);
-  const auto sums = runtime::square_sums(tied.stream(), tied.store());
+  const auto sums = runtime::square_sums(tied.context(), tied.store());
   EXPECT_EQ(sums.size(), model_parameters(tied.config()).size());
 }
 

@@ -39,7 +39,7 @@ TEST(Steps, FourAdamwStepsAgreeWithPytorch) {
     scalars.learning_rate = rate;
     scalars.weight_decay = 0.1;
     scalars.update = s + 1;
-    const auto step = model.loop().step(model.stream(), microbatches, microbatches * rows * (sequence - 1),
+    const auto step = model.loop().step(model.context(), microbatches, microbatches * rows * (sequence - 1),
                                         rows_of({begin, begin + per_step}, rows, sequence), scalars, 1.0);
     EXPECT_NEAR(step.loss, losses.at(at), 2e-5) << "step " << s;
     EXPECT_NEAR(step.norm, norms.at(at), 1e-4 * norms.at(at)) << "step " << s;

@@ -112,7 +112,7 @@ TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
     const auto where = layers::testing::golden_folder(name);
     layers::testing::Model model(layers::read_config_file(where).model, options);
     model.load(where);
-    const auto sums = model.loop().evaluate(model.stream(), 3, [&](std::int64_t m, const runtime::BatchPlaces& batch) {
+    const auto sums = model.loop().evaluate(model.context(), 3, [&](std::int64_t m, const runtime::BatchPlaces& batch) {
       for (std::size_t t = 0; t < sequence; ++t) {
         const auto at = static_cast<std::size_t>(m) * sequence + t;
         batch.tokens[t] = ids[at];
@@ -139,17 +139,17 @@ std::string choice_bytes(const std::vector<Choice>& choices) {
   std::size_t longest = 0;
   for (std::size_t index = 0; index < choices.size(); ++index) {
     const auto& choice = choices[index];
-    std::vector<std::int32_t> stream{65535, 0, static_cast<std::int32_t>(index), static_cast<std::int32_t>(choice.right),
-                                     static_cast<std::int32_t>(choice.completions.size())};
-    const auto append = [&stream](const std::vector<std::int32_t>& tokens) {
-      stream.push_back(static_cast<std::int32_t>(tokens.size()));
-      stream.insert(stream.end(), tokens.begin(), tokens.end());
+    std::vector<std::int32_t> context{65535, 0, static_cast<std::int32_t>(index), static_cast<std::int32_t>(choice.right),
+                                      static_cast<std::int32_t>(choice.completions.size())};
+    const auto append = [&context](const std::vector<std::int32_t>& tokens) {
+      context.push_back(static_cast<std::int32_t>(tokens.size()));
+      context.insert(context.end(), tokens.begin(), tokens.end());
     };
     append(choice.context);
     for (const auto& completion : choice.completions) append(completion);
-    stream[1] = static_cast<std::int32_t>(2 * stream.size());
-    longest = std::max(longest, 2 * stream.size());
-    all.insert(all.end(), stream.begin(), stream.end());
+    context[1] = static_cast<std::int32_t>(2 * context.size());
+    longest = std::max(longest, 2 * context.size());
+    all.insert(all.end(), context.begin(), context.end());
   }
   std::vector<std::int32_t> header(512, 0);  // 256 numbers of 32 bits
   const auto put = [&header](std::size_t at, std::uint32_t value) {
@@ -193,7 +193,7 @@ TEST(Eval, ChoosesTheCompletionOfLowestMeanLoss) {
       options.sequence = static_cast<std::int64_t>(row.size()) - 1;
       layers::testing::Model model(config, options);
       model.load(where);
-      const auto sums = model.loop().evaluate(model.stream(), 1, [&](std::int64_t, const runtime::BatchPlaces& batch) {
+      const auto sums = model.loop().evaluate(model.context(), 1, [&](std::int64_t, const runtime::BatchPlaces& batch) {
         for (std::size_t t = 0; t + 1 < row.size(); ++t) {
           batch.tokens[t] = row[t];
           batch.positions[t] = static_cast<std::int32_t>(t);

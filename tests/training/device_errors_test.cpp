@@ -1,5 +1,5 @@
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "tests/training/device_run.hpp"
 
 // What a run with GPUs says when it cannot go on.

@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "tests/training/device_run.hpp"
 
 // Runs on ranks with GPUs: whatever the layout, the bits of one rank with a GPU, and the losses of a CPU.

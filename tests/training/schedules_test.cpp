@@ -79,8 +79,8 @@ TEST(DualPipe, HoldsEachWeightOnTwoRanksAndLetsOneSpeak) {
                    for (const auto& tensor : own.compute().parameters().tensors()) {
                      const auto* other = twin.compute().parameters().find(tensor.name);
                      ASSERT_NE(other, nullptr) << tensor.name;
-                     EXPECT_NE(tensor.speaks(), other->speaks()) << tensor.name;
-                     if (tensor.speaks()) spoken.insert(tensor.name);
+                     EXPECT_NE(tensor.is_owner(), other->is_owner()) << tensor.name;
+                     if (tensor.is_owner()) spoken.insert(tensor.name);
                      const auto mine = own.compute().store().master(tensor.name), his = twin.compute().store().master(tensor.name);
                      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), his.begin(), his.end())) << tensor.name;
                    }

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "runtime/engine/step_shares.hpp"
+#include "runtime/engine/step_breakdown.hpp"
 #include "runtime/io/fault.hpp"
 #include "tests/training/examined_run.hpp"
 #include "tests/training/expectations.hpp"
@@ -113,8 +113,8 @@ TEST_F(Substance, ASlowStageIsTheOthersBubble) {
     const std::string run = "run" + std::to_string(slow);
     const auto records = records_with("point=stage" + std::to_string(slow) + ".forward:delay=50", data(), folder_ / run);
     ASSERT_EQ(records.size(), 2U);
-    const std::vector<runtime::StepShares> shares{runtime::summarize(records[0], runtime::StepId(2)),
-                                                  runtime::summarize(records[1], runtime::StepId(2))};
+    const std::vector<runtime::StepBreakdown> shares{runtime::summarize(records[0], runtime::StepId(2)),
+                                                     runtime::summarize(records[1], runtime::StepId(2))};
     EXPECT_GE(shares[slow].compute, sleep);
     int waits = 0;
     for (const std::size_t rank : {std::size_t{0}, std::size_t{1}})

@@ -5,9 +5,9 @@
 #include "layers/model_folder.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/units.hpp"
+#include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/found_checkpoint.hpp"
-#include "tools/commands/whole_folder.hpp"
 
 namespace millrace::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include "tools/commands/command.hpp"
 #include "tools/commands/recorded_run.hpp"
 #include "tools/compare/first_difference.hpp"
-#include "tools/compare/values_again.hpp"
+#include "tools/compare/recapture_tensor.hpp"
 
 namespace millrace::tools {
 
@@ -52,10 +52,10 @@ std::string describe(const Difference& difference) {
 }
 
 /// The tensor as the run makes it again; a line to the person where that is not what was recorded.
-std::optional<ValuesAgain> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
+std::optional<RecapturedTensor> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
   try {
     const auto run = run_before(side.run.settings, side.directory, step);
-    auto values = values_again(*run, step, recorded);
+    auto values = recapture_tensor(*run, step, recorded);
     if (!values) {
       fmt::print("{}: run again, it does not come to this tensor\n", side.directory);
     } else if (runtime::hash_of(std::span<const std::byte>(values->bytes)).low != recorded.record.hash) {

@@ -8,8 +8,8 @@
 #include "layers/llmc_file.hpp"
 #include "layers/model_folder.hpp"
 #include "runtime/io/file_system.hpp"
+#include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/commands/whole_folder.hpp"
 
 namespace millrace::tools {
 

@@ -14,7 +14,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"

@@ -45,7 +45,7 @@ ProgramKind program_of(const std::string& word) {
 struct Inspection {
   configs::RunConfig config;
   actors::PipelinePlan plan;
-  actors::RankNeeds options;
+  actors::RankResources options;
   bool threads_given = false;
   std::string data;  // what train reads and holds out, or why that is not known
 };

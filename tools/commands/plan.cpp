@@ -48,8 +48,8 @@ std::vector<std::string> names_of(const std::string& text) {
   return names;
 }
 
-actors::RankNeeds needs_of(const configs::RunConfig& config) {
-  actors::RankNeeds needs;
+actors::RankResources needs_of(const configs::RunConfig& config) {
+  actors::RankResources needs;
   actors::plan_for_devices(needs, config);
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   needs.threads =

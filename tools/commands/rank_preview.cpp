@@ -6,7 +6,7 @@
 
 namespace millrace::tools {
 
-RankPreview::RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankNeeds& needs)
+RankPreview::RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankResources& needs)
     : rank_(rank), compute_(actors::RankBlueprint(plan, rank, needs).build(true)) {}
 
 std::size_t RankPreview::parameters() const noexcept {

@@ -10,7 +10,7 @@ namespace millrace::tools {
 /// One rank as the run would build it, its memory planned but not asked for.
 class RankPreview {
  public:
-  RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankNeeds& needs);
+  RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankResources& needs);
 
   [[nodiscard]] runtime::RankId rank() const noexcept { return rank_; }
   [[nodiscard]] const runtime::StageRunner& stage(runtime::StageId stage) const { return compute_->stage(stage); }

@@ -45,7 +45,7 @@ class Ends {
     const bool gradient = runtime::makes_gradient(action.kind);
     const auto source = gradient ? placement_.next(action.stage) : placement_.previous(action.stage);
     if (!source) return 0;
-    const auto kind = gradient ? runtime::TokenKind::gradient : runtime::TokenKind::activation;
+    const auto kind = gradient ? runtime::BoundaryKind::gradient : runtime::BoundaryKind::activation;
     const auto edge = runtime::edge_into(placement_, action.stage, kind);
     const bool delayed = edge && !links.empty() && placement_.rank_of(*source) != placement_.rank_of(action.stage);
     const double latency = delayed ? links[edge->index()].latency : 0;

@@ -19,9 +19,9 @@ class Accumulate final : public OperationRule {
     return {rules::elements(outputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::accumulate(stream, inputs[0], outputs[0]);
+    kernels::accumulate(context, inputs[0], outputs[0]);
   }
 };
 

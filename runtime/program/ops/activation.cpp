@@ -31,9 +31,9 @@ class GluInputGradient final : public OperationRule {
     return {(slope_flops(activation_) + 3) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::glu_input_gradient(stream, activation_, inputs[0], inputs[1], inputs[2], outputs[0], outputs[1]);
+    kernels::glu_input_gradient(context, activation_, inputs[0], inputs[1], inputs[2], outputs[0], outputs[1]);
   }
 
  private:
@@ -64,9 +64,9 @@ class Glu final : public OperationRule {
     return {(value_flops(activation_) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::glu_forward(stream, activation_, inputs[0], inputs[1], outputs[0]);
+    kernels::glu_forward(context, activation_, inputs[0], inputs[1], outputs[0]);
   }
 
  private:
@@ -91,9 +91,9 @@ class ActivateInputGradient final : public OperationRule {
     return {(slope_flops(activation_) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::activation_input_gradient(stream, activation_, inputs[0], inputs[1], outputs[0]);
+    kernels::activation_input_gradient(context, activation_, inputs[0], inputs[1], outputs[0]);
   }
 
  private:
@@ -119,9 +119,9 @@ class Activate final : public OperationRule {
     return {value_flops(activation_) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::activation_forward(stream, activation_, inputs[0], outputs[0]);
+    kernels::activation_forward(context, activation_, inputs[0], outputs[0]);
   }
 
  private:

@@ -25,9 +25,9 @@ class Add final : public OperationRule {
     return {rules::elements(outputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::add(stream, inputs[0], inputs[1], outputs[0]);
+    kernels::add(context, inputs[0], inputs[1], outputs[0]);
   }
 };
 

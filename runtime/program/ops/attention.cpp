@@ -59,11 +59,11 @@ class AttentionInputGradient final : public OperationRule {
     return scratch_of(inputs[1], inputs[2], attributes, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto head_dim = attributes.integer("head_dim");
     const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, head_dim); };
-    kernels::attention_input_gradient(stream, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]), heads(inputs[3]), heads(inputs[4]),
+    kernels::attention_input_gradient(context, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]), heads(inputs[3]), heads(inputs[4]),
                                       inputs[5], inputs[6], options_of(attributes), heads(outputs[0]), heads(outputs[1]), heads(outputs[2]),
                                       scratch);
   }
@@ -86,10 +86,10 @@ class AttentionSinkGradient final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto head_dim = attributes.integer("head_dim");
-    kernels::attention_sink_gradient(stream, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim), inputs[2], inputs[3],
+    kernels::attention_sink_gradient(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim), inputs[2], inputs[3],
                                      outputs[0]);
   }
 };
@@ -141,10 +141,10 @@ class Attention final : public OperationRule {
     return scratch_of(inputs[0], inputs[1], attributes, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto head_dim = attributes.integer("head_dim");
-    kernels::attention_forward(stream, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
+    kernels::attention_forward(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
                                rules::heads(inputs[2], head_dim), inputs[3], options_of(attributes), rules::heads(outputs[0], head_dim),
                                outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
   }

@@ -21,9 +21,9 @@ class BiasWeightGradient final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::bias_weight_gradient(stream, inputs[0], outputs[0]);
+    kernels::bias_weight_gradient(context, inputs[0], outputs[0]);
   }
 };
 
@@ -50,9 +50,9 @@ class Bias final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::bias_forward(stream, inputs[0], inputs[1], outputs[0]);
+    kernels::bias_forward(context, inputs[0], inputs[1], outputs[0]);
   }
 };
 

@@ -22,9 +22,9 @@ class Copy final : public OperationRule {
     return {0, rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::convert(stream, inputs[0], outputs[0]);
+    kernels::convert(context, inputs[0], outputs[0]);
   }
 };
 

@@ -27,9 +27,9 @@ class Dropout final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::dropout(stream, inputs[0], inputs[1],
+    kernels::dropout(context, inputs[0], inputs[1],
                      {static_cast<float>(attributes.real("rate")), static_cast<std::uint64_t>(attributes.integer("site"))}, outputs[0]);
   }
 };

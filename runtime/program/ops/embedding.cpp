@@ -26,9 +26,9 @@ class EmbeddingWeightGradient final : public OperationRule {
     return {rules::elements(inputs[1]), rules::bytes(inputs) + 8 * rules::elements(inputs[1])};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::embedding_weight_gradient(stream, inputs[0], inputs[1], outputs[0]);
+    kernels::embedding_weight_gradient(context, inputs[0], inputs[1], outputs[0]);
   }
 };
 
@@ -53,9 +53,9 @@ class Embedding final : public OperationRule {
     return {0, rules::bytes(inputs.first(1)) + 2 * rules::bytes(outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::embedding_forward(stream, inputs[0], inputs[1], outputs[0]);
+    kernels::embedding_forward(context, inputs[0], inputs[1], outputs[0]);
   }
 };
 

@@ -28,9 +28,9 @@ class LayerNormInputGradient final : public OperationRule {
     return {11 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::layer_norm_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes), outputs[0]);
+    kernels::layer_norm_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes), outputs[0]);
   }
 };
 
@@ -52,9 +52,9 @@ class LayerNormWeightGradient final : public OperationRule {
     return {5 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::layer_norm_weight_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], outputs[0], outputs[1]);
+    kernels::layer_norm_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], outputs[0], outputs[1]);
   }
 };
 
@@ -89,9 +89,9 @@ class LayerNorm final : public OperationRule {
     return {8 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::layer_norm_forward(stream, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], outputs[2]);
+    kernels::layer_norm_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], outputs[2]);
   }
 };
 

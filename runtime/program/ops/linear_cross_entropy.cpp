@@ -57,9 +57,9 @@ class WeightGradient final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_weight_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
+    kernels::linear_cross_entropy_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
                                                   outputs[0], scratch);
   }
 };
@@ -103,9 +103,9 @@ class BothGradients final : public GradientWithLoss {
     return {products * product_flops(inputs), rules::traffic(inputs, outputs, true)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_gradients(stream, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
+    kernels::linear_cross_entropy_gradients(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
                                             outputs[1], outputs[2], outputs[3], scratch);
   }
 };
@@ -123,9 +123,9 @@ class InputGradient final : public GradientWithLoss {
     return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_input_gradient(stream, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
+    kernels::linear_cross_entropy_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
                                                  outputs[1], outputs[2], scratch);
   }
 };
@@ -163,9 +163,10 @@ class LinearCrossEntropy final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_forward(stream, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], scratch);
+    kernels::linear_cross_entropy_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1],
+                                          scratch);
   }
 };
 
@@ -190,9 +191,9 @@ class Logits final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_logits(stream, inputs[0], inputs[1], options_of(attributes), outputs[0], scratch);
+    kernels::linear_logits(context, inputs[0], inputs[1], options_of(attributes), outputs[0], scratch);
   }
 };
 

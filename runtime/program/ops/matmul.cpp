@@ -41,9 +41,9 @@ class Matmul : public OperationRule {
     return kernels::matmul_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, outputs[0].dtype, options_, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch scratch) const override {
-    kernels::matmul(stream, inputs[0], inputs[1], outputs[0], options_, scratch, options_.addend ? &inputs[2] : nullptr);
+    kernels::matmul(context, inputs[0], inputs[1], outputs[0], options_, scratch, options_.addend ? &inputs[2] : nullptr);
   }
 
  protected:

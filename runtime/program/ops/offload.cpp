@@ -16,51 +16,51 @@ class Transfer : public OperationRule {
 /// from, to.
 class Begin final : public Transfer {
  public:
-  Begin(std::string_view name, kernels::Lane lane) : name_(name), lane_(lane) {}
+  Begin(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
   std::string_view name() const override { return name_; }
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor>, const Attributes&,
-           kernels::Scratch) const override {
-    if (!stream.on_cuda()) return kernels::convert(stream, inputs[0], inputs[1]);
-    stream.queue().order(lane_, kernels::Lane::compute);
-    stream.queue().copy(lane_, inputs[1].data, inputs[0].data, inputs[0].bytes());
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor>,
+           const Attributes&, kernels::Scratch) const override {
+    if (!context.on_cuda()) return kernels::convert(context, inputs[0], inputs[1]);
+    context.device_context().wait(lane_, kernels::StreamKind::compute);
+    context.device_context().copy(lane_, inputs[1].data, inputs[0].data, inputs[0].bytes());
   }
 
  private:
   std::string_view name_;
-  kernels::Lane lane_;
+  kernels::StreamKind lane_;
 };
 
 /// from; yields to.
 class End final : public Transfer {
  public:
-  End(std::string_view name, kernels::Lane lane) : name_(name), lane_(lane) {}
+  End(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
   std::string_view name() const override { return name_; }
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor>, std::span<const kernels::Tensor>, const Attributes&,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor>, std::span<const kernels::Tensor>, const Attributes&,
            kernels::Scratch) const override {
-    if (stream.on_cuda()) stream.queue().order(kernels::Lane::compute, lane_);
+    if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, lane_);
   }
 
  private:
   std::string_view name_;
-  kernels::Lane lane_;
+  kernels::StreamKind lane_;
 };
 
 }  // namespace
 
 const OperationRule& offload_begin_rule() {
-  static const Begin rule("offload", kernels::Lane::copy_out);
+  static const Begin rule("offload", kernels::StreamKind::copy_out);
   return rule;
 }
 const OperationRule& offload_end_rule() {
-  static const End rule("offload_end", kernels::Lane::copy_out);
+  static const End rule("offload_end", kernels::StreamKind::copy_out);
   return rule;
 }
 const OperationRule& fetch_begin_rule() {
-  static const Begin rule("fetch", kernels::Lane::copy_in);
+  static const Begin rule("fetch", kernels::StreamKind::copy_in);
   return rule;
 }
 const OperationRule& fetch_end_rule() {
-  static const End rule("fetch_end", kernels::Lane::copy_in);
+  static const End rule("fetch_end", kernels::StreamKind::copy_in);
   return rule;
 }
 

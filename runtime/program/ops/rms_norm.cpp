@@ -51,12 +51,12 @@ class RmsNormInputGradient final : public OperationRule {
     return {(plus_ ? 7 : 6) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[2].shape[0];
     kernels::Tensor addend;
     if (plus_) addend = vectors(inputs[4], width);
-    kernels::rms_norm_input_gradient(stream, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
+    kernels::rms_norm_input_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
                                      options_of(attributes), vectors(outputs[0], width), plus_ ? &addend : nullptr);
   }
 
@@ -88,10 +88,10 @@ class RmsNormWeightGradient final : public OperationRule {
     return kernels::rms_norm_weight_gradient_scratch_bytes({inputs[1].shape[0] * inputs[2].shape[1], width}, processor);
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch scratch) const override {
     const auto width = outputs[0].shape[0];
-    kernels::rms_norm_weight_gradient(stream, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0],
+    kernels::rms_norm_weight_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0],
                                       scratch);
   }
 };
@@ -123,10 +123,10 @@ class RmsNorm final : public OperationRule {
     return {4 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[1].shape[0];
-    kernels::rms_norm_forward(stream, vectors(inputs[0], width), inputs[1], options_of(attributes), vectors(outputs[0], width),
+    kernels::rms_norm_forward(context, vectors(inputs[0], width), inputs[1], options_of(attributes), vectors(outputs[0], width),
                               numbers(outputs[1]));
   }
 };

@@ -44,10 +44,10 @@ class Rope final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto head_dim = 2 * inputs[2].shape[0];
-    kernels::rope(stream, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], options_of(attributes),
+    kernels::rope(context, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], options_of(attributes),
                   rules::heads(outputs[0], head_dim));
   }
 };

@@ -24,9 +24,9 @@ class Scale final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::scale(stream, inputs[0], static_cast<float>(attributes.real("factor")), outputs[0]);
+    kernels::scale(context, inputs[0], static_cast<float>(attributes.real("factor")), outputs[0]);
   }
 };
 

@@ -28,9 +28,9 @@ class AddSinusoid final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::add_sinusoid(stream, inputs[0], inputs[1], inputs[2], outputs[0]);
+    kernels::add_sinusoid(context, inputs[0], inputs[1], inputs[2], outputs[0]);
   }
 };
 

@@ -29,9 +29,9 @@ class Join final : public OperationRule {
     return {0, rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::join_columns(stream, inputs, outputs[0]);
+    kernels::join_columns(context, inputs, outputs[0]);
   }
 };
 
@@ -70,9 +70,9 @@ class Split final : public OperationRule {
     return {0, rules::traffic(inputs, outputs)};
   }
 
-  void run(const kernels::Stream& stream, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::split_columns(stream, inputs[0], outputs);
+    kernels::split_columns(context, inputs[0], outputs);
   }
 };
 

@@ -11,7 +11,7 @@ constexpr const char* who = "runtime.schedule";
 
 // The action that makes the token of a send, or any like it.
 Action maker_like(const TransferCell& cell) {
-  return {cell.stage, cell.token == TokenKind::activation ? ActionKind::forward : ActionKind::input_gradient, cell.microbatch};
+  return {cell.stage, cell.token == BoundaryKind::activation ? ActionKind::forward : ActionKind::input_gradient, cell.microbatch};
 }
 
 }  // namespace
@@ -66,7 +66,8 @@ Token ChannelState::token_of(const TransferCell& cell) const {
 
 std::optional<Token> ChannelState::input_of(const Action& action) const {
   if (action.kind == ActionKind::weight_gradient) return std::nullopt;
-  const auto edge = edge_into(placement_, action.stage, action.kind == ActionKind::forward ? TokenKind::activation : TokenKind::gradient);
+  const auto edge =
+      edge_into(placement_, action.stage, action.kind == ActionKind::forward ? BoundaryKind::activation : BoundaryKind::gradient);
   return edge ? std::optional<Token>({*edge, action.microbatch}) : std::nullopt;
 }
 
@@ -148,7 +149,7 @@ void ChannelState::hand_over(Token token) {
 }
 
 std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Token token) {
-  const bool second = model_.transport == Transport::direction_fifo && edge(token).kind == TokenKind::gradient;
+  const bool second = model_.transport == Transport::direction_fifo && edge(token).kind == BoundaryKind::gradient;
   return queues_[2 * rank.index() + (second ? 1 : 0)];
 }
 

@@ -13,7 +13,7 @@ namespace {
 // Six digits, without zeros at the end.
 std::string plain(double value) { return fmt::format("{:.6g}", value); }
 
-std::string depth_of(const Schedule& schedule, const Ledger& ledger, StageId stage, TokenKind kind) {
+std::string depth_of(const Schedule& schedule, const Ledger& ledger, StageId stage, BoundaryKind kind) {
   const auto edge = edge_into(schedule.placement, stage, kind);
   return edge ? fmt::format("{}", ledger.depths[edge->index()]) : "-";
 }
@@ -81,8 +81,8 @@ std::string print_slots(const Schedule& schedule, const Ledger& ledger) {
     const StageSlots& slots = ledger.stages[index];
     const StageId stage{index};
     text += fmt::format("{:>5} {:>5} {:>12} {:>8} {:>8}   {:>16} {:>14}\n", index, schedule.placement.rank_of(stage), slots.stash_input,
-                        slots.stash_weight, slots.handoff, depth_of(schedule, ledger, stage, TokenKind::activation),
-                        depth_of(schedule, ledger, stage, TokenKind::gradient));
+                        slots.stash_weight, slots.handoff, depth_of(schedule, ledger, stage, BoundaryKind::activation),
+                        depth_of(schedule, ledger, stage, BoundaryKind::gradient));
   }
   return text;
 }

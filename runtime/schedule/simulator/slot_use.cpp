@@ -30,7 +30,7 @@ std::vector<int> slots_used(const Schedule& schedule, const Costs& costs, const 
   const bool forward_only = schedule.forward_only();
   std::vector<int> used;
   for (const Edge& edge : edges_of(schedule.placement)) {
-    const bool activation = edge.kind == TokenKind::activation;
+    const bool activation = edge.kind == BoundaryKind::activation;
     const LinkCost link = costs.links.empty() || edge.local() ? LinkCost{} : costs.links[edge.id.index()];
     std::vector<double> arrivals, releases;
     double link_free = 0;

@@ -60,7 +60,7 @@ class TimedReplay {
  private:
   std::size_t token(std::int32_t edge, MicrobatchId m) const { return static_cast<std::size_t>(edge) * microbatches_ + m.index(); }
   std::size_t token(const TransferCell& cell) const {
-    const bool activation = cell.token == TokenKind::activation;
+    const bool activation = cell.token == BoundaryKind::activation;
     if (cell.kind == Kind::receive) {
       return token(activation ? wiring_.activation_into(cell.stage) : wiring_.gradient_into(cell.stage), cell.microbatch);
     }
@@ -76,7 +76,7 @@ class TimedReplay {
       case Transport::rank_fifo:
         return queues_[2 * rank];
       case Transport::direction_fifo:
-        return queues_[2 * rank + (edge.kind == TokenKind::gradient ? 1 : 0)];
+        return queues_[2 * rank + (edge.kind == BoundaryKind::gradient ? 1 : 0)];
       case Transport::edge_fifo:
         return queues_[2 * edge.id.index() + (send ? 1 : 0)];
       default:

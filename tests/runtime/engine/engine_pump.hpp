@@ -78,9 +78,9 @@ class EnginePump {
   [[nodiscard]] int credit_waits() const { return credit_waits_; }  // times that an idle rank lacked nothing but a slot
 
  private:
-  enum class Lane { worker, token, credit, batch };
+  enum class StreamKind { worker, token, credit, batch };
   struct Move {
-    Lane lane;
+    StreamKind lane;
     std::size_t index;
   };
 
@@ -96,12 +96,12 @@ class EnginePump {
     std::vector<Move> slow;
     for (std::size_t edge = 0; edge < edges_.size(); ++edge) {
       const bool room = options_.ring == Ring::shared || posted_[edge] > 0;
-      if (!tokens_[edge].empty() && room) messages.push_back({Lane::token, edge});
-      if (!credits_[edge].empty()) messages.push_back({Lane::credit, edge});
+      if (!tokens_[edge].empty() && room) messages.push_back({StreamKind::token, edge});
+      if (!credits_[edge].empty()) messages.push_back({StreamKind::credit, edge});
     }
     for (std::size_t rank = 0; rank < engines_.size(); ++rank) {
-      if (!batches_[rank].empty() && engines_[rank]->running()) messages.push_back({Lane::batch, rank});
-      if (!workers_[rank].empty()) (static_cast<int>(rank) == options_.slow_rank ? slow : workers).push_back({Lane::worker, rank});
+      if (!batches_[rank].empty() && engines_[rank]->running()) messages.push_back({StreamKind::batch, rank});
+      if (!workers_[rank].empty()) (static_cast<int>(rank) == options_.slow_rank ? slow : workers).push_back({StreamKind::worker, rank});
     }
     if (messages.empty()) note_credit_waits();
     std::vector<Move> choice = messages;
@@ -119,19 +119,19 @@ class EnginePump {
 
   void carry_out(const Move& next) {
     switch (next.lane) {
-      case Lane::worker:
+      case StreamKind::worker:
         finish(next.index);
         break;
-      case Lane::token:
+      case StreamKind::token:
         deliver(next.index);
         break;
-      case Lane::credit: {
+      case StreamKind::credit: {
         const std::int64_t sequence = take(credits_[next.index]);
         const std::size_t rank = edges_[next.index].producer_rank.index();
         apply(rank, engines_[rank]->credit_returned(EdgeId{next.index}, sequence));
         break;
       }
-      case Lane::batch:
+      case StreamKind::batch:
         apply(next.index, engines_[next.index]->batch_ready(take(batches_[next.index])));
         break;
     }
@@ -161,7 +161,7 @@ class EnginePump {
       credits_[edge].push_back(token.sequence);
     }
     const std::size_t rank = edges_[edge].consumer_rank.index();
-    apply(rank, engines_[rank]->token_arrived(EdgeId{edge}, token.sequence));
+    apply(rank, engines_[rank]->boundary_arrived(EdgeId{edge}, token.sequence));
   }
 
   void apply(std::size_t rank, const Decisions& decisions) {

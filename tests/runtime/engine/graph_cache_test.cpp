@@ -33,10 +33,10 @@ class GraphCacheTest : public ::testing::Test {
   }
   /// Adds slot 0 to the sum, through the cache.
   void add(GraphCache& cache, ProgramKind kind, const kernels::Tensor& sum, bool fails = false) {
-    const kernels::Stream stream(team_, kernels::Implementation::fast, &*queue_);
+    const kernels::ExecutionContext context(team_, kernels::Implementation::fast, &*queue_);
     cache.run(*queue_, kind, to(sum), [&] {
       ++bodies_;
-      kernels::accumulate(stream, slot(0), sum);
+      kernels::accumulate(context, slot(0), sum);
       if (fails) fail(ExitCode::data, "test", "a body that fails");
     });
   }
@@ -46,7 +46,7 @@ class GraphCacheTest : public ::testing::Test {
   }
 
   kernels::ThreadTeam team_{1};
-  std::optional<kernels::Queue> queue_;
+  std::optional<kernels::DeviceContext> queue_;
   kernels::Buffer memory_;
   int bodies_ = 0;
 };
@@ -85,7 +85,7 @@ TEST_F(GraphCacheTest, RunsWhatItHasNoRoomFor) {
   int bodies = 0;
   const auto run = [&](std::size_t number) {
     Bindings bindings = to(sum);
-    bindings[Region::token_in] = memory_.data() + number;
+    bindings[Region::boundary_in] = memory_.data() + number;
     cache.run(*queue_, ProgramKind::forward, bindings, [&] { ++bodies; });
   };
   for (std::size_t number = 0; number <= GraphCache::most; ++number) run(number);

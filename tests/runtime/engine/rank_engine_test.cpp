@@ -40,12 +40,12 @@ TEST(RankEngine, WaitsForEachThingAndSaysSo) {
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for nothing");
   EXPECT_EQ(issued(rank.engine.start(rank.plan, step)), "");
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the activation of microbatch 0 from stage 0 on rank 0, before 1F0");
-  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 0)), "");
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 0)), "");
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the batch of microbatch 0, before 1F0");
   EXPECT_EQ(issued(rank.engine.batch_ready(MicrobatchId{0})), "1F0");
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 runs 1F0");
   rank.engine.batch_ready(MicrobatchId{1});
-  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 1)), "1F1");
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 1)), "1F1");
   rank.engine.action_finished(parse_action("1F0"));
   rank.engine.action_finished(parse_action("1F1"));
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the gradient of microbatch 0 from stage 2 on rank 2, before 1B0");
@@ -55,7 +55,7 @@ TEST(RankEngine, WaitsForEachThingAndSaysSo) {
 TEST(RankEngine, SendsWhenFinishedAndReleasesAfterTheLastUse) {
   Middle rank(zb_h1(3, 1));
   rank.start();
-  const Issue forward = rank.engine.token_arrived(activation_in, 0).issues.at(0);
+  const Issue forward = rank.engine.boundary_arrived(activation_in, 0).issues.at(0);
   EXPECT_EQ(forward.step, step);
   EXPECT_EQ(forward.activation.sequence, 0);
   EXPECT_EQ(forward.output.edge, activation_out);
@@ -66,7 +66,7 @@ TEST(RankEngine, SendsWhenFinishedAndReleasesAfterTheLastUse) {
   EXPECT_EQ(after_forward.sends[0].edge, activation_out);
   EXPECT_TRUE(after_forward.releases.empty()) << "the slot is the saved input";
 
-  EXPECT_EQ(issued(rank.engine.token_arrived(gradient_in, 0)), "1I0 1W0");
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(gradient_in, 0)), "1I0 1W0");
   const Decisions after_input = rank.engine.action_finished(parse_action("1I0"));
   ASSERT_EQ(after_input.sends.size(), 1u);
   EXPECT_EQ(after_input.sends[0].edge, gradient_out);
@@ -87,7 +87,7 @@ TEST(RankEngine, IssueAheadIsBounded) {
     Middle rank(gpipe(3, 4), {}, ahead);
     rank.start();
     int running = 0;
-    for (int m = 0; m < 4; ++m) running += static_cast<int>(rank.engine.token_arrived(activation_in, m).issues.size());
+    for (int m = 0; m < 4; ++m) running += static_cast<int>(rank.engine.boundary_arrived(activation_in, m).issues.size());
     EXPECT_EQ(running, ahead);
     EXPECT_EQ(rank.engine.action_finished(parse_action("1F0")).issues.size(), 1u);
   }
@@ -96,7 +96,7 @@ TEST(RankEngine, IssueAheadIsBounded) {
 TEST(RankEngine, AFullOutputRingHoldsTheListBack) {
   Middle rank(gpipe(3, 3), {3, 1, 3, 3});
   rank.start();
-  for (int m = 0; m < 3; ++m) rank.engine.token_arrived(activation_in, m);
+  for (int m = 0; m < 3; ++m) rank.engine.boundary_arrived(activation_in, m);
   EXPECT_EQ(rank.engine.issued(), 1);
   rank.engine.action_finished(parse_action("1F0"));
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for a free slot towards stage 2 on rank 2, before 1F1");
@@ -109,7 +109,7 @@ TEST(RankEngine, ReleasesInOrderWhereWeightGradientsLag) {
   Middle rank(table(Placement::single(3), 2, {"0F0 0F1 0B0 0B1", "1F0 1F1 1I0 1B1 1W0", "2F0 2F1 2B0 2B1"}));
   rank.start();
   for (EdgeId edge : {activation_in, gradient_in}) {
-    for (int m = 0; m < 2; ++m) rank.engine.token_arrived(edge, m);
+    for (int m = 0; m < 2; ++m) rank.engine.boundary_arrived(edge, m);
   }
   for (const char* action : {"1F0", "1F1", "1I0"}) rank.engine.action_finished(parse_action(action));
   EXPECT_TRUE(rank.engine.action_finished(parse_action("1B1")).releases.empty());
@@ -124,11 +124,11 @@ TEST(RankEngine, SequencesGoOnOverSteps) {
   Middle rank(zb_h1(3, 1), {2, 2, 2, 2});
   for (int round = 0; round < 3; ++round) {
     rank.start();
-    const Issue forward = rank.engine.token_arrived(activation_in, round).issues.at(0);
+    const Issue forward = rank.engine.boundary_arrived(activation_in, round).issues.at(0);
     EXPECT_EQ(forward.activation.sequence, round);
     EXPECT_EQ(forward.output.slot, round % 2);
     rank.engine.action_finished(parse_action("1F0"));
-    rank.engine.token_arrived(gradient_in, round);
+    rank.engine.boundary_arrived(gradient_in, round);
     rank.engine.action_finished(parse_action("1I0"));
     EXPECT_TRUE(rank.engine.action_finished(parse_action("1W0")).finished);
     rank.engine.credit_returned(gradient_out, round);  // credits may come late, and not in order over edges
@@ -138,7 +138,7 @@ TEST(RankEngine, SequencesGoOnOverSteps) {
 
 TEST(RankEngine, TokensMayComeBeforeTheirStep) {
   Middle rank(gpipe(3, 1));
-  EXPECT_EQ(issued(rank.engine.token_arrived(activation_in, 0)), "");
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 0)), "");
   rank.engine.start(rank.plan, step);
   EXPECT_EQ(issued(rank.engine.batch_ready(MicrobatchId{0})), "1F0");
 }
@@ -150,13 +150,13 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
     expect_contains(error_of(ExitCode::internal, [&] { event(rank); }), message);
   };
   expect_error("token 1 came on the activation edge from stage 0 to 1, wanted token 0",
-               [](Middle& r) { r.engine.token_arrived(activation_in, 1); });
+               [](Middle& r) { r.engine.boundary_arrived(activation_in, 1); });
   expect_error("token 0 came on the activation edge from stage 1 to 2, which goes from rank 1 to rank 2",
-               [](Middle& r) { r.engine.token_arrived(activation_out, 0); });
-  expect_error("token 0 came on unknown edge 9 of 4", [](Middle& r) { r.engine.token_arrived(EdgeId{9}, 0); });
+               [](Middle& r) { r.engine.boundary_arrived(activation_out, 0); });
+  expect_error("token 0 came on unknown edge 9 of 4", [](Middle& r) { r.engine.boundary_arrived(EdgeId{9}, 0); });
   expect_error("credit 0 came on unknown edge -1 of 4", [](Middle& r) { r.engine.credit_returned(no_edge, 0); });
   expect_error("token 2 came on the activation edge from stage 0 to 1, whose 2 slots are all taken (tokens 0 to 1)", [](Middle& r) {
-    for (int m = 0; m < 3; ++m) r.engine.token_arrived(activation_in, m);
+    for (int m = 0; m < 3; ++m) r.engine.boundary_arrived(activation_in, m);
   });
   expect_error("the slot of token 0 came back on the activation edge from stage 1 to 2, which holds token -1 there",
                [](Middle& r) { r.engine.credit_returned(activation_out, 0); });
@@ -165,7 +165,7 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
   expect_error("the batch of microbatch 0 of step 7 came twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
   expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.action_finished(parse_action("1F0")); });
   expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {
-    r.engine.token_arrived(activation_in, 0);
+    r.engine.boundary_arrived(activation_in, 0);
     r.engine.action_finished(parse_action("1B0"));
   });
   expect_error("step 7 starts while 0 of 4 actions of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });

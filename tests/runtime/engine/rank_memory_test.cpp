@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/base/buffer.hpp"
-#include "kernels/base/queue.hpp"
+#include "kernels/base/device_context.hpp"
 #include "kernels/packing.hpp"
 #include "tests/support/expect_error.hpp"
 
@@ -65,8 +65,8 @@ TEST(ParameterLayout, RefusesOneUseTwice) {
   tests::expect_error([] { (void)layout(kernels::DType::f32).at("b"); }, ExitCode::internal, {"\"b\""});
 }
 
-RankDemand demand() {
-  RankDemand demand;
+RankMemoryRequest demand() {
+  RankMemoryRequest demand;
   demand.accumulators = 2;
   demand.staging = true;
   demand.batches = 3;
@@ -75,11 +75,11 @@ RankDemand demand() {
     auto& stage = demand.stages[static_cast<std::size_t>(i)];
     stage.stage = StageId{i};
     stage.stash_input = 1000;
-    stage.token_in = i == 0 ? 0 : 300;
+    stage.boundary_in = i == 0 ? 0 : 300;
     stage.workspace = i == 0 ? 5000 : 700;
     stage.batch = 512;
     stage.slots.stash_input = 4 - i;
-    stage.slots.token_in = 2;
+    stage.slots.boundary_in = 2;
     stage.slots.results = i == 1 ? 8 : 0;
   }
   return demand;
@@ -99,12 +99,12 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   EXPECT_EQ(plan.bytes(MemoryKind::stash_input), 7 * 1024U);
   EXPECT_EQ(plan.bytes(MemoryKind::workspace), 5120U) << "shared: the largest, not the sum";
   EXPECT_EQ(plan.bytes(MemoryKind::batch), 3 * 512U);
-  EXPECT_EQ(plan.find(MemoryKind::token_in, StageId{0}), nullptr);
+  EXPECT_EQ(plan.find(MemoryKind::boundary_in, StageId{0}), nullptr);
   EXPECT_NE(plan.print().find(std::to_string(plan.total_bytes())), std::string::npos);
   EXPECT_NE(plan.print().find("stash_input"), std::string::npos);
 }
 
-RankDemand device_demand() {
+RankMemoryRequest device_demand() {
   auto on_device = demand();
   on_device.on_device = true;
   on_device.stages[0].offload = 700;
@@ -189,7 +189,7 @@ TEST(RankMemory, GivesSlotsAndRefusesOthers) {
   EXPECT_EQ(memory.slot(MemoryKind::stash_input, StageId{0}, 3) - memory.slot(MemoryKind::stash_input, StageId{0}, 0), 3 * 1024);
   tests::expect_error([&] { (void)memory.slot(MemoryKind::stash_input, StageId{0}, 4); }, ExitCode::internal, {"slot 4", "stash_input"});
   tests::expect_error([&] { (void)memory.slot(MemoryKind::logits, StageId{1}); }, ExitCode::internal, {"logits"});
-  EXPECT_EQ(memory.slot_or_null(MemoryKind::token_in, StageId{0}), nullptr);
+  EXPECT_EQ(memory.slot_or_null(MemoryKind::boundary_in, StageId{0}), nullptr);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ TEST(Stage, EvaluationGivesTheTrainingLoss) {
   Model model(tiny_model(false), small());
   model.initialise(1);
   const auto fill = rows_of(random_ids(48, 61, 3), 2, 12);
-  const auto evaluated = model.loop().evaluate(model.stream(), 2, fill);
-  const auto trained = model.loop().accumulate(model.stream(), 2, 44, fill);
+  const auto evaluated = model.loop().evaluate(model.context(), 2, fill);
+  const auto trained = model.loop().accumulate(model.context(), 2, 44, fill);
   EXPECT_EQ(evaluated.loss, trained.loss);
   EXPECT_EQ(evaluated.targets, 44);
 }
@@ -41,7 +41,7 @@ TEST(Stage, AccumulatorsAreZeroAfterTheUpdate) {
   model.initialise(1);
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 1e-3;
-  (void)model.loop().step(model.stream(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0);
+  (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0);
   for (const auto& tensor : model.store().layout().tensors()) {
     for (const auto& use : tensor.uses) {
       const auto slot = model.store().accumulator(tensor, use.use);
@@ -54,11 +54,11 @@ TEST(Stage, ABadStepChangesNothing) {
   Model model(tiny_model(false), small());
   model.initialise(1);
   model.store().master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
-  model.store().refresh_copies(model.stream());
+  model.store().refresh_copies(model.context());
   const auto before = model.parameter_bits();
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 1e-3;
-  tests::expect_error([&] { (void)model.loop().step(model.stream(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0); },
+  tests::expect_error([&] { (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0); },
                       ExitCode::numerics, {"finite"});
   EXPECT_EQ(model.parameter_bits(), before);
 }
@@ -67,11 +67,11 @@ TEST(Stage, DecayMovesMatricesOnly) {
   Model model(tiny_model(false), small());
   model.initialise(1);
   const auto norm = model.parameter("model.norm.weight"), matrix = model.parameter("model.layers.0.mlp.up_proj.weight");
-  model.store().zero_accumulators(model.stream());
+  model.store().zero_accumulators(model.context());
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 0.5;
   scalars.weight_decay = 0.5;
-  apply_adamw(model.stream(), scalars, model.store());  // gradients are zero: only decay moves anything
+  apply_adamw(model.context(), scalars, model.store());  // gradients are zero: only decay moves anything
   EXPECT_EQ(model.parameter("model.norm.weight"), norm);
   const auto decayed = model.parameter("model.layers.0.mlp.up_proj.weight");
   for (std::size_t i = 0; i < matrix.size(); ++i) ASSERT_FLOAT_EQ(decayed[i], matrix[i] * 0.75F);
@@ -93,7 +93,7 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
   kernels::AdamwScalars scalars;
   scalars.learning_rate = 1e-3;
   const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
-  (void)model.loop().step(model.stream(), 1, 22, fill, scalars, 1.0);
+  (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
   const auto& store = model.store();
   const auto bytes = [](std::span<const float> values) {
     const auto raw = std::as_bytes(values);
@@ -105,9 +105,9 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
     wanted.push_back(bytes(store.first_moment(tensor.name)));
     wanted.push_back(bytes(store.second_moment(tensor.name)));
   }
-  store.take_snapshot(model.stream());
+  store.take_snapshot(model.context());
   scalars.update = 2;
-  (void)model.loop().step(model.stream(), 1, 22, fill, scalars, 1.0);
+  (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
   std::size_t next = 0;
   for (const auto& tensor : store.layout().tensors()) {
     for (const auto kept : {store.snapshot_master(tensor), store.snapshot_first_moment(tensor), store.snapshot_second_moment(tensor)}) {

@@ -29,7 +29,7 @@ void expect_words(const std::string& message, std::initializer_list<const char*>
 
 TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
   auto builder = small_builder();
-  const auto x = builder.token_in(16);
+  const auto x = builder.boundary_in(16);
   builder.enter(3, "layers.3");
   expect_words(message_of([&] {
                  (void)linear(builder, x, builder.parameter("w", {5, 17}), "mlp.up");
@@ -66,7 +66,7 @@ TEST(Builder, InputsAreTheSameValueEachTime) {
 
 TEST(Builder, MatricesTakeTheComputeDtypeAndVectorsStayFp32) {
   ProgramBuilder builder({DType::bf16, 2, 4});
-  const auto x = builder.token_in(16);
+  const auto x = builder.boundary_in(16);
   EXPECT_EQ(builder.type(x).dtype, DType::bf16);
   EXPECT_EQ(builder.type(builder.parameter("w", {3, 16})).dtype, DType::bf16);
   EXPECT_EQ(builder.type(builder.parameter("n", {16})).dtype, DType::f32);
@@ -76,9 +76,9 @@ TEST(Builder, MatricesTakeTheComputeDtypeAndVectorsStayFp32) {
 
 TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
   auto builder = small_builder();
-  const auto x = builder.token_in(16);
+  const auto x = builder.boundary_in(16);
   builder.label(attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4}, "attention"), "context");
-  builder.set_token_out(x);
+  builder.set_boundary_out(x);
   const auto program = builder.finish();
   ASSERT_EQ(program.operations.size(), 1U);
   ASSERT_EQ(program.operations[0].outputs.size(), 2U);
@@ -88,18 +88,18 @@ TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
 
 TEST(Builder, TwoOperationsOfOneNameAreAMistake) {
   auto builder = small_builder();
-  const auto x = builder.token_in(16);
+  const auto x = builder.boundary_in(16);
   (void)copy(builder, x, "same");
   expect_words(message_of([&] { (void)copy(builder, x, "same"); }), {"'same'"});
 }
 
 TEST(Builder, AProgramHasOneEnd) {
   auto builder = small_builder();
-  const auto x = builder.token_in(16);
+  const auto x = builder.boundary_in(16);
   expect_words(message_of([&] { (void)builder.finish(); }), {"0 ends"});
-  builder.set_token_out(x);
-  EXPECT_EQ(builder.finish().token_out, x);
-  expect_words(message_of([&] { builder.set_token_out(x); }), {"token_out"});
+  builder.set_boundary_out(x);
+  EXPECT_EQ(builder.finish().boundary_out, x);
+  expect_words(message_of([&] { builder.set_boundary_out(x); }), {"boundary_out"});
 }
 
 }  // namespace

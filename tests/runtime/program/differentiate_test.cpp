@@ -109,7 +109,7 @@ TEST_P(Both, TwoStagesHaveTheBitsOfOne) {
   one.run(ProgramKind::forward);
   one.run_backward();
   first.run(ProgramKind::forward);
-  second.bindings[Region::token_in] = first.bindings[Region::token_out];
+  second.bindings[Region::boundary_in] = first.bindings[Region::boundary_out];
   second.run(ProgramKind::forward);
   second.run_backward();
   first.bindings[Region::gradient_in] = second.bindings[Region::gradient_out];
@@ -130,7 +130,8 @@ TEST(Differentiate, InputGradientLeavesAccumulatorsAloneAndWeightGradientWritesN
   net.first = false;
   Rig rig(net, {});
   const auto floats = [&](Region region) { return reinterpret_cast<float*>(rig.bindings[region]); };
-  for (std::int64_t i = 0; i < net.tokens() * net.width; ++i) floats(Region::token_in)[i] = static_cast<float>(i * 37 % 19) / 8.0F - 1.0F;
+  for (std::int64_t i = 0; i < net.tokens() * net.width; ++i)
+    floats(Region::boundary_in)[i] = static_cast<float>(i * 37 % 19) / 8.0F - 1.0F;
   rig.run(ProgramKind::forward);
   rig.fill(Region::accumulator, std::byte{0x3f});
   const auto before = rig.accumulators();
@@ -194,7 +195,7 @@ TEST(Differentiate, TheLossIsYieldedInIAndInTheEvaluation) {
 
 TEST(Differentiate, NothingElseInFMayReadWhatIYields) {
   ProgramBuilder builder({DType::f32, 2, 4});
-  const auto x = linear(builder, builder.token_in(8), builder.parameter("w", {8, 8}), "x");
+  const auto x = linear(builder, builder.boundary_in(8), builder.parameter("w", {8, 8}), "x");
   const auto loss = linear_cross_entropy(builder, x, builder.parameter("head", {11, 8}), builder.batch("targets"), {}, "loss");
   builder.set_loss(loss);
   auto program = builder.finish();
@@ -215,11 +216,11 @@ TEST(Differentiate, NothingElseInFMayReadWhatIYields) {
 
 TEST(Differentiate, AnEmptyStageCopiesBothWays) {
   ProgramBuilder builder({DType::f32, 2, 4});
-  builder.set_token_out(builder.token_in(8));
+  builder.set_boundary_out(builder.boundary_in(8));
   const auto set = differentiate(builder.finish(), {});
   ASSERT_EQ(set.program(ProgramKind::forward).size(), 1U);
-  EXPECT_EQ(set.program(ProgramKind::forward)[0].outputs[0], set.token_out);
-  EXPECT_EQ(set.program(ProgramKind::forward)[0].inputs[0], set.token_in);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].outputs[0], set.boundary_out);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].inputs[0], set.boundary_in);
   ASSERT_EQ(set.program(ProgramKind::input_gradient).size(), 1U);
   EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].outputs[0], set.gradient_out);
   EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[0], set.gradient_in);
@@ -228,36 +229,36 @@ TEST(Differentiate, AnEmptyStageCopiesBothWays) {
 
 TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
   ProgramBuilder builder({DType::f32, 2, 4});
-  const auto gate = linear(builder, builder.token_in(8), builder.parameter("w", {8, 8}), "gate");
+  const auto gate = linear(builder, builder.boundary_in(8), builder.parameter("w", {8, 8}), "gate");
   const auto y = swiglu(builder, gate, gate, "swiglu");
-  builder.set_token_out(gate);
+  builder.set_boundary_out(gate);
   (void)y;
   const auto plain = differentiate(builder.finish(), {});
   EXPECT_EQ(plain.program(ProgramKind::forward).size(), 2U);  // nothing flows into the swiglu: its residual is not kept
 
   ProgramBuilder kept({DType::f32, 2, 4});
-  const auto x = kept.token_in(8);
+  const auto x = kept.boundary_in(8);
   const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}), {1e-5F}, "norm");
   const auto out = add(kept, h, linear(kept, h, kept.parameter("v", {8, 8}), "v"), "sum");
   (void)out;
-  kept.set_token_out(h);
+  kept.set_boundary_out(h);
   EXPECT_EQ(differentiate(kept.finish(), {}).program(ProgramKind::forward).back().rule->name(), "linear_plus");
 
   ProgramBuilder read({DType::f32, 2, 4});
-  const auto t = read.token_in(8);
+  const auto t = read.boundary_in(8);
   const auto a = attention(read, t, t, t, read.batch("segments"), {.head_dim = 4}, "attention");  // its gradient reads o
-  read.set_token_out(a);
+  read.set_boundary_out(a);
   const auto set = differentiate(read.finish(), {});
   EXPECT_EQ(set.program(ProgramKind::forward).back().rule->name(), "copy");
   EXPECT_EQ(set.program(ProgramKind::forward).back().inputs[0], a);
-  EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.token_out);
+  EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.boundary_out);
 }
 
 // The product's input gradient is the stage's too, and the bias's gradient reads it in W.
 TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
   ProgramBuilder builder({DType::f32, 2, 4});
-  const auto y = add_bias(builder, builder.token_in(8), builder.parameter("bias", {8}), "bias");
-  builder.set_token_out(linear(builder, y, builder.parameter("w", {8, 8}), "w"));
+  const auto y = add_bias(builder, builder.boundary_in(8), builder.parameter("bias", {8}), "bias");
+  builder.set_boundary_out(linear(builder, y, builder.parameter("w", {8, 8}), "w"));
   const auto set = differentiate(builder.finish(), {});
   const auto& last = set.program(ProgramKind::input_gradient).back();
   EXPECT_EQ(last.rule->name(), "copy");
@@ -267,10 +268,10 @@ TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
 
 TEST(Differentiate, GradientsOfAValueAreAddedLastReaderFirst) {
   ProgramBuilder builder({DType::f32, 1, 4});
-  const auto x = builder.token_in(8);
+  const auto x = builder.boundary_in(8);
   const auto a = linear(builder, x, builder.parameter("a", {8, 8}), "a");
   const auto b = linear(builder, x, builder.parameter("b", {8, 8}), "b");
-  builder.set_token_out(add(builder, a, b, "sum"));
+  builder.set_boundary_out(add(builder, a, b, "sum"));
   const auto set = differentiate(builder.finish(), {});
   std::vector<std::string> names;
   for (const auto& operation : set.program(ProgramKind::input_gradient)) names.push_back(operation.name);

@@ -20,12 +20,12 @@ Names rules_of(const ProgramSet& set, ProgramKind kind) {
 /// x · wᵀ + b, once more through an activation.
 ForwardProgram biased_product(DType compute, bool read_twice = false) {
   ProgramBuilder builder({compute, 2, 4});
-  const auto x = builder.token_in(8);
+  const auto x = builder.boundary_in(8);
   const auto product = linear(builder, x, builder.parameter("w", {8, 8}), "o");
   builder.label(product, "out_proj");
   const auto y = add_bias(builder, product, builder.parameter("b", {8}), "o_bias");
   const auto active = activate(builder, kernels::Activation::gelu, y, "gelu");
-  builder.set_token_out(read_twice ? add(builder, active, product, "sum") : active);
+  builder.set_boundary_out(read_twice ? add(builder, active, product, "sum") : active);
   return builder.finish();
 }
 
@@ -52,10 +52,10 @@ TEST(FuseBias, AProductThatSomebodyElseReadsStays) {
 /// What is recomputed is the same operation, so it has the same bits.
 TEST(FuseBias, TheRecomputedProductAddsItsBiasToo) {
   ProgramBuilder builder({DType::bf16, 2, 4});
-  const auto x = builder.token_in(8);
+  const auto x = builder.boundary_in(8);
   builder.enter(0, "layers.0");
   const auto y = add_bias(builder, linear(builder, x, builder.parameter("w", {8, 8}), "o"), builder.parameter("b", {8}), "o_bias");
-  builder.set_token_out(activate(builder, kernels::Activation::gelu, y, "gelu"));
+  builder.set_boundary_out(activate(builder, kernels::Activation::gelu, y, "gelu"));
   const auto set = differentiate(builder.finish(), RematerializationPolicy::parse("full", {}));
   EXPECT_EQ(rules_of(set, ProgramKind::forward), (Names{"linear_bias", "gelu"}));
   EXPECT_EQ(rules_of(set, ProgramKind::input_gradient).at(0), "linear_bias");

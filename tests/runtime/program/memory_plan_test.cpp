@@ -206,7 +206,7 @@ TEST(MemoryPlan, BatchFieldsAlwaysLieInTheSamePlaces) {
 
 TEST(MemoryPlan, AnEmptyStageHasRoomForTheBatchToo) {
   ProgramBuilder builder({DType::f32, 5, 8});
-  builder.set_token_out(builder.token_in(16));
+  builder.set_boundary_out(builder.boundary_in(16));
   const auto set = differentiate(builder.finish(), {});
   EXPECT_EQ(plan_memory(set, BackwardMode::split, {}, 1).region_bytes[at(Region::batch)], batch_offset("end", 40));
 }
@@ -216,8 +216,8 @@ TEST(MemoryPlan, ResultsGoStraightToTheirRings) {
   middle.first = middle.last = false;
   const Rig rig(middle, {});
   const auto region = [&](ValueId id) { return rig.plan.placements[static_cast<std::size_t>(id.index)].region; };
-  EXPECT_EQ(region(rig.set.token_in), Region::token_in);
-  EXPECT_EQ(region(rig.set.token_out), Region::token_out);
+  EXPECT_EQ(region(rig.set.boundary_in), Region::boundary_in);
+  EXPECT_EQ(region(rig.set.boundary_out), Region::boundary_out);
   EXPECT_EQ(region(rig.set.gradient_in), Region::gradient_in);
   EXPECT_EQ(region(rig.set.gradient_out), Region::gradient_out);
   EXPECT_EQ(rig.set.program(ProgramKind::forward).back().rule->name(), "linear_plus");  // no copy

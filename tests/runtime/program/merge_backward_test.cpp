@@ -53,9 +53,9 @@ TEST(MergeBackward, OnlyTheHeadIsFusedAndNothingIsLost) {
 TEST(MergeBackward, AnAccumulatorTakesItsSumsInOrder) {
   ProgramBuilder builder({kernels::DType::f32, 1, 4});
   const auto w = builder.parameter("w", {8, 8});
-  auto x = builder.token_in(8);
+  auto x = builder.boundary_in(8);
   for (int i = 0; i < 3; ++i) x = linear(builder, x, w, "linear" + std::to_string(i));
-  builder.set_token_out(x);
+  builder.set_boundary_out(x);
   const auto set = differentiate(builder.finish(), {});
   std::vector<std::string> order, merged;
   for (const auto& operation : set.program(ProgramKind::weight_gradient)) order.push_back(operation.name);

@@ -37,7 +37,7 @@ TEST(Print, WhatOnlyCopiesHasALineToo) {
 TEST(Print, NumbersHaveThreeDigitsAndAPrefix) {
   const auto total_of = [](std::int64_t tokens, std::int64_t width) {
     ProgramBuilder builder({kernels::DType::f32, 1, tokens});
-    builder.set_token_out(scale(builder, builder.token_in(width), 0.5, "half"));
+    builder.set_boundary_out(scale(builder, builder.boundary_in(width), 0.5, "half"));
     const auto set = differentiate(builder.finish(), {});
     MemoryPlan plan;
     plan.placements.resize(set.values.size());

@@ -70,7 +70,7 @@ class Rig {
   std::size_t parameter_bytes_ = 0, packed_bytes_ = 0, accumulator_bytes_ = 0;
   std::array<kernels::Buffer, kRegions> buffers_;
   kernels::ThreadTeam team_;
-  kernels::Stream stream_;
+  kernels::ExecutionContext context_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -53,11 +53,11 @@ ValueId layer(ProgramBuilder& builder, const SmallNet& net, int number, ValueId 
 ForwardProgram build(const SmallNet& net) {
   ProgramBuilder builder({net.compute, net.rows, net.sequence, net.tokens_bound});
   auto x = net.first ? embedding(builder, builder.batch("tokens"), builder.parameter("table", {net.vocabulary, net.width}), "embedding")
-                     : builder.token_in(net.width);
+                     : builder.boundary_in(net.width);
   for (int number = net.first_layer; number < net.end_layer; ++number) x = layer(builder, net, number, x);
   builder.enter(-1, "");
   if (!net.last) {
-    builder.set_token_out(x);
+    builder.set_boundary_out(x);
     return builder.finish();
   }
   x = rms_norm(builder, x, builder.parameter("norm", {net.width}), {1e-5F}, "norm");

@@ -65,12 +65,12 @@ TEST(Edges, OneOfEachKindBetweenNeighbours) {
   for (const Edge& edge : edges) {
     local += edge.local();
     EXPECT_EQ(edge_into(v, edge.consumer, edge.kind), edge.id);
-    const ActionKind maker = edge.kind == TokenKind::activation ? ActionKind::forward : ActionKind::backward;
+    const ActionKind maker = edge.kind == BoundaryKind::activation ? ActionKind::forward : ActionKind::backward;
     EXPECT_EQ(edge_out_of(v, {edge.producer, maker, MicrobatchId{0}}), edge.id);
   }
   EXPECT_EQ(local, 2);  // the bend, both ways
-  EXPECT_FALSE(edge_into(v, StageId{0}, TokenKind::activation));
-  EXPECT_FALSE(edge_into(v, StageId{3}, TokenKind::gradient));
+  EXPECT_FALSE(edge_into(v, StageId{0}, BoundaryKind::activation));
+  EXPECT_FALSE(edge_into(v, StageId{3}, BoundaryKind::gradient));
   EXPECT_FALSE(edge_out_of(v, {StageId{3}, ActionKind::forward, MicrobatchId{0}}));
   EXPECT_FALSE(edge_out_of(v, {StageId{0}, ActionKind::input_gradient, MicrobatchId{0}}));
   EXPECT_FALSE(edge_out_of(v, {StageId{1}, ActionKind::weight_gradient, MicrobatchId{0}}));
@@ -86,7 +86,7 @@ TEST(Edges, AMirrorHasTwoChainsAndNoBend) {
     EXPECT_FALSE(edge.local());
     EXPECT_EQ(mirror.replica_of(edge.producer), mirror.replica_of(edge.consumer));
     EXPECT_EQ(edge_into(mirror, edge.consumer, edge.kind), edge.id);
-    const ActionKind maker = edge.kind == TokenKind::activation ? ActionKind::forward : ActionKind::input_gradient;
+    const ActionKind maker = edge.kind == BoundaryKind::activation ? ActionKind::forward : ActionKind::input_gradient;
     EXPECT_EQ(edge_out_of(mirror, {edge.producer, maker, MicrobatchId{0}}), edge.id);
   }
 }

@@ -98,7 +98,7 @@ class LongestPath {
   int launch_of(int rank, int index) { return node('h', rank, pair_at(rank, index - 1) ? index - 1 : index); }
 
   void add_edge(const Edge& edge) {
-    const bool forward = edge.kind == TokenKind::activation;
+    const bool forward = edge.kind == BoundaryKind::activation;
     const int from = edge.producer_rank.value;
     const int to = edge.consumer_rank.value;
     std::vector<int> microbatches;

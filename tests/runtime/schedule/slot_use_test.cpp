@@ -22,7 +22,7 @@ Most most_slots(const ScheduleRequest& request, SlotRelease release) {
   Most most;
   for (const Edge& edge : edges_of(schedule.placement)) {
     if (edge.local()) continue;
-    int& of_kind = edge.kind == TokenKind::activation ? most.activation : most.gradient;
+    int& of_kind = edge.kind == BoundaryKind::activation ? most.activation : most.gradient;
     of_kind = std::max(of_kind, used[edge.id.index()]);
   }
   return most;

@@ -40,11 +40,11 @@ class SteppingEngine {
   bool shared_queue() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
 
   // A token's name is its edge, by the consumer, and its microbatch.
-  static std::string edge_name(StageId consumer, TokenKind kind) { return fmt::format("{}{}", to_string(kind), consumer); }
+  static std::string edge_name(StageId consumer, BoundaryKind kind) { return fmt::format("{}{}", to_string(kind), consumer); }
   std::string edge_of(const TransferCell& cell) const {
     StageId consumer = cell.stage;
     if (cell.kind == Kind::send) {
-      consumer = cell.token == TokenKind::activation ? *placement_.next(cell.stage) : *placement_.previous(cell.stage);
+      consumer = cell.token == BoundaryKind::activation ? *placement_.next(cell.stage) : *placement_.previous(cell.stage);
     }
     return edge_name(consumer, cell.token);
   }
@@ -59,7 +59,7 @@ class SteppingEngine {
     const bool forward = action.kind == ActionKind::forward;
     const auto from = forward ? placement_.previous(action.stage) : placement_.next(action.stage);
     if (!from) return {};
-    const std::string edge = edge_name(action.stage, forward ? TokenKind::activation : TokenKind::gradient);
+    const std::string edge = edge_name(action.stage, forward ? BoundaryKind::activation : BoundaryKind::gradient);
     return {{edge, fmt::format("{}/{}", edge, action.microbatch), placement_.rank_of(*from) == placement_.rank_of(action.stage)}};
   }
 
@@ -136,7 +136,8 @@ class SteppingEngine {
     const bool forward = action.kind == ActionKind::forward;
     if (action.kind == ActionKind::weight_gradient) return;
     const auto to = forward ? placement_.next(action.stage) : placement_.previous(action.stage);
-    if (to) made_.insert(fmt::format("{}/{}", edge_name(*to, forward ? TokenKind::activation : TokenKind::gradient), action.microbatch));
+    if (to)
+      made_.insert(fmt::format("{}/{}", edge_name(*to, forward ? BoundaryKind::activation : BoundaryKind::gradient), action.microbatch));
   }
 
   void add_send(std::size_t rank, std::vector<Move>& moves) {

@@ -143,7 +143,7 @@ TEST(Transport, CellsThatCannotBeAreErrors) {
   std::swap(cells[0], cells[1]);
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "does not belong to this rank");
   cells = full_table(one_f_one_b(2, 1));
-  cells[0].push_back({TransferCell::Kind::send, {}, TokenKind::gradient, StageId{0}, MicrobatchId{0}});
+  cells[0].push_back({TransferCell::Kind::send, {}, BoundaryKind::gradient, StageId{0}, MicrobatchId{0}});
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_B0: no gradient passes between two ranks here");
   cells = full_table(one_f_one_b(2, 1));
   cells[0].push_back(cells[0][1]);

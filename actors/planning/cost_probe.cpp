@@ -1,0 +1,114 @@
+#include "actors/planning/cost_probe.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "cluster/host/host_cores.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::BackwardMode;
+using runtime::Pass;
+
+constexpr int kInFlight = 4;  // as many as 1F1B has on the first of four ranks
+
+std::vector<runtime::RankStage> with_slots(std::vector<runtime::RankStage> stages) {
+  for (auto& stage : stages) {
+    const bool first = &stage == &stages.front(), last = &stage == &stages.back();
+    stage.slots = {kInFlight, kInFlight, kInFlight, first ? 0 : kInFlight, 0, last ? 0 : kInFlight, 0, last ? kInFlight : 0};
+  }
+  return stages;
+}
+
+runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device) {
+  runtime::RankOptions options;
+  options.compute = runtime::compute_dtype(request.train);
+  options.mode = mode;
+  options.batches = kInFlight;
+  options.threads = threads;
+  options.device = device;
+  return options;
+}
+
+std::unique_ptr<kernels::DeviceContext> queue_of(kernels::Device device) {
+  return device.kind == kernels::DeviceKind::cpu ? nullptr : std::make_unique<kernels::DeviceContext>(device);
+}
+
+}  // namespace
+
+CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device)
+    : mode_(mode),
+      team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
+      queue_(queue_of(device)),
+      stream_(team_, kernels::Implementation::fast, queue_.get()),
+      rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
+  fill(request);
+  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(stream_, microbatch);
+}
+
+/// Tokens that go all over the table, as real ones do. The weights stay zero: no kernel's time depends on them.
+void CostProbe::fill(const actors::PlanRequest& request) {
+  const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
+  const auto sequence = static_cast<std::size_t>(request.train.sequence);
+  std::size_t next = 0;
+  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {
+    const auto batch = rank_.batch(microbatch);
+    for (std::size_t place = 0; place < batch.tokens.size(); ++place) {
+      batch.tokens[place] = static_cast<std::int32_t>(next++ * 7919 % vocabulary);
+      batch.targets[place] = static_cast<std::int32_t>(next * 7919 % vocabulary);
+      batch.positions[place] = static_cast<std::int32_t>(place % sequence);
+      batch.segments[place] = 1;
+      batch.samples[place] = 1;
+    }
+    rank_.set_loss_scale(1.0F / static_cast<float>(batch.tokens.size()));
+  }
+}
+
+runtime::ExecutionSlots CostProbe::slots_of(std::size_t part, int microbatch) const {
+  const auto ring = [&](runtime::MemoryKind kind, std::size_t receiver) {
+    return receiver < rank_.stages().size() ? rank_.memory().slot_or_null(kind, rank_.stages()[receiver]->stage(), microbatch) : nullptr;
+  };
+  runtime::ExecutionSlots slots;
+  slots.boundary_in = part > 0 ? ring(runtime::MemoryKind::boundary_in, part) : nullptr;
+  slots.boundary_out = ring(runtime::MemoryKind::boundary_in, part + 1);
+  slots.gradient_in = part + 1 < rank_.stages().size() ? ring(runtime::MemoryKind::gradient_in, part) : nullptr;
+  slots.gradient_out = part > 0 ? ring(runtime::MemoryKind::gradient_in, part - 1) : nullptr;
+  slots.batch = slots.stash_input = slots.stash_weight = slots.handoff = slots.result = microbatch;
+  return slots;
+}
+
+double CostProbe::time(std::size_t part, Pass pass, int microbatch) {
+  const auto begin = std::chrono::steady_clock::now();
+  rank_.stages()[part]->run(pass, stream_, slots_of(part, microbatch));
+  if (queue_) queue_->drain();
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  return taken.count();
+}
+
+std::vector<PassTimes> CostProbe::run(int repeats) {
+  const std::size_t parts = rank_.stages().size();
+  const auto backward =
+      mode_ == BackwardMode::split ? std::vector{Pass::input_gradient, Pass::weight_gradient} : std::vector{Pass::backward};
+  std::vector<PassTimes> times;
+  for (std::size_t part = 0; part < parts; ++part) times.push_back({part, Pass::forward, {}});
+  for (std::size_t part = parts; part-- > 0;)
+    for (const Pass pass : backward) times.push_back({part, pass, {}});
+  // The first round fills the pipeline, the second touches what backward writes for the first time. Then each microbatch goes back and
+  // the next one comes in its place.
+  constexpr int kWarmUp = 2;
+  for (int round = 0; round < kWarmUp + repeats; ++round) {
+    for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {
+      const auto record = [&](PassTimes& of) {
+        const double taken = time(of.part, of.pass, microbatch);
+        if (round >= kWarmUp) of.runs.push_back(taken);
+      };
+      if (round > 0)
+        for (auto of = times.begin() + static_cast<std::ptrdiff_t>(parts); of != times.end(); ++of) record(*of);
+      for (auto of = times.begin(); of != times.begin() + static_cast<std::ptrdiff_t>(parts); ++of) record(*of);
+    }
+  }
+  return times;
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/planning/model_parts.hpp"
+#include "kernels/base/thread_team.hpp"
+#include "runtime/engine/rank_compute.hpp"
+
+namespace millrace::actors {
+
+/// Times of one pass over one part, in milliseconds.
+struct PassTimes {
+  std::size_t part = 0;
+  runtime::Pass pass = runtime::Pass::forward;
+  std::vector<double> runs;
+};
+
+/// A rank that runs all parts of a model in turn, with several microbatches in flight: what a pass reads was written some passes ago and
+/// has left the cache, as it has in a pipeline. One plan of memory, so one kind of backward.
+class CostProbe {
+ public:
+  CostProbe(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
+            kernels::Device device = {});
+
+  /// Every pass of every part `repeats` times a microbatch in flight, after a warm-up.
+  [[nodiscard]] std::vector<PassTimes> run(int repeats);
+
+ private:
+  void fill(const actors::PlanRequest& request);
+  [[nodiscard]] runtime::ExecutionSlots slots_of(std::size_t part, int microbatch) const;
+  double time(std::size_t part, runtime::Pass pass, int microbatch);
+
+  runtime::BackwardMode mode_;
+  kernels::ThreadTeam team_;
+  std::unique_ptr<kernels::DeviceContext> queue_;  // on a GPU
+  kernels::ExecutionContext context_;
+  runtime::RankCompute rank_;
+};
+
+}  // namespace millrace::actors

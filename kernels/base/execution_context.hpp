@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/device.hpp"
+#include "kernels/base/device_context.hpp"
+#include "kernels/base/processor.hpp"
+#include "kernels/base/thread_team.hpp"
+
+namespace millrace::kernels {
+
+/// Which implementation answers on a CPU: the plain loops that define the truth, or the fast ones.
+enum class Implementation : std::uint8_t { fast, reference };
+
+/// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it returns when
+/// the work is on the queue's compute lane, and operands lie in device memory. A context belongs to one rank and is used from that rank's
+/// worker thread only.
+class ExecutionContext {
+ public:
+  explicit ExecutionContext(ThreadTeam& team, Implementation implementation = Implementation::fast, DeviceContext* device_context = nullptr)
+      : team_(&team), implementation_(implementation), device_context_(device_context) {}
+
+  [[nodiscard]] Device device() const noexcept { return device_context_ == nullptr ? Device{} : device_context_->device(); }
+  [[nodiscard]] bool on_cuda() const noexcept { return device_context_ != nullptr; }
+  /// Of a GPU only.
+  [[nodiscard]] DeviceContext& device_context() const noexcept { return *device_context_; }
+  [[nodiscard]] ThreadTeam& team() const noexcept { return *team_; }
+  [[nodiscard]] int threads() const noexcept { return team_->size(); }
+  [[nodiscard]] Processor processor() const noexcept { return {device(), threads()}; }
+  [[nodiscard]] Implementation implementation() const noexcept { return implementation_; }
+
+ private:
+  ThreadTeam* team_;
+  Implementation implementation_;
+  DeviceContext* device_context_;
+};
+
+/// Memory that a kernel may use while it runs; planned with the program, at least as large as the kernel's *_scratch_bytes says.
+using Scratch = std::span<std::byte>;
+
+}  // namespace millrace::kernels

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace millrace::kernels::cpu {
+
+/// Rows or columns of a result that a cut between threads falls on: a vector, a cache line of fp32.
+inline constexpr std::int64_t kShareGrain = 16;
+
+struct Range {
+  std::int64_t begin, end;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+/// A thread's part of `count` things in pieces of `grain`: as even as pieces go, in order.
+inline Range thread_range(std::int64_t count, std::int64_t grain, int thread, int threads) {
+  const std::int64_t blocks = (count + grain - 1) / grain;
+  return {std::min(count, blocks * thread / threads * grain), std::min(count, blocks * (thread + 1) / threads * grain)};
+}
+
+/// body(part) for `range` in nearly equal parts of at most `most`, a multiple of kShareGrain, in order.
+template <class Body>
+void for_parts(Range range, std::int64_t most, Body&& body) {
+  const auto parts = static_cast<int>((range.size() + most - 1) / most);
+  for (int part = 0; part < parts; ++part) {
+    const Range within = thread_range(range.size(), kShareGrain, part, parts);
+    if (within.size() > 0) body(Range{range.begin + within.begin, range.begin + within.end});
+  }
+}
+
+}  // namespace millrace::kernels::cpu

@@ -1,0 +1,136 @@
+#include "runtime/engine/sequential_trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+/// One slot of everything; a ring lies at its receiver.
+std::vector<RankStage> with_single_slots(std::vector<RankStage> stages) {
+  for (RankStage& stage : stages) {
+    const bool first = &stage == &stages.front(), last = &stage == &stages.back();
+    stage.slots = {1, 1, 1, first ? 0 : 1, 0, last ? 0 : 1, 0, last ? 1 : 0};
+  }
+  return stages;
+}
+
+RankOptions with_one_batch(RankOptions options) {
+  options.batches = 1;
+  return options;
+}
+
+std::int64_t count_targets(const BatchPlaces& batch) {
+  return std::count_if(batch.targets.begin(), batch.targets.end(), [](std::int32_t target) { return target >= 0; });
+}
+
+}  // namespace
+
+SequentialTrainer::SequentialTrainer(std::vector<RankStage> stages, RankOptions options)
+    : mode_(options.mode), rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
+
+ExecutionSlots SequentialTrainer::slots_of(std::size_t position) const {
+  const auto& stages = rank_.stages();
+  const auto ring = [&](MemoryKind kind, std::size_t receiver) {
+    return receiver < stages.size() ? rank_.memory().slot_or_null(kind, stages[receiver]->stage()) : nullptr;
+  };
+  ExecutionSlots slots;
+  slots.boundary_in = ring(MemoryKind::boundary_in, position);
+  slots.boundary_out = ring(MemoryKind::boundary_in, position + 1);
+  slots.gradient_in = ring(MemoryKind::gradient_in, position);
+  slots.gradient_out = position > 0 ? ring(MemoryKind::gradient_in, position - 1) : nullptr;
+  return slots;
+}
+
+void SequentialTrainer::backward(const kernels::ExecutionContext& context, int set, OperationHook* hook) {
+  for (std::size_t position = rank_.stages().size(); position-- > 0;) {
+    ExecutionSlots slots = slots_of(position);
+    slots.accumulators = set;
+    StageRunner& stage = *rank_.stages()[position];
+    if (mode_ == BackwardMode::split) {
+      stage.run(Pass::input_gradient, context, slots, hook);
+      stage.run(Pass::weight_gradient, context, slots, hook);
+    } else {
+      stage.run(Pass::backward, context, slots, hook);
+    }
+  }
+}
+
+StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
+                                           const FillBatch& fill, OperationHook* hook) {
+  MILLRACE_CHECK(valid_targets > 0, ExitCode::data, "runtime.straight_loop", "{} valid targets in the step, wanted 1 or more",
+                 valid_targets);
+  const int sets = rank_.store().accumulator_sets();
+  MILLRACE_CHECK(sets <= 1 || microbatches % sets == 0, ExitCode::config, "runtime.straight_loop",
+                 "{} microbatches for {} accumulators, wanted a multiple", microbatches, sets);
+  const std::int64_t part = microbatches / std::max(sets, 1);
+  rank_.set_loss_scale(static_cast<float>(1.0 / static_cast<double>(valid_targets)));
+  StraightSums sums;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    fill(m, rank_.batch(0));
+    rank_.upload(context, 0);
+    sums.targets += count_targets(rank_.batch(0));
+    for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
+      rank_.stages()[position]->run(Pass::forward, context, slots_of(position), hook);
+    }
+    backward(context, static_cast<int>(m / part), hook);
+    if (context.on_cuda()) context.device_context().drain();
+    const auto result = rank_.stages().back()->result(0);
+    sums.loss += result[0];
+    sums.z_loss += result[1];
+  }
+  rank_.store().add_accumulator_sets(context);
+  rank_.store().add_local_uses(context);
+  return sums;
+}
+
+StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
+                                     const FillBatch& fill, kernels::AdamwScalars scalars, double clip, OperationHook* hook) {
+  StraightStep step;
+  step.sums = accumulate(context, microbatches, valid_targets, fill, hook);
+  step.loss = step.sums.loss / static_cast<double>(valid_targets);
+  step.norm = global_norm(square_sums(context, rank_.store()));
+  MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
+                 "loss {}, gradient norm {}, wanted finite numbers", step.loss, step.norm);
+  scalars.gradient_scale = clip_scale(step.norm, clip);
+  apply_adamw(context, scalars, rank_.store());
+  return step;
+}
+
+StraightSums SequentialTrainer::evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
+                                         OperationHook* hook) {
+  StraightSums sums;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    fill(m, rank_.batch(0));
+    rank_.upload(context, 0);
+    sums.targets += count_targets(rank_.batch(0));
+    for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
+      rank_.stages()[position]->run(Pass::evaluate, context, slots_of(position), hook);
+    }
+    if (context.on_cuda()) context.device_context().drain();
+    const auto result = rank_.stages().back()->result(0);
+    sums.loss += result[0];
+    sums.z_loss += result[1];
+  }
+  return sums;
+}
+
+kernels::Tensor SequentialTrainer::logits(const kernels::ExecutionContext& context, const FillBatch& fill, OperationHook* hook) {
+  fill(0, rank_.batch(0));
+  rank_.upload(context, 0);
+  const auto& stages = rank_.stages();
+  for (std::size_t position = 0; position + 1 < stages.size(); ++position)
+    stages[position]->run(Pass::evaluate, context, slots_of(position), hook);
+  const ExecutionSlots slots = slots_of(stages.size() - 1);
+  stages.back()->run(Pass::logits, context, slots, hook);
+  rank_.download_logits(context, stages.back()->stage());
+  if (context.on_cuda()) context.device_context().drain();
+  auto logits = stages.back()->tensor(Pass::logits, stages.back()->programs(Pass::logits).logits, slots);
+  logits.data = reinterpret_cast<std::byte*>(const_cast<float*>(rank_.logits(stages.back()->stage())));
+  return logits;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "runtime/engine/rank_compute.hpp"
+
+namespace millrace::runtime {
+
+/// What one pass over the microbatches came to.
+struct StraightSums {
+  double loss = 0, z_loss = 0;  // sums over valid targets, added in microbatch order
+  std::int64_t targets = 0;
+};
+
+/// What one training step came to.
+struct StraightStep {
+  StraightSums sums;
+  double loss = 0;  // mean over valid targets
+  double norm = 0;  // of the gradient, before clipping
+};
+
+/// Fills the arrays of microbatch `m`.
+using FillBatch = std::function<void(std::int64_t m, const BatchPlaces& batch)>;
+
+/// The plainest trainer that there is: all stages on one rank, for each microbatch forward through all and backward through all, then norm,
+/// clip and AdamW. No actors, no schedule, no links: the control that every pipelined run is compared with, bit for bit.
+class SequentialTrainer {
+ public:
+  /// `stages` are all stages of the model in order; their slot counts are set here.
+  SequentialTrainer(std::vector<RankStage> stages, RankOptions options);
+
+  [[nodiscard]] RankCompute& rank() noexcept { return rank_; }
+  [[nodiscard]] const RankCompute& rank() const noexcept { return rank_; }
+
+  /// Gradients of `microbatches` microbatches into the accumulators: contiguous parts, one a set, then added in order, uses of a tied table
+  /// too. `valid_targets` > 0 is what the loss is divided by.
+  StraightSums accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
+                          const FillBatch& fill, OperationHook* hook = nullptr);
+  /// accumulate, then norm, clipping to `clip` (0: none) and AdamW. `scalars.gradient_scale` is set here.
+  /// Throws Error(numerics) before anything is changed when loss or norm is not finite.
+  StraightStep step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets, const FillBatch& fill,
+                    kernels::AdamwScalars scalars, double clip, OperationHook* hook = nullptr);
+  /// Loss sums without gradients.
+  StraightSums evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
+                        OperationHook* hook = nullptr);
+  /// fp32 logits [T, V] of one microbatch; valid until the next run. The last stage must have been given a program for them.
+  [[nodiscard]] kernels::Tensor logits(const kernels::ExecutionContext& context, const FillBatch& fill, OperationHook* hook = nullptr);
+
+ private:
+  [[nodiscard]] ExecutionSlots slots_of(std::size_t position) const;
+  void backward(const kernels::ExecutionContext& context, int set, OperationHook* hook);
+  BackwardMode mode_;
+  RankCompute rank_;
+};
+
+}  // namespace millrace::runtime

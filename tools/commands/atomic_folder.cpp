@@ -1,0 +1,37 @@
+#include "tools/commands/atomic_folder.hpp"
+
+#include <filesystem>
+
+#include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::tools {
+
+void want_nothing_at(const std::string& to, bool folder, const char* who) {
+  const auto kind = runtime::kind_of(to);
+  if (kind == runtime::PathKind::missing) return;
+  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, wanted a new {}", to,
+                 folder ? "folder" : "file");
+  const auto names = runtime::list_directory(to);
+  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), wanted an empty or a new one", to,
+                 names.size(), names.front());
+}
+
+void write_whole_folder(const std::string& to, const char* who, const std::function<void(const std::string& place)>& fill) {
+  const std::string temporary = to + ".tmp";
+  MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, who,
+                 "{}: left by a command that was killed, or one is at work; remove it if not", temporary);
+  runtime::make_directories(temporary);
+  try {
+    fill(temporary);
+    runtime::sync_directory(temporary);
+    runtime::rename_path(temporary, to);
+  } catch (const Error&) {
+    std::error_code ignored;  // the first error is the one to tell
+    std::filesystem::remove_all(temporary, ignored);
+    throw;
+  }
+  runtime::sync_directory(runtime::parent_path(to));
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,61 @@
+#include "tools/compare/recapture_tensor.hpp"
+
+#include "actors/jobs/stepper.hpp"
+
+namespace millrace::tools {
+namespace {
+
+RecapturedTensor copy_of(const kernels::Tensor& tensor) {
+  RecapturedTensor copy{tensor, {tensor.data, tensor.data + tensor.bytes()}};
+  copy.tensor.data = copy.bytes.data();
+  return copy;
+}
+
+/// Copies the operation's result when it comes by.
+class Watcher final : public runtime::OperationHook {
+ public:
+  explicit Watcher(const runtime::RecordedHash& recorded) : recorded_(recorded) {}
+
+  void after(const Call& call) override {
+    if (!watching || copy || call.operation.name != recorded_.operation) return;
+    const bool forward = call.kind == runtime::ProgramKind::forward;
+    if (forward != (recorded_.place.moment == runtime::TensorMoment::forward)) return;
+    for (std::size_t output = 0; output < call.outputs.size(); ++output)
+      if (call.programs.value(call.operation.outputs[output]).name == recorded_.place.tensor) copy = copy_of(call.outputs[output]);
+  }
+
+  bool watching = false;  // the action at hand is of the step and the microbatch
+  std::optional<RecapturedTensor> copy;
+
+ private:
+  const runtime::RecordedHash& recorded_;
+};
+
+std::optional<RecapturedTensor> weight_of(const actors::Stepper& stepper, const std::string& name) {
+  for (int index = 0; index < stepper.plan().ranks(); ++index) {
+    const auto& compute = stepper.rank(runtime::RankId(index)).compute();
+    for (const auto& tensor : compute.parameters().tensors())
+      if (tensor.name == name && tensor.is_owner()) return copy_of(compute.store().master(tensor));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RecapturedTensor> recapture_tensor(const actors::SteppedRun& run, std::int64_t step, const runtime::RecordedHash& recorded) {
+  actors::Stepper stepper(run.setup());
+  const auto& place = recorded.place;
+  Watcher watcher(recorded);
+  stepper.set_hook(&watcher);
+  while (!stepper.ended() && stepper.step() < step && !watcher.copy) {
+    const bool there = stepper.step() + 1 == step;
+    if (there && place.moment == runtime::TensorMoment::weight) return weight_of(stepper, place.tensor);
+    const auto rank = stepper.next_rank();
+    if (rank == runtime::no_rank) break;
+    watcher.watching = there && stepper.next(rank)->action.microbatch.value == place.microbatch;
+    stepper.run(rank);
+  }
+  return std::move(watcher.copy);
+}
+
+}  // namespace millrace::tools
