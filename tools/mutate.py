@@ -5,12 +5,13 @@
     tools/mutate.py --seed 7 --count 400     another draw
     tools/mutate.py --rooms engine,links     of some rooms
     tools/mutate.py --list                   prints the draw and ends
+    tools/mutate.py --seconds 60             each mutant meets only so many seconds of tests, the quickest first; what survives them counts as a survivor
     tools/mutate.py --again FILE             only the mutants that a former run's table (build/mutation-table.txt) calls survivors
 
 Changes: a statement dropped, two arguments swapped, a number off by one, another sign, another comparison, another logic. All mutants of a draw are compiled into one
 build in build/mutation (a copy: the tree itself is not touched), where an environment variable chooses the active one. First every test runs as written and records which
 case executes which mutant; then each mutant meets exactly those cases. The table names what survived, with file and line; it is also left in build/mutation-table.txt.
-A survivor that no test can notice, because the program does the same, is explained in tests/mutation/explained.txt.
+A mutant that no test can notice, because the program does the same, is explained in tests/mutation/explained.txt and meets no test.
 
 Needs Debian's python3-clang-14 beside what the build needs. As root, mutants run where the disk is read-only. Exit code 1: more than --limit of the mutants survived.
 """
@@ -168,6 +169,11 @@ def explanations():
     return known
 
 
+def key_of(site):
+    """What explanations and tables know a mutant by; numbers of lines change."""
+    return site.path, site.operator, ' '.join(site.before.split()), site.context
+
+
 def survivors(path):
     """{(path, operator, code before, its line)} of the mutants that a table calls survivors. The numbers of lines may have changed since."""
     with open(path) as file:
@@ -179,6 +185,33 @@ def survivors(path):
         if place and verdict:
             found.add((*place.groups(), verdict[1]))
     return found
+
+
+def content_of(tree, tests):
+    """A hash of all that the recording depends on: the scratch tree's files and the tests' names."""
+    digest = hashlib.sha256(repr(sorted(tests.tests)).encode())
+    for folder, folders, files in os.walk(tree.folder):
+        folders[:] = sorted(name for name in folders if name not in ('build', '.git'))
+        for name in sorted(files):
+            digest.update(os.path.join(folder, name).encode())
+            with open(os.path.join(folder, name), 'rb') as file:
+                digest.update(hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
+
+
+def recorded_cases(tree, tests):
+    """The cases of every test, recorded now or, of the same tree, by a former run."""
+    kept, content = os.path.join(ROOT, 'build', 'mutation-cases'), content_of(tree, tests)
+    if os.path.exists(kept):
+        with open(kept, 'rb') as file:
+            known, cases = pickle.load(file)
+        if known == content:
+            say('the tree is as it was recorded the last time')
+            return cases
+    cases = record_all(tests)
+    with open(kept, 'wb') as file:
+        pickle.dump((content, cases), file)
+    return cases
 
 
 def record_all(tests):
@@ -193,8 +226,9 @@ def record_all(tests):
     return cases
 
 
-def judge_all(tests, mutants, cases, jobs):
-    """{identifier: (verdict, test or number of cases)}."""
+def judge_all(tests, mutants, cases, jobs, seconds):
+    """{identifier: (verdict, test or number of cases)}. An explained mutant counts as a survivor without a run."""
+    known = explanations()
     reaching = collections.defaultdict(list)
     for case in cases:
         for identifier in case.reached:
@@ -203,10 +237,12 @@ def judge_all(tests, mutants, cases, jobs):
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         futures = {}
         for identifier in mutants:
-            if reaching[identifier]:
-                futures[pool.submit(tests.judge, identifier, reaching[identifier])] = identifier
-            else:
+            if not reaching[identifier]:
                 verdicts[identifier] = ('not reached', 0)
+            elif key_of(mutants[identifier][1]) in known:
+                verdicts[identifier] = ('survived', len(reaching[identifier]))
+            else:
+                futures[pool.submit(tests.judge, identifier, reaching[identifier], seconds)] = identifier
         for future in concurrent.futures.as_completed(futures):
             identifier = futures[future]
             try:
@@ -229,7 +265,7 @@ def table(mutants, verdicts, seed):
     for identifier, (room, site) in sorted(mutants.items(), key=lambda pair: (list(ROOMS).index(pair[1][0]), pair[1][1].path, pair[1][1].begin)):
         verdict, detail = verdicts[identifier]
         if verdict in ('survived', 'not reached'):
-            why = known.get((site.path, site.operator, ' '.join(site.before.split()), site.context))
+            why = known.get(key_of(site))
             if why:
                 verdict, explained = 'explained', explained + 1
                 lines.append(f'{site.text()}\n    explained: {why}')
@@ -257,6 +293,7 @@ def main():
     parser.add_argument('--rooms', default=','.join(ROOMS), help=f'comma separated, of: {", ".join(ROOMS)}')
     parser.add_argument('--label', default='quick', help='tests that judge (default: label quick)')
     parser.add_argument('--without', default='', help='tests that do not judge, comma separated')
+    parser.add_argument('--seconds', type=float, default=float('inf'), help='of tests that each mutant meets, the quickest first (default: all)')
     parser.add_argument('--jobs', type=int, default=os.cpu_count(), help='tests at a time (default: all cores)')
     parser.add_argument('--limit', type=float, default=5, help='per cent that may survive without an explanation (default 5)')
     parser.add_argument('--list', action='store_true', help='print the draw and end')
@@ -274,7 +311,7 @@ def main():
     say('places that can be changed: ' + ', '.join(f'{room} {len(all_sites)}' for room, all_sites in found.items()))
     if options.again:
         alive = survivors(options.again)
-        found = {room: [site for site in all_sites if (site.path, site.operator, ' '.join(site.before.split()), site.context) in alive] for room, all_sites in found.items()}
+        found = {room: [site for site in all_sites if key_of(site) in alive] for room, all_sites in found.items()}
         options.count = 10 * sum(map(len, found.values()))
     draw = Draw(found, options.count, options.seed)
     if options.list:
@@ -286,8 +323,8 @@ def main():
     tests = suite.Suite(tree, options.label)
     for name in filter(None, options.without.split(',')):
         tests.tests.pop(name.strip())
-    cases = record_all(tests)
-    verdicts = judge_all(tests, mutants, cases, options.jobs)
+    cases = recorded_cases(tree, tests)
+    verdicts = judge_all(tests, mutants, cases, options.jobs, options.seconds)
     text, share = table(mutants, verdicts, options.seed)
     print(text)
     with open(os.path.join(ROOT, 'build', 'mutation-table.txt'), 'w') as file:

@@ -78,12 +78,18 @@ class Suite:
 
     # -- judging ------------------------------------------------------------------------------------------------------------------------------
 
-    def judge(self, identifier, cases):
-        """Runs the cases that execute a mutant, the quickest binaries first. Returns ('killed' | 'time-out' | 'survived', test or number of cases that ran)."""
+    def judge(self, identifier, cases, max_seconds):
+        """Runs the cases that execute a mutant, the quickest binaries first, until they take `max_seconds` together. Returns ('killed' | 'time-out' | 'survived', test or
+        number of cases that ran)."""
         by_test = collections.defaultdict(list)
         for case in cases:
             by_test[case.test].append(case)
+        spent, ran = 0, 0
         for test, some in sorted(by_test.items(), key=lambda pair: sum(case.milliseconds for case in pair[1])):
+            spent += sum(case.milliseconds for case in some) / 1000
+            if spent > max_seconds and ran > 0:
+                break
+            ran += len(some)
             names = ':'.join(case.name for case in some)
             seconds = 20 + 6 * sum(case.milliseconds for case in some) / 1000
             passed = self.run(test, {'MILLRACE_MUTANT': str(identifier)}, names if len(names) < 100_000 else '*', seconds)
@@ -91,4 +97,4 @@ class Suite:
                 return 'time-out', test
             if not passed:
                 return 'killed', test
-        return 'survived', len(cases)
+        return 'survived', ran
