@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "actors/debug/component.hpp"
 #include "actors/debug/session_text.hpp"
 #include "actors/debug/tensor_text.hpp"
 #include "kernels/base/check.hpp"
@@ -18,7 +19,6 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "millrace debug";
 constexpr std::size_t kKeptSteps = 2;
 
 /// Thrown out of an operation that is left for good; the stepper that ran it is thrown away.
@@ -36,14 +36,14 @@ std::int64_t count_of(const std::vector<std::string>& words, std::int64_t otherw
   std::int64_t count = 0;
   const auto& word = words[1];
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-  MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count > 0, ExitCode::usage, who,
+  MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count > 0, ExitCode::usage, debugger,
                  "{} {}, wanted a number of 1 or more", words[0], word);
   return count;
 }
 
 const std::string& name_of(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, who, "{} what? wanted the name of a tensor; `stats` lists weights, `ops` operations",
-                 words[0]);
+  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger,
+                 "{} what? wanted the name of a tensor; `stats` lists weights, `ops` operations", words[0]);
   return words[1];
 }
 
@@ -143,8 +143,8 @@ bool DebugSession::carry_out(const std::string& line) {
     names.emplace_back(command.name);
     if (words[0] == command.name) chosen = &command;
   }
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, who, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
-  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, who, "{}, wanted {}{}{}", line, chosen->name,
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, debugger, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
+  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, debugger, "{}, wanted {}{}{}", line, chosen->name,
                  *chosen->usage != 0 ? " " : " alone", chosen->usage);
   return (this->*chosen->run)(words);
 }
@@ -187,10 +187,10 @@ bool DebugSession::go(const std::vector<std::string>&) {
 }
 
 bool DebugSession::until(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, who, "until what? wanted an action (2F3) or step N");
+  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger, "until what? wanted an action (2F3) or step N");
   if (words[1] == "step") {
     const auto step = count_of({words.begin() + 1, words.end()}, 1);
-    MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, who, "until step {}, the run has {}", step,
+    MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, debugger, "until step {}, the run has {}", step,
                    setup_.settings->train.steps);
     goal_ = {Goal::before_step, step, standing_.rank, {}};
     return true;
@@ -200,14 +200,14 @@ bool DebugSession::until(const std::vector<std::string>& words) {
   const bool known = std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
     return std::any_of(list.begin(), list.end(), [&](const auto& action) { return runtime::to_string(action) == words[1]; });
   });
-  MILLRACE_CHECK(known, ExitCode::usage, who, "{} is in no list of schedule {}", words[1], stepper_->plan().schedule.name);
+  MILLRACE_CHECK(known, ExitCode::usage, debugger, "{} is in no list of schedule {}", words[1], stepper_->plan().schedule.name);
   return true;
 }
 
 bool DebugSession::back(const std::vector<std::string>& words) {
   const auto count = static_cast<std::size_t>(count_of(words, 1)) - (standing_.inside ? 1 : 0);
-  MILLRACE_CHECK(count <= path_.size(), ExitCode::usage, who, "back {}, wanted at most {}: the session began there", count_of(words, 1),
-                 path_.size() + (standing_.inside ? 1 : 0));
+  MILLRACE_CHECK(count <= path_.size(), ExitCode::usage, debugger, "back {}, wanted at most {}: the session began there",
+                 count_of(words, 1), path_.size() + (standing_.inside ? 1 : 0));
   back_to_ = path_.size() - count;
   return true;
 }
@@ -381,18 +381,18 @@ void DebugSession::check_name(const std::string& name) const {
     }
   }
   const bool known = std::any_of(names.begin(), names.end(), [&](const auto& full) { return is_name(full, name); });
-  MILLRACE_CHECK(known, ExitCode::usage, who, "no operation or value {} on any stage{}", name, did_you_mean(name, names));
+  MILLRACE_CHECK(known, ExitCode::usage, debugger, "no operation or value {} on any stage{}", name, did_you_mean(name, names));
 }
 
 bool DebugSession::break_at(const std::vector<std::string>& words) {
   if (words.size() > 1) {
     const auto point = Breakpoint::parse({words.begin() + 1, words.end()});
-    MILLRACE_CHECK(!point.stage || *point.stage < stepper_->plan().stages(), ExitCode::usage, who, "stage {}, wanted 0 to {}", *point.stage,
-                   stepper_->plan().stages() - 1);
-    MILLRACE_CHECK(!point.microbatch || *point.microbatch < stepper_->plan().schedule.microbatches, ExitCode::usage, who,
+    MILLRACE_CHECK(!point.stage || *point.stage < stepper_->plan().stages(), ExitCode::usage, debugger, "stage {}, wanted 0 to {}",
+                   *point.stage, stepper_->plan().stages() - 1);
+    MILLRACE_CHECK(!point.microbatch || *point.microbatch < stepper_->plan().schedule.microbatches, ExitCode::usage, debugger,
                    "microbatch {}, wanted 0 to {}", *point.microbatch, stepper_->plan().schedule.microbatches - 1);
     const auto layer = point.condition && point.condition->layer >= 0 ? point.condition->layer : point.layer.value_or(0);
-    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, who, "layer {}, wanted 0 to {}", layer,
+    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, debugger, "layer {}, wanted 0 to {}", layer,
                    stepper_->plan().model.layers - 1);
     check_name(point.operation);
     if (point.condition) check_name(point.condition->subject);
@@ -411,18 +411,19 @@ bool DebugSession::remove(const std::vector<std::string>& words) {
     watches_.clear();
     return false;
   }
-  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, who, "delete what? wanted a break point's number, or all");
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "delete what? wanted a break point's number, or all");
   const auto number = static_cast<std::size_t>(count_of(words, 0));
-  MILLRACE_CHECK(number <= breakpoints_.size() && breakpoints_[number - 1], ExitCode::usage, who, "no break point {}", number);
+  MILLRACE_CHECK(number <= breakpoints_.size() && breakpoints_[number - 1], ExitCode::usage, debugger, "no break point {}", number);
   breakpoints_[number - 1].reset();
   return false;
 }
 
 bool DebugSession::turn_to(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, who, "rank {} is within an action, wanted one between actions: step", standing_.rank);
-  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, who, "rank which? wanted 0 to {}", stepper_->plan().ranks() - 1);
+  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within an action, wanted one between actions: step",
+                 standing_.rank);
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "rank which? wanted 0 to {}", stepper_->plan().ranks() - 1);
   const auto rank = words[1] == "0" ? 0 : count_of(words, 0);
-  MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, who, "rank {}, wanted 0 to {}", rank, stepper_->plan().ranks() - 1);
+  MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, debugger, "rank {}, wanted 0 to {}", rank, stepper_->plan().ranks() - 1);
   standing_.rank = runtime::RankId(static_cast<int>(rank));
   stop("");
   return false;
@@ -457,22 +458,22 @@ bool DebugSession::statistics(const std::vector<std::string>& words) {
 }
 
 bool DebugSession::histogram(const std::vector<std::string>& words) {
-  fmt::print("{}", tools::histogram(finder().find(name_of(words))));
+  fmt::print("{}", actors::histogram(finder().find(name_of(words))));
   return false;
 }
 
 bool DebugSession::dump(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, who, "dump {} where? wanted a file's name", words[1]);
-  tools::dump(named, words[2]);
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "dump {} where? wanted a file's name", words[1]);
+  actors::dump(named, words[2]);
   fmt::print("wrote {} to {}\n", named.name, words[2]);
   return false;
 }
 
 bool DebugSession::difference(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, who, "diff {} with what? wanted a file's name", words[1]);
-  fmt::print("{}", tools::difference(named, words[2]));
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "diff {} with what? wanted a file's name", words[1]);
+  fmt::print("{}", actors::difference(named, words[2]));
   return false;
 }
 
@@ -482,7 +483,7 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
     return false;
   }
   const auto named = finder().find(words[1]);
-  MILLRACE_CHECK(named.where.find(" on rank ") != std::string::npos && !named.where.starts_with("of "), ExitCode::usage, who,
+  MILLRACE_CHECK(named.where.find(" on rank ") != std::string::npos && !named.where.starts_with("of "), ExitCode::usage, debugger,
                  "{} {}, wanted a weight, a gradient sum or a moment", named.name, named.where);
   watches_.push_back({named.name, hash_of(named.tensor)});
   fmt::print("watching {}, {}\n", named.name, named.where);
@@ -491,15 +492,15 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
 
 bool DebugSession::set(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, who, "set {} …, wanted an element and a value", words[1]);
+  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, debugger, "set {} …, wanted an element and a value", words[1]);
   const auto& tensor = named.tensor;
   char* end = nullptr;
   const auto element = std::strtoll(words[2].c_str(), &end, 10);
-  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, who, "element {}, wanted 0 to {}", words[2],
-                 tensor.elements() - 1);
+  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, debugger, "element {}, wanted 0 to {}",
+                 words[2], tensor.elements() - 1);
   const double value = std::strtod(words[3].c_str(), &end);
-  MILLRACE_CHECK(*end == 0, ExitCode::usage, who, "value \"{}\", wanted a number, nan or inf", words[3]);
-  MILLRACE_CHECK(tensor.dtype == kernels::DType::f32 || tensor.dtype == kernels::DType::bf16, ExitCode::usage, who,
+  MILLRACE_CHECK(*end == 0, ExitCode::usage, debugger, "value \"{}\", wanted a number, nan or inf", words[3]);
+  MILLRACE_CHECK(tensor.dtype == kernels::DType::f32 || tensor.dtype == kernels::DType::bf16, ExitCode::usage, debugger,
                  "{} is {}, wanted fp32 or bf16", named.name, kernels::to_string(tensor.dtype));
   if (tensor.dtype == kernels::DType::f32) {
     tensor.as<float>()[element] = static_cast<float>(value);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "actors/debug/component.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
@@ -66,7 +67,7 @@ std::optional<std::string> TerminalReader::next() {
 }
 
 ScriptReader::ScriptReader(const std::string& path) : file_(path == "-" ? stdin : std::fopen(path.c_str(), "r")) {
-  MILLRACE_CHECK(file_ != nullptr, ExitCode::usage, "millrace debug", "--script {}: {}", path, std::strerror(errno));
+  MILLRACE_CHECK(file_ != nullptr, ExitCode::usage, debugger, "--script {}: {}", path, std::strerror(errno));
 }
 
 ScriptReader::~ScriptReader() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/debug/breakpoint.hpp"
+#include "actors/debug/component.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 
@@ -12,8 +13,6 @@ namespace millrace::actors {
 namespace {
 
 using runtime::Region;
-
-constexpr const char* who = "millrace debug";
 
 /// Where in a program a value is first written and last read; −1: not there.
 struct Life {
@@ -148,10 +147,10 @@ NamedTensor TensorFinder::find(const std::string& name) const {
       all.resize(6);
       all.emplace_back("…");
     }
-    fail(ExitCode::usage, who, "{} is the end of {} names, wanted one of them: {}", name, ends, fmt::join(all, ", "));
+    fail(ExitCode::usage, debugger, "{} is the end of {} names, wanted one of them: {}", name, ends, fmt::join(all, ", "));
   }
-  MILLRACE_CHECK(found != nullptr, ExitCode::usage, who, "no tensor {} here{}", name, elsewhere(name));
-  MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, who, "{} {}", found->named.name, found->missing);
+  MILLRACE_CHECK(found != nullptr, ExitCode::usage, debugger, "no tensor {} here{}", name, elsewhere(name));
+  MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, debugger, "{} {}", found->named.name, found->missing);
   return found->named;
 }
 

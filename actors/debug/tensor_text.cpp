@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 
+#include "actors/debug/component.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/statistics.hpp"
 #include "runtime/io/safetensors.hpp"
@@ -15,7 +16,6 @@ namespace {
 
 using kernels::DType;
 
-constexpr const char* who = "millrace debug";
 constexpr std::int64_t kCorner = 6;
 
 /// "[2, 17]" for an element of a tensor of these sizes.
@@ -150,9 +150,10 @@ std::string difference(const NamedTensor& named, const std::string& path) {
   const runtime::SafetensorsFile file(path, ExitCode::usage);
   const auto* other = file.find(named.name);
   if (other == nullptr && file.tensors().size() == 1) other = &file.tensors().front();
-  MILLRACE_CHECK(other != nullptr, ExitCode::usage, who, "{} has {} tensors, none of the name {}", path, file.tensors().size(), named.name);
+  MILLRACE_CHECK(other != nullptr, ExitCode::usage, debugger, "{} has {} tensors, none of the name {}", path, file.tensors().size(),
+                 named.name);
   const auto& tensor = named.tensor;
-  MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, who,
+  MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, debugger,
                  "{} of {} is {} [{}], wanted {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
                  kernels::to_string(tensor.dtype), kernels::to_string(tensor.shape));
   std::vector<std::byte> bytes(tensor.bytes());

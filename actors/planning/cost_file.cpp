@@ -14,7 +14,7 @@ namespace millrace::actors {
 namespace {
 
 std::vector<std::string> cells_of(std::string_view line) {
-  auto cells = split(line, ',');
+  auto cells = runtime::split(line, ',');
   for (auto& cell : cells) cell.erase(0, cell.find_first_not_of(" \t"));
   for (auto& cell : cells)
     while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t' || cell.back() == '\r')) cell.pop_back();
@@ -103,7 +103,7 @@ runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std
 
 ModelCosts read_costs(const std::string& path, int layers) {
   const auto text = runtime::read_text_file(path, std::uint64_t{16} << 20, ExitCode::config);
-  return {parse_costs(split(text, '\n'), path, layers), "ms", path};
+  return {parse_costs(runtime::split(text, '\n'), path, layers), "ms", path};
 }
 
 std::vector<std::string> print_costs(const runtime::LayerCosts& costs) {

@@ -41,10 +41,10 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
     : mode_(mode),
       team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
       queue_(queue_of(device)),
-      stream_(team_, kernels::Implementation::fast, queue_.get()),
+      context_(team_, kernels::Implementation::fast, queue_.get()),
       rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
   fill(request);
-  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(stream_, microbatch);
+  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(context_, microbatch);
 }
 
 /// Tokens that go all over the table, as real ones do. The weights stay zero: no kernel's time depends on them.
@@ -80,7 +80,7 @@ runtime::ExecutionSlots CostProbe::slots_of(std::size_t part, int microbatch) co
 
 double CostProbe::time(std::size_t part, Pass pass, int microbatch) {
   const auto begin = std::chrono::steady_clock::now();
-  rank_.stages()[part]->run(pass, stream_, slots_of(part, microbatch));
+  rank_.stages()[part]->run(pass, context_, slots_of(part, microbatch));
   if (queue_) queue_->drain();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   return taken.count();

@@ -15,7 +15,7 @@ class PlainMatmul {
  public:
   PlainMatmul(const kernels::Tensor& a, const kernels::Tensor& b, const kernels::Tensor& c, kernels::MatmulOptions options)
       : engine_(dnnl::engine::kind::cpu, 0),
-        stream_(engine_),
+        context_(engine_),
         a_(description(a, options.transpose_a)),
         b_(description(b, options.transpose_b)),
         c_(description(c, false)),
@@ -23,8 +23,8 @@ class PlainMatmul {
         arguments_{
             {DNNL_ARG_SRC, {a_, engine_, a.data}}, {DNNL_ARG_WEIGHTS, {b_, engine_, b.data}}, {DNNL_ARG_DST, {c_, engine_, c.data}}} {}
   void run() {
-    primitive_.execute(stream_, arguments_);
-    stream_.wait();
+    primitive_.execute(context_, arguments_);
+    context_.wait();
   }
 
  private:
@@ -47,7 +47,7 @@ class PlainMatmul {
   }
 
   dnnl::engine engine_;
-  dnnl::stream stream_;
+  dnnl::stream context_;
   Memory::desc a_, b_, c_;
   dnnl::matmul primitive_;
   std::unordered_map<int, Memory> arguments_;

@@ -46,20 +46,20 @@ void append_bits(std::vector<std::uint32_t>& bits, const kernels::Tensor& tensor
 Model::Model(const ModelConfig& config, const LoopOptions& options)
     : config_(config),
       team_(options.threads),
-      stream_(team_, options.implementation),
+      context_(team_, options.implementation),
       loop_(build_stages(config, options),
             {options.compute, options.mode, options.accumulators, 1, true, options.staging, options.threads, {}}) {}
 
 void Model::load(const std::string& folder) {
   const FolderWeights weights(folder, config_);
   for (const ParameterSpec& spec : model_parameters(config_)) weights.read(spec, store().master(spec.name));
-  store().refresh_copies(stream_);
+  store().refresh_copies(context_);
 }
 
 void Model::initialise(std::uint64_t seed) {
   for (const ParameterSpec& spec : model_parameters(config_))
     initial_values(spec, config_.initializer_range, seed, 0, store().master(spec.name));
-  store().refresh_copies(stream_);
+  store().refresh_copies(context_);
 }
 
 std::vector<float> Model::gradient(const std::string& name) const { return values(store().gradient(store().layout().at(name))); }
@@ -82,7 +82,7 @@ std::vector<std::uint32_t> Model::parameter_bits() const {
 }
 
 std::vector<float> Model::logits(const runtime::FillBatch& fill, runtime::OperationHook* hook) {
-  return values(loop_.logits(stream_, fill, hook));
+  return values(loop_.logits(context_, fill, hook));
 }
 
 runtime::FillBatch rows_of(std::vector<std::int32_t> ids, std::int64_t rows, std::int64_t sequence) {

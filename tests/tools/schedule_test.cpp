@@ -209,7 +209,7 @@ TEST(AddingASchedule, ShowsTheCodeOfItsExample) {
   std::string code;
   for (const char* path :
        {"runtime/schedule/generators/zb_h1.cpp", "runtime/schedule/schedule.hpp", "runtime/schedule/generators/make_schedule.cpp",
-        "runtime/schedule/generators/catalogue.cpp", "runtime/schedule/schedule_config.hpp", "runtime/schedule/sources.cmake",
+        "runtime/schedule/generators/catalogue.cpp", "runtime/schedule/schedule_config.hpp", "runtime/CMakeLists.txt",
         "tests/runtime/schedule/golden_vectors_test.cpp", "tests/runtime/schedule/pictures_test.cpp"})
     code += read_source(path);
   int blocks = 0;

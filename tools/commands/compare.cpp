@@ -81,7 +81,8 @@ void print_values(const Side& left, const Side& right, const Difference& differe
   } else if (here->bytes == there->bytes) {
     fmt::print("run again, both leave the same values\n");
   } else {
-    fmt::print("{} {}: {}\n", to_string(here->tensor.dtype), to_string(here->tensor.shape), differences(here->tensor, there->tensor));
+    fmt::print("{} {}: {}\n", to_string(here->tensor.dtype), to_string(here->tensor.shape),
+               actors::differences(here->tensor, there->tensor));
   }
 }
 

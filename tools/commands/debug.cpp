@@ -29,12 +29,12 @@ constexpr const char* who = "millrace debug";
 int debug(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"script", "checkpoint"}, {});
   MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
-  DebugSession* session = nullptr;
-  std::unique_ptr<LineReader> reader;
+  actors::DebugSession* session = nullptr;
+  std::unique_ptr<actors::LineReader> reader;
   if (parsed.flag("script") || isatty(STDIN_FILENO) == 0) {
-    reader = std::make_unique<ScriptReader>(parsed.text("script", "-"));
+    reader = std::make_unique<actors::ScriptReader>(parsed.text("script", "-"));
   } else {
-    reader = std::make_unique<TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
+    reader = std::make_unique<actors::TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
   }
   cluster::widen_affinity();
   auto run = load_run(parsed.positional());
@@ -49,7 +49,7 @@ int debug(const std::vector<std::string>& arguments) {
   fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches a step, {} threads a rank\n", plan.model.family, plan.ranks(),
              plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 
-  DebugSession debugging(stepped.setup(), std::move(reader));
+  actors::DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;
   debugging.run();
   return 0;

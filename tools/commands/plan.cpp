@@ -40,7 +40,7 @@ namespace {
 constexpr const char* who = "millrace plan";
 
 std::vector<std::string> names_of(const std::string& text) {
-  auto names = split(text, ',');
+  auto names = runtime::split(text, ',');
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
     MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,
@@ -71,8 +71,8 @@ double positive(const Arguments& arguments, const char* option) {
 /// Everything that is printed and written comes from here.
 struct Planning {
   configs::RunConfig config;
-  PlanSearch search;
-  ModelCosts costs;  // with the run's own policy
+  actors::PlanSearch search;
+  actors::ModelCosts costs;  // with the run's own policy
 };
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
@@ -81,16 +81,16 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
   MILLRACE_CHECK(measure || !arguments.flag("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
   auto& search = planning.search;
   if (file) {
-    const auto costs = read_costs(arguments.text("costs", ""), static_cast<int>(planning.config.model.layers));
+    const auto costs = actors::read_costs(arguments.text("costs", ""), static_cast<int>(planning.config.model.layers));
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
     search.may_rematerialize = false;  // the file has the times of one policy
   } else if (measure) {
     const int repeats = static_cast<int>(arguments.integer("repeats", 7, 1, 10000));
     search.costs = [threads = search.needs.threads, repeats](const actors::PlanRequest& request) {
-      return measured_costs(request, threads, repeats);
+      return actors::measured_costs(request, threads, repeats);
     };
   } else {
-    search.costs = flop_costs;
+    search.costs = actors::flop_costs;
   }
   planning.costs = search.costs(search.request);
   // What was printed is what is planned with: the run's own policy is measured once.
@@ -144,12 +144,12 @@ void print_head(const Planning& planning) {
   line("head", costs.parts.head);
 }
 
-void print_run(const char* mark, const PlannedRun& run, const PlannedRun& uniform) {
+void print_run(const char* mark, const actors::PlannedRun& run, const actors::PlannedRun& uniform) {
   fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
              number(run.step), 100 * run.bubble, runtime::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
 }
 
-void print_runs(const Planning& planning, const PlanResult& result) {
+void print_runs(const Planning& planning, const actors::PlanResult& result) {
   fmt::print("\n{:<8} {:<15} {:>6}  {:<14} {:>10} {:>7} {:>12} {:>8}  {}\n", "", "schedule", "chunks", "rematerialize",
              "step " + planning.costs.unit, "bubble", "fullest rank", "speed", "layout");
   print_run("uniform", result.uniform, result.uniform);
@@ -157,7 +157,7 @@ void print_runs(const Planning& planning, const PlanResult& result) {
   for (const auto& other : result.others) fmt::print("not {}: {}\n", other.schedule, other.reason);
 }
 
-void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
+void print_ranks(const actors::PlannedRun& uniform, const actors::PlannedRun& plan) {
   fmt::print("\n{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", "rank", "uniform idle", "memory", "plan idle", "memory");
   for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
     fmt::print("{:>5}  {:>13.1f}% {:>12}  {:>13.1f}% {:>12}\n", rank, 100 * uniform.idle[rank], runtime::bytes_text(uniform.bytes[rank]),
@@ -165,7 +165,7 @@ void print_ranks(const PlannedRun& uniform, const PlannedRun& plan) {
 }
 
 /// Without --memory no layout is left out for it, but what this machine has is printed.
-void print_room(const PlannedRun& plan) {
+void print_room(const actors::PlannedRun& plan) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;
   const auto& bound = bounds.front();
@@ -177,7 +177,7 @@ void print_room(const PlannedRun& plan) {
                bound.free / ranks);
 }
 
-void print_choice(const Planning& planning, const PlanResult& result) {
+void print_choice(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
   print_ranks(result.uniform, plan);
   if (!planning.search.memory) print_room(plan);
@@ -192,7 +192,7 @@ void print_choice(const Planning& planning, const PlanResult& result) {
 }
 
 /// A run description of what the plan decides, with what it was decided by.
-std::string plan_file(const Planning& planning, const PlanResult& result) {
+std::string plan_file(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
   const auto& pipeline = planning.config.pipeline;
   std::string text =
@@ -203,7 +203,7 @@ std::string plan_file(const Planning& planning, const PlanResult& result) {
                       policy_text(planning.config.rematerialize.policy));
   text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
                       configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
-  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(print_costs(plan.parts)));
+  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(actors::print_costs(plan.parts)));
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
   if (pipeline.group != 0) text += "group = 0\n";
@@ -222,7 +222,7 @@ int plan(const std::vector<std::string>& arguments) {
   const auto scale = read_scale(parsed);
   const auto planning = planning_of(parsed);
   print_head(planning);
-  const auto result = search_plans(planning.search);
+  const auto result = actors::search_plans(planning.search);
   print_runs(planning, result);
   MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, who, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
                  planning.search.memory.value_or(0), result.uniform.most_bytes());

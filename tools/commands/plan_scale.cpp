@@ -35,7 +35,7 @@ double number(const Arguments& arguments, const char* option, double least, doub
 
 std::vector<int> replicas_of(const std::string& text) {
   std::vector<int> replicas;
-  for (const auto& word : split(text, ',')) {
+  for (const auto& word : runtime::split(text, ',')) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
     MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= most_replicas, ExitCode::usage, who,
@@ -61,7 +61,7 @@ void check_together(const Arguments& arguments) {
 }
 
 /// As actors::make_plan makes it for a run with this plan.
-actors::PipelinePlan pipeline_of(actors::PlanRequest request, const PlannedRun& plan) {
+actors::PipelinePlan pipeline_of(actors::PlanRequest request, const actors::PlannedRun& plan) {
   request.pipeline.schedule = plan.schedule;
   request.pipeline.chunks = plan.chunks;
   request.pipeline.layout = plan.layout;
@@ -145,7 +145,7 @@ std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   return scale;
 }
 
-void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const PlannedRun& plan) {
+void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const actors::PlannedRun& plan) {
   const auto pipeline = pipeline_of(request, plan);
   auto costs = plan.prices;
   costs.noise.jitter = scale.jitter;

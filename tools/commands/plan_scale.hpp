@@ -27,6 +27,6 @@ extern const std::vector<std::string> scale_options;
 [[nodiscard]] std::optional<ScaleRequest> read_scale(const Arguments& arguments);
 
 /// Prints a line for every number of replicas of this plan: `request` is what it was searched for, `plan` a result of the search.
-void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const PlannedRun& plan);
+void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const actors::PlannedRun& plan);
 
 }  // namespace millrace::tools

@@ -45,7 +45,7 @@ std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, cons
   const auto& config = run.config;
   if (config.pipeline.costs.empty()) return std::nullopt;
   const auto parts =
-      parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, static_cast<int>(config.model.layers));
+      actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, static_cast<int>(config.model.layers));
   const auto& placement = measured.schedule.placement;
   runtime::Costs costs;
   costs.stages = runtime::stage_costs(placement, parts, {measured.layers.begin(), measured.layers.begin() + placement.model_stages()});

@@ -50,7 +50,7 @@ Request run_request(const Arguments& parsed) {
   MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, who,
                  "pipeline.costs is empty, wanted what the model's parts take: a plan of millrace plan with --measure or --costs");
   const auto layers = static_cast<int>(config.model.layers);
-  const auto parts = parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
+  const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)

@@ -33,7 +33,7 @@ struct Prices {
 Prices prices_of(const Arguments& arguments) {
   Prices prices;
   const std::string text = arguments.text("costs", "1,1,1,0");
-  const auto parts = split(text, ',');
+  const auto parts = runtime::split(text, ',');
   MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, who,
                  "--costs {}, wanted F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
   constexpr double least = 1e-9;
@@ -49,8 +49,8 @@ Prices prices_of(const Arguments& arguments) {
 std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   std::vector<double> factors;
   for (const auto& option : arguments.texts("slow")) {
-    for (const auto& entry : split(option, ',')) {
-      const auto parts = split(entry, ':');
+    for (const auto& entry : runtime::split(option, ',')) {
+      const auto parts = runtime::split(entry, ':');
       MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, who, "--slow {}, wanted RANK:FACTOR, as 2:1.3 for a rank 2 that is 30 % slower",
                      option);
       const double rank = number_of(parts[0], "slow", 0);
@@ -68,7 +68,7 @@ std::vector<runtime::Stall> stalls(const runtime::Schedule& schedule, const Argu
   std::vector<runtime::Stall> stalls;
   std::mt19937_64 draw(seed);
   for (const auto& option : arguments.texts("stall")) {
-    const auto parts = split(option, ':');
+    const auto parts = runtime::split(option, ':');
     MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, who,
                    "--stall {}, wanted RANK:INDEX:TIME, as 2:10:35 for 35 more of rank 2's action 10, or TIME alone", option);
     const auto place = [&](const char* what, std::size_t part, std::size_t count) {

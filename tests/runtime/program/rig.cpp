@@ -28,7 +28,7 @@ Rig::Rig(const SmallNet& net, Options options) : Rig(build(net), net, std::move(
 Rig::Rig(ForwardProgram program, const SmallNet& net, Options options)
     : set(differentiate(std::move(program), RematerializationPolicy::parse(options.policy, labels()))),
       team_(options.threads),
-      stream_(team_, options.implementation) {
+      context_(team_, options.implementation) {
   lay_out_parameters();
   const auto dtype_region = [](const Value& value) { return value.type.dtype == kernels::DType::bf16 ? Region::copy : Region::master; };
   const ParameterPlaces places{[&](const Value& value) {
@@ -106,7 +106,7 @@ void Rig::fill_batch(const SmallNet& net) {
 }
 
 void Rig::run(ProgramKind kind, OperationHook* hook, std::span<const std::int64_t> counts) {
-  executor_->run(kind, stream_, bindings, hook, counts);
+  executor_->run(kind, context_, bindings, hook, counts);
 }
 
 void Rig::run_backward(OperationHook* hook, std::span<const std::int64_t> counts) {
@@ -131,7 +131,7 @@ void Rig::refresh() {
   for (const auto& [key, packed] : packed_) {
     const auto offset = parameters_.at(key.first).offset;
     auto* data = packed.type.dtype == kernels::DType::bf16 ? bindings[Region::copy] + offset / 2 : bindings[Region::master] + offset;
-    kernels::pack(stream_, {data, packed.type.dtype, packed.type.shape, kernels::MemorySpace::host},
+    kernels::pack(context_, {data, packed.type.dtype, packed.type.shape, kernels::MemorySpace::host},
                   key.second == WeightForm::packed_turned, bindings[Region::copy] + parameter_bytes_ + packed.offset);
   }
 }
