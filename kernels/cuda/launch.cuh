@@ -34,7 +34,7 @@ void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), d
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
-  config.context = lane;
+  config.stream = lane;
   if (shared_bytes > 48U << 10)
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), who,
                "shared memory");
