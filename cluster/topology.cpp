@@ -16,7 +16,7 @@ int integer_variable(const char* name, int otherwise) {
   if (text == nullptr) return otherwise;
   int value = 0;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
-  MILLRACE_CHECK(error == std::errc{} && *end == '\0', ExitCode::start, "cluster.topology", "{} = \"{}\", wanted a number", name, text);
+  MILLRACE_CHECK(error == std::errc{} && *end == '\0', ExitCode::start, "cluster.topology", "{} = \"{}\", expected a number", name, text);
   return value;
 }
 
@@ -46,7 +46,7 @@ Launch launch_from_environment() {
 }
 
 Topology::Topology(int ranks, int processes, int process) : ranks_(ranks), processes_(processes), process_(process) {
-  MILLRACE_CHECK(ranks >= 1, ExitCode::usage, "cluster.topology", "pipeline.ranks = {}, wanted 1 or more", ranks);
+  MILLRACE_CHECK(ranks >= 1, ExitCode::usage, "cluster.topology", "pipeline.ranks = {}, expected 1 or more", ranks);
   MILLRACE_CHECK(processes >= 1 && ranks % processes == 0, ExitCode::usage, "cluster.topology",
                  "{} processes for pipeline.ranks = {}: the number of processes must divide the number of ranks; start it with mpirun -np "
                  "one of {}",

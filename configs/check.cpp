@@ -38,23 +38,23 @@ class Checker {
   void data() const {
     const auto& data = config_.data;
     if (!data.text.empty() && !data.tokens.empty()) {
-      fail(ExitCode::config, who, "{}: data.text and data.tokens (at {}) are both given, wanted one of them", place("data.text"),
+      fail(ExitCode::config, who, "{}: data.text and data.tokens (at {}) are both given, expected one of them", place("data.text"),
            place("data.tokens"));
     }
     MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, who,
-                   "neither data.text nor data.tokens is given, wanted one of them");
+                   "neither data.text nor data.tokens is given, expected one of them");
     want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps nothing for evaluation");
     if (config_.model.vocab_size == 0) return;
     want(data.text.empty() || config_.model.vocab_size >= 257, "model.vocab_size",
-         "wanted 257 or more for data.text (256 bytes and the end of a document)");
-    want(data.separator < config_.model.vocab_size, "data.separator", "wanted a token of the vocabulary of {}", config_.model.vocab_size);
+         "expected 257 or more for data.text (256 bytes and the end of a document)");
+    want(data.separator < config_.model.vocab_size, "data.separator", "expected a token of the vocabulary of {}", config_.model.vocab_size);
   }
 
   void model() const {
     const auto& model = config_.model;
     if (!config_.model_preset.empty() && !config_.model_from.empty()) {
       fail(ExitCode::config, who,
-           "{}: model.preset and model.from (at {}) are both given, wanted one of them (an empty string takes one back)",
+           "{}: model.preset and model.from (at {}) are both given, expected one of them (an empty string takes one back)",
            place("model.preset"), place("model.from"));
     }
     for (const char* key : {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.layers", "model.heads"}) {
@@ -66,20 +66,20 @@ class Checker {
     want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
     want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
-    want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "wanted an even number (rotary embedding turns pairs)");
+    want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding turns pairs)");
     want(model.layer_kinds.empty() || static_cast<std::int64_t>(model.layer_kinds.size()) == model.layers, "model.layer_types",
-         "wanted at most model.layers = {}", model.layers);
+         "expected at most model.layers = {}", model.layers);
     want(std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) == model.layer_kinds.end() || model.sliding_window > 0,
-         "model.sliding_window", "wanted 1 or more, model.layer_types has sliding layers");
+         "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
     want(model.rope.kind != layers::RopeKind::yarn || model.rope.beta_fast >= model.rope.beta_slow, "model.rope_beta_fast",
-         "wanted model.rope_beta_slow = {} or more", model.rope.beta_slow);
+         "expected model.rope_beta_slow = {} or more", model.rope.beta_slow);
     want(model.rope.kind != layers::RopeKind::yarn || model.rope.original_max_position > 0, "model.rope_original_max_position",
-         "wanted 1 or more for model.rope = yarn");
+         "expected 1 or more for model.rope = yarn");
     family_keys();
     if (model.rope.kind != layers::RopeKind::llama3) return;
     want(model.rope.high_freq_factor > model.rope.low_freq_factor, "model.rope_high_freq_factor",
-         "wanted more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);
-    want(model.rope.original_max_position > 0, "model.rope_original_max_position", "wanted 1 or more for model.rope = llama3");
+         "expected more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);
+    want(model.rope.original_max_position > 0, "model.rope_original_max_position", "expected 1 or more for model.rope = llama3");
   }
 
   /// A key that the family has no part for would change nothing.
@@ -106,24 +106,24 @@ class Checker {
     only(maxtext && !simple, {"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp", "model.share_kv"});
     only(is_one_of({"default", "llama2"}), {"model.rope_interleaved"});
     const bool any = std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) != model.layer_kinds.end();
-    want(model.sliding_window == 0 || any, "model.sliding_window", "but no layer slides, wanted some in model.layer_types");
+    want(model.sliding_window == 0 || any, "model.sliding_window", "but no layer slides, expected some in model.layer_types");
   }
 
   void training() const {
     const auto& train = config_.train;
     want(train.microbatches % train.accumulators == 0, "train.accumulators", "which does not divide train.microbatches = {}",
          train.microbatches);
-    want(train.warmup_steps <= train.steps, "train.warmup_steps", "wanted at most train.steps = {}", train.steps);
+    want(train.warmup_steps <= train.steps, "train.warmup_steps", "expected at most train.steps = {}", train.steps);
     if (train.decay == "wsd") {
       want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= train.steps, "train.decay_steps",
-           "wanted 1 to {} (train.steps less train.warmup_steps) for train.decay = wsd", train.steps - train.warmup_steps);
+           "expected 1 to {} (train.steps less train.warmup_steps) for train.decay = wsd", train.steps - train.warmup_steps);
     }
     // Token indices are 64-bit; a microbatch's are 32-bit in its batch arrays.
     want(train.batch * train.sequence <= (std::int64_t{1} << 31) - 1, "train.batch",
          "times train.sequence = {} is more than 2^31 - 1 tokens", train.sequence);
     const double tokens =
         static_cast<double>(train.steps) * static_cast<double>(train.microbatches) * static_cast<double>(train.batch * train.sequence);
-    want(tokens < 4e18, "train.steps", "which makes {} tokens, wanted fewer than 4e18", tokens);
+    want(tokens < 4e18, "train.steps", "which makes {} tokens, expected fewer than 4e18", tokens);
   }
 
   void pipeline() const {
@@ -132,7 +132,7 @@ class Checker {
     const std::int64_t layers = config_.model.layers;
     if (layers > 0 && pipeline.layout.empty()) {
       const char* key = run_.given("pipeline.chunks") && pipeline.ranks <= layers + 2 ? "pipeline.chunks" : "pipeline.ranks";
-      want(stages <= layers + 2, key, "which makes {} stages of {} layers, wanted at most {} (the layers, embedding and head)", stages,
+      want(stages <= layers + 2, key, "which makes {} stages of {} layers, expected at most {} (the layers, embedding and head)", stages,
            layers, layers + 2);
     }
     want(pipeline.warmup == -1 || pipeline.schedule == "1f1b", "pipeline.warmup", "which is for pipeline.schedule = 1f1b, not {}",
@@ -146,16 +146,16 @@ class Checker {
     want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
          "but run.directory, where checkpoints go, is empty");
     want(config_.sample.tokens == 0 || config_.data.tokens.empty(), "sample.tokens",
-         "but a sample is written in bytes, wanted data.text: what the numbers of data.tokens stand for is not known");
+         "but a sample is written in bytes, expected data.text: what the numbers of data.tokens stand for is not known");
     const auto& cluster = config_.cluster;
     want(cluster.timeout_ms == 0 || cluster.timeout_ms >= 3 * cluster.heartbeat_ms, "cluster.timeout_ms",
-         "wanted three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);
+         "expected three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);
     const auto& policy = config_.rematerialize.policy;
-    want(!policy.empty(), "rematerialize.policy", "wanted a policy (\"none\" keeps everything) or labels");
+    want(!policy.empty(), "rematerialize.policy", "expected a policy (\"none\" keeps everything) or labels");
     for (const std::string& name : rematerialization_policies()) {
       const auto words = std::ranges::count_if(policy, [](const std::string& word) { return !word.starts_with("offload:"); });
       const bool mixed = words > 1 && std::ranges::find(policy, name) != policy.end();
-      want(!mixed, "rematerialize.policy", "wanted one policy or only labels; {} is a policy", name);
+      want(!mixed, "rematerialize.policy", "expected one policy or only labels; {} is a policy", name);
     }
   }
 

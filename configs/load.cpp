@@ -87,7 +87,7 @@ std::string place_of(const std::string& file, const toml::source_region& source)
   if (!key.choices.empty())
     hint = did_you_mean(shown.size() > 2 && (shown.front() == '"' || shown.front() == '\'') ? shown.substr(1, shown.size() - 2) : shown,
                         key.choices);
-  fail(ExitCode::config, load_name, "{}: {} = {}, wanted {}{}", place, key.name, shown, wanted(key), hint);
+  fail(ExitCode::config, load_name, "{}: {} = {}, expected {}{}", place, key.name, shown, wanted(key), hint);
 }
 
 [[noreturn]] void refuse_name(const std::string& name, const std::string& place) {
@@ -108,7 +108,8 @@ std::string read_text(const std::string& file) {
   MILLRACE_CHECK(!error && regular, ExitCode::config, load_name, "{}: cannot be read: {}", file,
                  error ? error.message() : "not a regular file");
   const auto size = std::filesystem::file_size(file, error);
-  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_name, "{}: {} bytes, wanted at most {}", file, size, largest_file);
+  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_name, "{}: {} bytes, expected at most {}", file, size,
+                 largest_file);
   std::ifstream stream(file, std::ios::binary);
   MILLRACE_CHECK(stream.good(), ExitCode::config, load_name, "{}: cannot be opened", file);
   std::string text{std::istreambuf_iterator<char>(stream), {}};
@@ -174,8 +175,8 @@ void read_preset(const std::string& file, Settings& settings) {
   read_table(parse_file(file), "", file, Layer::preset, settings);
   for (const auto& [name, setting] : settings) {
     const bool size = name.starts_with("model.") && name != "model.preset" && name != "model.from";
-    MILLRACE_CHECK(size, ExitCode::config, load_name, "{}: {} in a preset, wanted the model's sizes alone (model.*)", setting.origin.place,
-                   name);
+    MILLRACE_CHECK(size, ExitCode::config, load_name, "{}: {} in a preset, expected the model's sizes alone (model.*)",
+                   setting.origin.place, name);
   }
 }
 
@@ -251,7 +252,7 @@ void read_environment(const std::vector<std::string>& environment, Settings& set
 void read_overrides(const std::vector<std::string>& overrides, Settings& settings) {
   for (const std::string& entry : overrides) {
     const std::size_t equals = entry.find('=');
-    MILLRACE_CHECK(equals != std::string::npos, ExitCode::usage, load_name, "command line: {}, wanted key=value", entry);
+    MILLRACE_CHECK(equals != std::string::npos, ExitCode::usage, load_name, "command line: {}, expected key=value", entry);
     const std::string name = entry.substr(0, equals);
     const Key* key = find_key(name);
     if (key == nullptr) refuse_name(name, "command line");

@@ -42,7 +42,7 @@ fs::path find_preset(const std::string& preset, const fs::path& folder, const st
   if (fs::is_regular_file(file, error)) return file;
   if (is_path) fail(ExitCode::config, "configs.load", "{}: model.preset = {}: no such file", place, preset);
   const auto names = preset_names(folder);
-  fail(ExitCode::config, "configs.load", "{}: model.preset = {}, wanted one of {}{}", place, preset, fmt::join(names, ", "),
+  fail(ExitCode::config, "configs.load", "{}: model.preset = {}, expected one of {}{}", place, preset, fmt::join(names, ", "),
        did_you_mean(preset, names));
 }
 

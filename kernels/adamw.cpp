@@ -15,7 +15,7 @@ void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const T
 
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
   constexpr const char* who = "kernels.adamw";
-  MILLRACE_CHECK(scalars.update >= 1, ExitCode::internal, who, "update {}, wanted 1 or more", scalars.update);
+  MILLRACE_CHECK(scalars.update >= 1, ExitCode::internal, who, "update {}, expected 1 or more", scalars.update);
   for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
     check_operand(who, "p", p, p.shape, {DType::f32});
     check_operand(who, "m", m, p.shape, {DType::f32});

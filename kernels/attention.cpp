@@ -11,17 +11,17 @@ namespace millrace::kernels {
 namespace {
 
 void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptions options) {
-  MILLRACE_CHECK(q.rank() == 3 && k.rank() == 3, ExitCode::internal, who, "q is {}, k is {}, wanted [T, H, D] and [T, K, D]", to_string(q),
-                 to_string(k));
-  MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, who, "{} query heads on {} key/value heads, wanted a multiple", q[1],
+  MILLRACE_CHECK(q.rank() == 3 && k.rank() == 3, ExitCode::internal, who, "q is {}, k is {}, expected [T, H, D] and [T, K, D]",
+                 to_string(q), to_string(k));
+  MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, who, "{} query heads on {} key/value heads, expected a multiple", q[1],
                  k[1]);
   MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, who,
-                 "{} tokens in rows of {}, wanted whole rows", q[0], options.sequence);
-  MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, wanted 1 or more", q[2]);
+                 "{} tokens in rows of {}, expected whole rows", q[0], options.sequence);
+  MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, expected 1 or more", q[2]);
   MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, who,
-                 "window {}, chunk {}, soft cap {}, wanted none below 0", options.window, options.chunk, options.soft_cap);
+                 "window {}, chunk {}, soft cap {}, expected none below 0", options.window, options.chunk, options.soft_cap);
   MILLRACE_CHECK(options.causal || (options.window == 0 && options.chunk == 0), ExitCode::config, who,
-                 "window {} and chunk {} where queries see what follows them, wanted neither", options.window, options.chunk);
+                 "window {} and chunk {} where queries see what follows them, expected neither", options.window, options.chunk);
 }
 
 void check_operands(const char* who, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -19,7 +19,7 @@ void check(const char* who, const Tensor& whole, std::span<const Tensor> parts) 
     check_operand(who, "a part", part, {whole.shape[0], part.shape[1]}, {whole.dtype});
     width += part.shape[1];
   }
-  MILLRACE_CHECK(width == whole.shape[1], ExitCode::internal, who, "parts of {} columns together, wanted {}", width, whole.shape[1]);
+  MILLRACE_CHECK(width == whole.shape[1], ExitCode::internal, who, "parts of {} columns together, expected {}", width, whole.shape[1]);
 }
 
 // copy(bytes of the whole's row, bytes of the part's row, their number) for every row and part.

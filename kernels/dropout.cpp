@@ -34,7 +34,7 @@ void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& sam
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "samples", samples, {x.shape[0]}, {DType::i32});
-  MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, wanted from 0 to less than 1", options.rate);
+  MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, expected from 0 to less than 1", options.rate);
   if (context.on_cuda()) return cuda::dropout(context, x, samples, options, y);
   context.team().for_ranges(x.shape[0], 8, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)

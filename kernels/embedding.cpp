@@ -13,7 +13,7 @@ namespace {
 void check_tokens(const char* who, const Tensor& tokens, std::int64_t vocabulary) {
   const auto* token = tokens.as<std::int32_t>();
   for (std::int64_t t = 0; t < tokens.elements(); ++t)
-    MILLRACE_CHECK(token[t] >= 0 && token[t] < vocabulary, ExitCode::data, who, "token {} at position {}, wanted 0 to {}", token[t], t,
+    MILLRACE_CHECK(token[t] >= 0 && token[t] < vocabulary, ExitCode::data, who, "token {} at position {}, expected 0 to {}", token[t], t,
                    vocabulary - 1);
 }
 

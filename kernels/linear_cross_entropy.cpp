@@ -20,7 +20,7 @@ void check_common(const char* who, const ExecutionContext& context, const Tensor
   if (context.on_cuda()) return;  // the kernel looks at them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
-    MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, wanted less than the vocabulary's {}",
+    MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, expected less than the vocabulary's {}",
                    target[token], token, vocabulary);
 }
 

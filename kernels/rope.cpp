@@ -15,8 +15,8 @@ void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positi
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "positions", positions, {x.shape[0]}, {DType::i32});
   check_operand(who, "inverse_frequencies", inverse_frequencies, {x.shape[2] / 2}, {DType::f32});
-  MILLRACE_CHECK(x.shape[2] % 2 == 0, ExitCode::config, who, "head size {} is odd, wanted halves of one size", x.shape[2]);
-  MILLRACE_CHECK(options.direction == 1 || options.direction == -1, ExitCode::internal, who, "direction = {}, wanted 1 or -1",
+  MILLRACE_CHECK(x.shape[2] % 2 == 0, ExitCode::config, who, "head size {} is odd, expected halves of one size", x.shape[2]);
+  MILLRACE_CHECK(options.direction == 1 || options.direction == -1, ExitCode::internal, who, "direction = {}, expected 1 or -1",
                  options.direction);
   if (context.on_cuda()) return cuda::rope(context, x, positions, inverse_frequencies, options, y);
   if (context.implementation() == Implementation::reference) return reference::rope(x, positions, inverse_frequencies, options, y);

@@ -32,7 +32,7 @@ void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor
                   const Tensor& y) {
   constexpr const char* who = "kernels.add_sinusoid";
   check_rank(who, "x", x, 2);
-  MILLRACE_CHECK(x.shape[1] % 2 == 0, ExitCode::config, who, "width {} is odd, wanted halves of one size", x.shape[1]);
+  MILLRACE_CHECK(x.shape[1] % 2 == 0, ExitCode::config, who, "width {} is odd, expected halves of one size", x.shape[1]);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "positions", positions, {x.shape[0]}, {DType::i32});

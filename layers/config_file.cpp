@@ -25,7 +25,7 @@ void check_weights(const ModelConfig& model, const std::string& where) {
   const double tables = width * (2 * number(model.vocab_size) + number(model.learned_positions) +
                                  (model.family == "gpt2" ? number(model.max_position_embeddings) : 0));
   const double weights = tables + number(model.layers) * layer;
-  MILLRACE_CHECK(weights <= most_weights, ExitCode::model, who, "{}: a model of {:.1e} weights, wanted at most {:.0e}", where, weights,
+  MILLRACE_CHECK(weights <= most_weights, ExitCode::model, who, "{}: a model of {:.1e} weights, expected at most {:.0e}", where, weights,
                  most_weights);
 }
 
@@ -94,9 +94,9 @@ std::string first_difference(const ModelConfig& wanted, const ModelConfig& found
 }  // namespace
 
 ConfigFile parse_config_file(std::string_view text, const std::string& where) {
-  MILLRACE_CHECK(text.size() <= largest_file, ExitCode::model, who, "{}: {} bytes, wanted at most {}", where, text.size(), largest_file);
+  MILLRACE_CHECK(text.size() <= largest_file, ExitCode::model, who, "{}: {} bytes, expected at most {}", where, text.size(), largest_file);
   const Json json = runtime::parse_strict_json(text, deepest, ExitCode::model, where);
-  MILLRACE_CHECK(json.is_object(), ExitCode::model, who, "{}: a JSON {}, wanted an object", where, json.type_name());
+  MILLRACE_CHECK(json.is_object(), ExitCode::model, who, "{}: a JSON {}, expected an object", where, json.type_name());
   ConfigFile result;
   JsonReader reader(json, where);
   if (is_maxtext(reader)) {
@@ -122,7 +122,7 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
   const auto size = std::filesystem::file_size(file, error);
   MILLRACE_CHECK(!error, ExitCode::model, who, "{}: cannot be read: {}", file.string(), error.message());
-  MILLRACE_CHECK(size <= largest_file, ExitCode::model, who, "{}: {} bytes, wanted at most {}", file.string(), size, largest_file);
+  MILLRACE_CHECK(size <= largest_file, ExitCode::model, who, "{}: {} bytes, expected at most {}", file.string(), size, largest_file);
   std::ifstream stream(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   MILLRACE_CHECK(!stream.bad() && text.size() == size, ExitCode::model, who, "{}: cannot be read", file.string());

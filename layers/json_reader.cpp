@@ -101,7 +101,7 @@ std::optional<std::int64_t> JsonReader::integer(const char* key, std::int64_t le
   const bool fits =
       value->is_number_integer() && (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
   if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
-    refuse(key, fmt::format("wanted an integer from {} to {}", least, most));
+    refuse(key, fmt::format("expected an integer from {} to {}", least, most));
   }
   return value->get<std::int64_t>();
 }
@@ -109,7 +109,7 @@ std::optional<std::int64_t> JsonReader::integer(const char* key, std::int64_t le
 std::int64_t JsonReader::size(const char* key, std::int64_t most, std::int64_t otherwise) {
   const auto value = integer(key, 1, most);
   if (!value && otherwise > 0) return otherwise;
-  if (!value) refuse(key, fmt::format("wanted an integer from 1 to {}", most));
+  if (!value) refuse(key, fmt::format("expected an integer from 1 to {}", most));
   return *value;
 }
 
@@ -117,7 +117,7 @@ std::optional<double> JsonReader::number(const char* key, double least, double m
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most)) {
-    refuse(key, fmt::format("wanted a number from {} to {}", least, most));
+    refuse(key, fmt::format("expected a number from {} to {}", least, most));
   }
   return value->get<double>();
 }
@@ -125,21 +125,21 @@ std::optional<double> JsonReader::number(const char* key, double least, double m
 std::optional<bool> JsonReader::boolean(const char* key) {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) refuse(key, "wanted true or false");
+  if (!value->is_boolean()) refuse(key, "expected true or false");
   return value->get<bool>();
 }
 
 std::optional<std::string> JsonReader::text(const char* key) {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse(key, "wanted a string");
+  if (!value->is_string()) refuse(key, "expected a string");
   return value->get<std::string>();
 }
 
 std::optional<JsonReader> JsonReader::object(const char* key) {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_object()) refuse(key, "wanted an object");
+  if (!value->is_object()) refuse(key, "expected an object");
   return JsonReader(*value, where_, std::string(key) + ".");
 }
 

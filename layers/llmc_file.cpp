@@ -60,12 +60,12 @@ std::int64_t width_of(kernels::DType dtype) { return dtype == kernels::DType::bf
 
 Header read_header(const runtime::File& file) {
   Header header{};
-  MILLRACE_CHECK(file.size() >= sizeof header, ExitCode::model, who, "{}: {} bytes, wanted a header of {} or more", file.path(),
+  MILLRACE_CHECK(file.size() >= sizeof header, ExitCode::model, who, "{}: {} bytes, expected a header of {} or more", file.path(),
                  file.size(), sizeof header);
   file.read_at(0, std::as_writable_bytes(std::span(header)), ExitCode::model);
-  MILLRACE_CHECK(header[0] == magic, ExitCode::model, who, "{}: begins with {}, wanted {}", file.path(), header[0], magic);
+  MILLRACE_CHECK(header[0] == magic, ExitCode::model, who, "{}: begins with {}, expected {}", file.path(), header[0], magic);
   MILLRACE_CHECK(header[1] == version_f32 || header[1] == version_bf16, ExitCode::model, who,
-                 "{}: version {}, wanted {} (fp32) or {} (bf16)", file.path(), header[1], version_f32, version_bf16);
+                 "{}: version {}, expected {} (fp32) or {} (bf16)", file.path(), header[1], version_f32, version_bf16);
   return header;
 }
 
@@ -73,8 +73,8 @@ kernels::DType dtype_of(const Header& header) { return header[1] == version_bf16
 
 ModelConfig model_of(const runtime::File& file, const Header& header) {
   const auto field = [&](std::size_t index, const char* name, std::int32_t least, std::int32_t most) {
-    MILLRACE_CHECK(header[index] >= least && header[index] <= most, ExitCode::model, who, "{}: {} = {}, wanted {} to {}", file.path(), name,
-                   header[index], least, most);
+    MILLRACE_CHECK(header[index] >= least && header[index] <= most, ExitCode::model, who, "{}: {} = {}, expected {} to {}", file.path(),
+                   name, header[index], least, most);
     return std::int64_t{header[index]};
   };
   ModelConfig model;
@@ -85,7 +85,7 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   model.heads = field(5, "num_heads", 1, 1 << 16);
   model.hidden_size = field(6, "channels", 1, 1 << 20);
   const std::int64_t padded = field(7, "padded_vocab_size", 1, 1 << 27);
-  MILLRACE_CHECK(padded >= model.vocab_size, ExitCode::model, who, "{}: padded_vocab_size = {}, wanted vocab_size = {} or more",
+  MILLRACE_CHECK(padded >= model.vocab_size, ExitCode::model, who, "{}: padded_vocab_size = {}, expected vocab_size = {} or more",
                  file.path(), padded, model.vocab_size);
   MILLRACE_CHECK(model.hidden_size % model.heads == 0, ExitCode::model, who, "{}: num_heads = {}, which does not divide channels = {}",
                  file.path(), model.heads, model.hidden_size);
@@ -98,7 +98,7 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   std::int64_t elements = 0;
   for (const Entry& entry : entries_of(model, padded)) elements += entry.rows * entry.columns * (entry.in_layers ? model.layers : 1);
   const auto wanted = sizeof header + static_cast<std::uint64_t>(elements * width_of(dtype_of(header)));
-  MILLRACE_CHECK(file.size() == wanted, ExitCode::model, who, "{}: {} bytes, wanted {} by its header", file.path(), file.size(), wanted);
+  MILLRACE_CHECK(file.size() == wanted, ExitCode::model, who, "{}: {} bytes, expected {} by its header", file.path(), file.size(), wanted);
   return model;
 }
 
@@ -128,10 +128,10 @@ LlmcWeights::LlmcWeights(const std::string& path, const ModelConfig& config) : f
   model_ = model_of(file_, header);
   padded_ = header[7];
   dtype_ = dtype_of(header);
-  MILLRACE_CHECK(config.family == "gpt2" && config.tie_word_embeddings, ExitCode::model, who, "{}: a tied GPT-2, wanted a model of {}{}",
+  MILLRACE_CHECK(config.family == "gpt2" && config.tie_word_embeddings, ExitCode::model, who, "{}: a tied GPT-2, expected a model of {}{}",
                  path, config.family, config.tie_word_embeddings ? "" : " with a head of its own");
   const auto same = [&](const char* key, std::int64_t found, std::int64_t wanted) {
-    MILLRACE_CHECK(found == wanted, ExitCode::model, who, "{}: {} = {}, wanted {}", path, key, found, wanted);
+    MILLRACE_CHECK(found == wanted, ExitCode::model, who, "{}: {} = {}, expected {}", path, key, found, wanted);
   };
   same("vocab_size", model_.vocab_size, config.vocab_size);
   same("hidden_size", model_.hidden_size, config.hidden_size);
@@ -151,7 +151,7 @@ void LlmcWeights::read(const ParameterSpec& spec, std::span<float> destination) 
     if (entry.in_layers) offset += static_cast<std::uint64_t>(size * spec.layer);
     const auto elements = static_cast<std::size_t>(spec.shape.elements());
     MILLRACE_CHECK(destination.size() == elements && elements <= static_cast<std::size_t>(entry.rows * entry.columns), ExitCode::internal,
-                   who, "{}: {} elements of {}, wanted {}", file_.path(), destination.size(), spec.name, elements);
+                   who, "{}: {} elements of {}, expected {}", file_.path(), destination.size(), spec.name, elements);
     std::vector<std::byte> bytes(elements * static_cast<std::size_t>(width_of(dtype_)));
     file_.read_at(offset, bytes, ExitCode::model);
     runtime::convert(runtime::file_dtype(dtype_), bytes, destination);
@@ -163,7 +163,7 @@ void LlmcWeights::read(const ParameterSpec& spec, std::span<float> destination) 
 
 void write_llmc_file(const std::string& path, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader) {
   const auto fits = [&](bool holds, const char* key, const auto& value, std::string_view wanted) {
-    MILLRACE_CHECK(holds, ExitCode::model, who, "{}: llm.c's format cannot say model.{} = {}, wanted {}", path, key, value, wanted);
+    MILLRACE_CHECK(holds, ExitCode::model, who, "{}: llm.c's format cannot say model.{} = {}, expected {}", path, key, value, wanted);
   };
   fits(config.family == "gpt2", "family", config.family, "gpt2");
   fits(config.tie_word_embeddings, "tie_word_embeddings", config.tie_word_embeddings, "true");

@@ -35,7 +35,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
 ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options) {
   const Decoder& decoder = decoder_of(config);
   MILLRACE_CHECK(config.numerics == decoder.numerics(), ExitCode::model, "layers.model",
-                 "model.numerics = \"{}\" with the family {}, wanted \"{}\"", config.numerics, config.family, decoder.numerics());
+                 "model.numerics = \"{}\" with the family {}, expected \"{}\"", config.numerics, config.family, decoder.numerics());
   decoder.validate(config);
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= config.layers,
                  ExitCode::internal, "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer,

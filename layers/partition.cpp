@@ -31,7 +31,7 @@ std::int64_t layers_of(std::string_view word, std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   MILLRACE_CHECK(word.substr(0, 2) == "t*" && !digits.empty() && error == std::errc{} && end == digits.data() + digits.size() &&
                      count >= 1 && count <= kMostLayers,
-                 ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\", wanted E, t, t*N with N >= 1, or H", text, word);
+                 ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N with N >= 1, or H", text, word);
   return count;
 }
 
@@ -39,11 +39,11 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, std:
   StageLayout stage;
   stage.first_layer = static_cast<int>(next_layer);
   for (const std::string_view word : split(stage_text, " \t\n\r", false)) {
-    MILLRACE_CHECK(!stage.head, ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\" after H in the same stage, wanted H last",
+    MILLRACE_CHECK(!stage.head, ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\" after H in the same stage, expected H last",
                    text, word);
     if (word == "E") {
       MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0, ExitCode::config, kWho,
-                     "pipeline.layout \"{}\": found E after other layers, wanted it once, at the beginning", text);
+                     "pipeline.layout \"{}\": found E after other layers, expected it once, at the beginning", text);
       stage.embedding = true;
     } else if (word == "H") {
       stage.head = true;
@@ -60,8 +60,8 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, std:
 void check_ends(const StageLayout& stage, std::size_t index, std::size_t stages, std::string_view text) {
   const auto check = [&](bool found, bool wanted, std::string_view word, std::string_view part, std::string_view place) {
     MILLRACE_CHECK(found == wanted, ExitCode::config, kWho,
-                   "pipeline.layout \"{}\": stage {} has {} {}, wanted the {} in the {} stage only", text, index, found ? "an" : "no", word,
-                   part, place);
+                   "pipeline.layout \"{}\": stage {} has {} {}, expected the {} in the {} stage only", text, index, found ? "an" : "no",
+                   word, part, place);
   };
   check(stage.embedding, index == 0, "E", "embedding", "first");
   check(stage.head, index + 1 == stages, "H", "head", "last");
@@ -75,7 +75,7 @@ std::vector<StageLayout> parse_layout(std::string_view text, std::int64_t layers
   for (const std::string_view part : split(text, "|", true)) result.push_back(parse_stage(part, text, next_layer));
   const auto found = static_cast<std::int64_t>(result.size());
   MILLRACE_CHECK(found == stages, ExitCode::config, kWho,
-                 "pipeline.layout \"{}\" has {} stages, wanted {} (pipeline.ranks * pipeline.chunks)", text, found, stages);
+                 "pipeline.layout \"{}\" has {} stages, expected {} (pipeline.ranks * pipeline.chunks)", text, found, stages);
   for (std::size_t index = 0; index < result.size(); ++index) check_ends(result[index], index, result.size(), text);
   MILLRACE_CHECK(next_layer == layers, ExitCode::config, kWho, "pipeline.layout \"{}\" has {} decoder layers, the model has {}", text,
                  next_layer, layers);
@@ -99,7 +99,7 @@ std::string print_layout(const std::vector<StageLayout>& stages) {
 
 std::vector<StageLayout> uniform_layout(std::int64_t layers, std::int64_t stages) {
   MILLRACE_CHECK(stages >= 1 && stages <= layers + 2, ExitCode::config, kWho,
-                 "found {} stages (pipeline.ranks * pipeline.chunks) for {} decoder layers, wanted 1 to {} (layers + 2)", stages, layers,
+                 "found {} stages (pipeline.ranks * pipeline.chunks) for {} decoder layers, expected 1 to {} (layers + 2)", stages, layers,
                  layers + 2);
   std::vector<StageLayout> result(static_cast<std::size_t>(stages));
   const bool head_alone = stages > layers && stages > 1;

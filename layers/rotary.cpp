@@ -45,11 +45,11 @@ double yarn_index(double rotations, const RopeConfig& rope, std::int64_t head_di
 }
 
 void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
-  MILLRACE_CHECK(rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1,
-                 ExitCode::model, kRotary,
-                 "yarn scaling with beta_fast = {}, beta_slow = {}, original_max_position_embeddings = {}, rope_theta = {}, wanted fast >= "
-                 "slow > 0, a length and a base above 1",
-                 rope.beta_fast, rope.beta_slow, rope.original_max_position, rope.theta);
+  MILLRACE_CHECK(
+      rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1, ExitCode::model, kRotary,
+      "yarn scaling with beta_fast = {}, beta_slow = {}, original_max_position_embeddings = {}, rope_theta = {}, expected fast >= "
+      "slow > 0, a length and a base above 1",
+      rope.beta_fast, rope.beta_slow, rope.original_max_position, rope.theta);
   double low = yarn_index(rope.beta_fast, rope, head_dim), high = yarn_index(rope.beta_slow, rope, head_dim);
   if (rope.truncate) {
     low = std::floor(low);
@@ -76,17 +76,17 @@ float rotary_factor(const RopeConfig& rope) {
 }
 
 std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim) {
-  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kRotary, "head_dim = {}, wanted an even number", head_dim);
+  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kRotary, "head_dim = {}, expected an even number", head_dim);
   std::vector<float> result = unscaled(rope.theta, head_dim);
   if (rope.kind == RopeKind::none) return result;
   if (rope.kind == RopeKind::proportional) {
-    MILLRACE_CHECK(rope.proportion > 0 && rope.proportion <= 1, ExitCode::model, kRotary, "proportion = {}, wanted above 0 and at most 1",
+    MILLRACE_CHECK(rope.proportion > 0 && rope.proportion <= 1, ExitCode::model, kRotary, "proportion = {}, expected above 0 and at most 1",
                    rope.proportion);
     const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
     std::fill(result.begin() + static_cast<std::ptrdiff_t>(turning), result.end(), 0.0F);
     return result;
   }
-  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kRotary, "rope factor = {}, wanted more than 0", rope.factor);
+  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kRotary, "rope factor = {}, expected more than 0", rope.factor);
   if (rope.kind == RopeKind::linear) {
     for (float& frequency : result) frequency /= static_cast<float>(rope.factor);
     return result;
@@ -95,11 +95,11 @@ std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head
     scale_by_yarn(result, rope, head_dim);
     return result;
   }
-  MILLRACE_CHECK(rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,
-                 ExitCode::model, kRotary,
-                 "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, wanted 0 < low < "
-                 "high and a length",
-                 rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position);
+  MILLRACE_CHECK(
+      rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor, ExitCode::model, kRotary,
+      "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, expected 0 < low < "
+      "high and a length",
+      rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position);
   for (float& frequency : result) frequency = llama3_scaled(frequency, rope);
   return result;
 }

@@ -22,7 +22,7 @@ std::int64_t whole(const std::string& word, const std::string& of) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && number >= 0, ExitCode::usage, debugger,
-                 "{} \"{}\", wanted a whole number", of, word);
+                 "{} \"{}\", expected a whole number", of, word);
   return number;
 }
 
@@ -30,7 +30,7 @@ std::int64_t whole(const std::string& word, const std::string& of) {
 Condition parse_condition(const std::string& text) {
   const auto open = text.find('('), close = text.find(')'), compare = text.find_first_of("<>", close == std::string::npos ? 0 : close);
   MILLRACE_CHECK(open != std::string::npos && close != std::string::npos && open < close && compare != std::string::npos, ExitCode::usage,
-                 debugger, "when {}, wanted FUNCTION(layer N) > NUMBER or FUNCTION(NAME) > NUMBER", text);
+                 debugger, "when {}, expected FUNCTION(layer N) > NUMBER or FUNCTION(NAME) > NUMBER", text);
   const auto trim = [](std::string part) {
     part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
     part.erase(part.find_last_not_of(' ') + 1);
@@ -39,7 +39,8 @@ Condition parse_condition(const std::string& text) {
   Condition condition;
   condition.function = trim(text.substr(0, open));
   MILLRACE_CHECK(std::find(kFunctions.begin(), kFunctions.end(), condition.function) != kFunctions.end(), ExitCode::usage, debugger,
-                 "when {}(…), wanted {}{}", condition.function, fmt::join(kFunctions, ", "), did_you_mean(condition.function, kFunctions));
+                 "when {}(…), expected {}{}", condition.function, fmt::join(kFunctions, ", "),
+                 did_you_mean(condition.function, kFunctions));
   condition.subject = trim(text.substr(open + 1, close - open - 1));
   if (condition.subject.starts_with("layer ")) {
     condition.layer = static_cast<int>(whole(trim(condition.subject.substr(6)), "layer"));
@@ -49,7 +50,7 @@ Condition parse_condition(const std::string& text) {
   const auto bound = trim(text.substr(compare + 1));
   char* end = nullptr;
   condition.bound = std::strtod(bound.c_str(), &end);
-  MILLRACE_CHECK(!bound.empty() && *end == 0, ExitCode::usage, debugger, "when … {} \"{}\", wanted a number", condition.compare, bound);
+  MILLRACE_CHECK(!bound.empty() && *end == 0, ExitCode::usage, debugger, "when … {} \"{}\", expected a number", condition.compare, bound);
   return condition;
 }
 
@@ -73,7 +74,7 @@ Breakpoint Breakpoint::parse(const std::vector<std::string>& words) {
   for (std::size_t at = 0; at < words.size(); ++at) {
     const auto& word = words[at];
     const auto value = [&]() -> const std::string& {
-      MILLRACE_CHECK(at + 1 < words.size(), ExitCode::usage, debugger, "break … {}, wanted a value behind it", word);
+      MILLRACE_CHECK(at + 1 < words.size(), ExitCode::usage, debugger, "break … {}, expected a value behind it", word);
       return words[++at];
     };
     if (word == "stage") {
@@ -101,7 +102,7 @@ Breakpoint Breakpoint::parse(const std::vector<std::string>& words) {
     } else if (word == "backward") {
       point.kind = ActionKind::backward;
     } else {
-      fail(ExitCode::usage, debugger, "break … {}, wanted {}{}", word, fmt::join(known, ", "), did_you_mean(word, known));
+      fail(ExitCode::usage, debugger, "break … {}, expected {}{}", word, fmt::join(known, ", "), did_you_mean(word, known));
     }
   }
   return point;

@@ -37,13 +37,13 @@ std::int64_t count_of(const std::vector<std::string>& words, std::int64_t otherw
   const auto& word = words[1];
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
   MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count > 0, ExitCode::usage, debugger,
-                 "{} {}, wanted a number of 1 or more", words[0], word);
+                 "{} {}, expected a number of 1 or more", words[0], word);
   return count;
 }
 
 const std::string& name_of(const std::vector<std::string>& words) {
   MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger,
-                 "{} what? wanted the name of a tensor; `stats` lists weights, `ops` operations", words[0]);
+                 "{} what? expected the name of a tensor; `stats` lists weights, `ops` operations", words[0]);
   return words[1];
 }
 
@@ -144,7 +144,7 @@ bool DebugSession::carry_out(const std::string& line) {
     if (words[0] == command.name) chosen = &command;
   }
   MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, debugger, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
-  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, debugger, "{}, wanted {}{}{}", line, chosen->name,
+  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, debugger, "{}, expected {}{}{}", line, chosen->name,
                  *chosen->usage != 0 ? " " : " alone", chosen->usage);
   return (this->*chosen->run)(words);
 }
@@ -187,7 +187,7 @@ bool DebugSession::go(const std::vector<std::string>&) {
 }
 
 bool DebugSession::until(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger, "until what? wanted an action (2F3) or step N");
+  MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger, "until what? expected an action (2F3) or step N");
   if (words[1] == "step") {
     const auto step = count_of({words.begin() + 1, words.end()}, 1);
     MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, debugger, "until step {}, the run has {}", step,
@@ -206,7 +206,7 @@ bool DebugSession::until(const std::vector<std::string>& words) {
 
 bool DebugSession::back(const std::vector<std::string>& words) {
   const auto count = static_cast<std::size_t>(count_of(words, 1)) - (standing_.inside ? 1 : 0);
-  MILLRACE_CHECK(count <= path_.size(), ExitCode::usage, debugger, "back {}, wanted at most {}: the session began there",
+  MILLRACE_CHECK(count <= path_.size(), ExitCode::usage, debugger, "back {}, expected at most {}: the session began there",
                  count_of(words, 1), path_.size() + (standing_.inside ? 1 : 0));
   back_to_ = path_.size() - count;
   return true;
@@ -387,12 +387,12 @@ void DebugSession::check_name(const std::string& name) const {
 bool DebugSession::break_at(const std::vector<std::string>& words) {
   if (words.size() > 1) {
     const auto point = Breakpoint::parse({words.begin() + 1, words.end()});
-    MILLRACE_CHECK(!point.stage || *point.stage < stepper_->plan().stages(), ExitCode::usage, debugger, "stage {}, wanted 0 to {}",
+    MILLRACE_CHECK(!point.stage || *point.stage < stepper_->plan().stages(), ExitCode::usage, debugger, "stage {}, expected 0 to {}",
                    *point.stage, stepper_->plan().stages() - 1);
     MILLRACE_CHECK(!point.microbatch || *point.microbatch < stepper_->plan().schedule.microbatches, ExitCode::usage, debugger,
-                   "microbatch {}, wanted 0 to {}", *point.microbatch, stepper_->plan().schedule.microbatches - 1);
+                   "microbatch {}, expected 0 to {}", *point.microbatch, stepper_->plan().schedule.microbatches - 1);
     const auto layer = point.condition && point.condition->layer >= 0 ? point.condition->layer : point.layer.value_or(0);
-    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, debugger, "layer {}, wanted 0 to {}", layer,
+    MILLRACE_CHECK(layer < stepper_->plan().model.layers, ExitCode::usage, debugger, "layer {}, expected 0 to {}", layer,
                    stepper_->plan().model.layers - 1);
     check_name(point.operation);
     if (point.condition) check_name(point.condition->subject);
@@ -411,7 +411,7 @@ bool DebugSession::remove(const std::vector<std::string>& words) {
     watches_.clear();
     return false;
   }
-  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "delete what? wanted a break point's number, or all");
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "delete what? expected a break point's number, or all");
   const auto number = static_cast<std::size_t>(count_of(words, 0));
   MILLRACE_CHECK(number <= breakpoints_.size() && breakpoints_[number - 1], ExitCode::usage, debugger, "no break point {}", number);
   breakpoints_[number - 1].reset();
@@ -419,11 +419,12 @@ bool DebugSession::remove(const std::vector<std::string>& words) {
 }
 
 bool DebugSession::turn_to(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within an action, wanted one between actions: step",
+  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within an action, expected one between actions: step",
                  standing_.rank);
-  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "rank which? wanted 0 to {}", stepper_->plan().ranks() - 1);
+  MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "rank which? expected 0 to {}", stepper_->plan().ranks() - 1);
   const auto rank = words[1] == "0" ? 0 : count_of(words, 0);
-  MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, debugger, "rank {}, wanted 0 to {}", rank, stepper_->plan().ranks() - 1);
+  MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, debugger, "rank {}, expected 0 to {}", rank,
+                 stepper_->plan().ranks() - 1);
   standing_.rank = runtime::RankId(static_cast<int>(rank));
   stop("");
   return false;
@@ -464,7 +465,7 @@ bool DebugSession::histogram(const std::vector<std::string>& words) {
 
 bool DebugSession::dump(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "dump {} where? wanted a file's name", words[1]);
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "dump {} where? expected a file's name", words[1]);
   actors::dump(named, words[2]);
   fmt::print("wrote {} to {}\n", named.name, words[2]);
   return false;
@@ -472,7 +473,7 @@ bool DebugSession::dump(const std::vector<std::string>& words) {
 
 bool DebugSession::difference(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "diff {} with what? wanted a file's name", words[1]);
+  MILLRACE_CHECK(words.size() == 3, ExitCode::usage, debugger, "diff {} with what? expected a file's name", words[1]);
   fmt::print("{}", actors::difference(named, words[2]));
   return false;
 }
@@ -484,7 +485,7 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
   }
   const auto named = finder().find(words[1]);
   MILLRACE_CHECK(named.where.find(" on rank ") != std::string::npos && !named.where.starts_with("of "), ExitCode::usage, debugger,
-                 "{} {}, wanted a weight, a gradient sum or a moment", named.name, named.where);
+                 "{} {}, expected a weight, a gradient sum or a moment", named.name, named.where);
   watches_.push_back({named.name, hash_of(named.tensor)});
   fmt::print("watching {}, {}\n", named.name, named.where);
   return false;
@@ -492,16 +493,16 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
 
 bool DebugSession::set(const std::vector<std::string>& words) {
   const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, debugger, "set {} …, wanted an element and a value", words[1]);
+  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, debugger, "set {} …, expected an element and a value", words[1]);
   const auto& tensor = named.tensor;
   char* end = nullptr;
   const auto element = std::strtoll(words[2].c_str(), &end, 10);
-  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, debugger, "element {}, wanted 0 to {}",
+  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, debugger, "element {}, expected 0 to {}",
                  words[2], tensor.elements() - 1);
   const double value = std::strtod(words[3].c_str(), &end);
-  MILLRACE_CHECK(*end == 0, ExitCode::usage, debugger, "value \"{}\", wanted a number, nan or inf", words[3]);
+  MILLRACE_CHECK(*end == 0, ExitCode::usage, debugger, "value \"{}\", expected a number, nan or inf", words[3]);
   MILLRACE_CHECK(tensor.dtype == kernels::DType::f32 || tensor.dtype == kernels::DType::bf16, ExitCode::usage, debugger,
-                 "{} is {}, wanted fp32 or bf16", named.name, kernels::to_string(tensor.dtype));
+                 "{} is {}, expected fp32 or bf16", named.name, kernels::to_string(tensor.dtype));
   if (tensor.dtype == kernels::DType::f32) {
     tensor.as<float>()[element] = static_cast<float>(value);
   } else {

@@ -118,7 +118,7 @@ std::string TensorFinder::elsewhere(const std::string& name) const {
   for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
     for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {
       for (const auto& value : stage->programs().values)
-        if (is_name(value.name, name)) return fmt::format(": it is of stage {}, wanted a stop at one of its actions", stage->stage());
+        if (is_name(value.name, name)) return fmt::format(": it is of stage {}, expected a stop at one of its actions", stage->stage());
     }
   }
   return did_you_mean(name, names());
@@ -147,7 +147,7 @@ NamedTensor TensorFinder::find(const std::string& name) const {
       all.resize(6);
       all.emplace_back("…");
     }
-    fail(ExitCode::usage, debugger, "{} is the end of {} names, wanted one of them: {}", name, ends, fmt::join(all, ", "));
+    fail(ExitCode::usage, debugger, "{} is the end of {} names, expected one of them: {}", name, ends, fmt::join(all, ", "));
   }
   MILLRACE_CHECK(found != nullptr, ExitCode::usage, debugger, "no tensor {} here{}", name, elsewhere(name));
   MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, debugger, "{} {}", found->named.name, found->missing);

@@ -154,7 +154,7 @@ std::string difference(const NamedTensor& named, const std::string& path) {
                  named.name);
   const auto& tensor = named.tensor;
   MILLRACE_CHECK(other->shape == tensor.shape.sizes() && other->dtype == runtime::file_dtype(tensor.dtype), ExitCode::usage, debugger,
-                 "{} of {} is {} [{}], wanted {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
+                 "{} of {} is {} [{}], expected {} {}", other->name, path, runtime::to_string(other->dtype), fmt::join(other->shape, ", "),
                  kernels::to_string(tensor.dtype), kernels::to_string(tensor.shape));
   std::vector<std::byte> bytes(tensor.bytes());
   file.read_bytes(*other, 0, bytes);

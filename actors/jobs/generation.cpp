@@ -71,7 +71,7 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
   const auto plan = plan_of(job);
   MILLRACE_CHECK(!settings.prompt.empty() && settings.tokens >= 1 &&
                      plan.sequence >= static_cast<std::int64_t>(settings.prompt.size()) + settings.tokens - 1,
-                 ExitCode::internal, "actors.generation", "{} prompt and {} new tokens in a row of {}, wanted all but the last to fit",
+                 ExitCode::internal, "actors.generation", "{} prompt and {} new tokens in a row of {}, expected all but the last to fit",
                  settings.prompt.size(), settings.tokens, plan.sequence);
   RankResources needs;
   needs.threads = job.threads;

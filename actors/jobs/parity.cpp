@@ -77,15 +77,15 @@ Integers read_integers(const runtime::SafetensorsFile& golden, const char* name)
   const auto& entry = golden.at(name);
   const bool wide = entry.dtype == runtime::FileDType::i64;
   MILLRACE_CHECK((wide || entry.dtype == runtime::FileDType::i32) && entry.shape.size() == 2 && entry.shape[0] > 0 && entry.shape[1] > 0,
-                 ExitCode::model, "actors.parity", "{}: {} has {} axes, wanted int64 or int32 [rows, sequence]", golden.path(), name,
+                 ExitCode::model, "actors.parity", "{}: {} has {} axes, expected int64 or int32 [rows, sequence]", golden.path(), name,
                  entry.shape.size());
   const auto rows = static_cast<std::size_t>(entry.shape[0]), sequence = static_cast<std::size_t>(entry.shape[1]);
   std::vector<std::int64_t> long_values(wide ? rows * sequence : 0);
   std::vector<std::int32_t> values(rows * sequence);
   golden.read_bytes(entry, 0, wide ? std::as_writable_bytes(std::span(long_values)) : std::as_writable_bytes(std::span(values)));
   for (std::size_t i = 0; i < long_values.size(); ++i) {
-    MILLRACE_CHECK(long_values[i] >= -1 && long_values[i] <= INT32_MAX, ExitCode::model, "actors.parity", "{}: {}[{}] = {}, wanted a token",
-                   golden.path(), name, i, long_values[i]);
+    MILLRACE_CHECK(long_values[i] >= -1 && long_values[i] <= INT32_MAX, ExitCode::model, "actors.parity",
+                   "{}: {}[{}] = {}, expected a token", golden.path(), name, i, long_values[i]);
     values[i] = static_cast<std::int32_t>(long_values[i]);
   }
   Integers result(rows);
@@ -108,7 +108,7 @@ std::vector<GivenRow> read_rows(const runtime::SafetensorsFile& golden, std::int
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (const Integers* other : {&positions, &segments, &targets, &counted})
       MILLRACE_CHECK(other->size() == rows.size() && (*other)[r].size() == rows[r].tokens.size(), ExitCode::model, "actors.parity",
-                     "{}: positions, segment_ids, targets and targets_segmentation, wanted in the shape of input_ids", golden.path());
+                     "{}: positions, segment_ids, targets and targets_segmentation, expected in the shape of input_ids", golden.path());
     rows[r].positions = positions[r];
     rows[r].segments = segments[r];
     for (std::size_t i = 0; i < targets[r].size(); ++i) rows[r].targets[i] = counted[r][i] != 0 ? targets[r][i] : -1;

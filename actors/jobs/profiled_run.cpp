@@ -126,7 +126,7 @@ void check_ring(const runtime::Schedule& schedule, int steps) {
   const std::size_t step = 2 * longest + 8;  // an action and a wait each, and what ends a step
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_name,
-                 "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", steps, longest,
+                 "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", steps, longest,
                  fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
 }
 

@@ -191,7 +191,7 @@ void check_traces(const RehearsalSettings& settings) {
   for (const auto& list : settings.schedule.ranks) longest = std::max(longest, list.size());
   const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // an action and a wait each
   MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_name,
-                 "{} steps of {} actions, wanted {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
+                 "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
                  runtime::TraceRing::default_capacity / (2 * longest + 4) - 1, runtime::TraceRing::default_capacity);
 }
 

@@ -31,7 +31,8 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
                batch_shape(settings_)),
       threads_(static_cast<int>(threads_of(settings_, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
-                 "device = \"{}\", but what steps through a run looks at its memory on the CPU; wanted device = \"cpu\"", settings_.device);
+                 "device = \"{}\", but what steps through a run looks at its memory on the CPU; expected device = \"cpu\"",
+                 settings_.device);
   learning_rate(settings_.train).validate();
   if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
 }

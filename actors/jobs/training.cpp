@@ -196,7 +196,7 @@ void train(Session& session, const RunSettings& settings) {
   }
   const bool records = settings.record == "hashes";
   MILLRACE_CHECK(!records || !settings.directory.empty(), ExitCode::config, "actors.training",
-                 "run.record = \"hashes\" without run.directory, wanted a folder to record in");
+                 "run.record = \"hashes\" without run.directory, expected a folder to record in");
   if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
   beginning = Beginning::from_text(session.broadcast(beginning.text()));
   if (beginning.whole) opened.emplace(open_data(settings, true), batch_shape(settings));

@@ -53,7 +53,7 @@ class CostFile {
 
  private:
   void check(bool right, std::string_view found, std::string_view wanted) const {
-    MILLRACE_CHECK(right, ExitCode::config, "millrace plan", "{}:{}: found \"{}\", wanted {}", path_, number_, found, wanted);
+    MILLRACE_CHECK(right, ExitCode::config, "millrace plan", "{}:{}: found \"{}\", expected {}", path_, number_, found, wanted);
   }
 
   double time(const std::string& text) const {
@@ -77,7 +77,7 @@ class CostFile {
   }
 
   runtime::StageCost wanted(const std::optional<runtime::StageCost>& cost, const std::string& part) const {
-    MILLRACE_CHECK(cost.has_value(), ExitCode::config, "millrace plan", "{}: says nothing of {}, wanted a line for every part", path_,
+    MILLRACE_CHECK(cost.has_value(), ExitCode::config, "millrace plan", "{}: says nothing of {}, expected a line for every part", path_,
                    part);
     return *cost;
   }

@@ -77,7 +77,7 @@ void ComputeWorker::enqueue_in_order(std::int64_t ticket, const Task& task) {
     const std::lock_guard lock(mutex_);
     const auto capacity = static_cast<std::int64_t>(early_.size());
     MILLRACE_CHECK(ticket >= next_ticket_ && ticket - next_ticket_ < capacity, ExitCode::internal, "actors.compute_worker",
-                   "ticket {}, wanted one of {} to {}", ticket, next_ticket_, next_ticket_ + capacity - 1);
+                   "ticket {}, expected one of {} to {}", ticket, next_ticket_, next_ticket_ + capacity - 1);
     early_[static_cast<std::size_t>(ticket % capacity)] = task;
     for (;; ++next_ticket_) {
       auto& next = early_[static_cast<std::size_t>(next_ticket_ % capacity)];

@@ -31,7 +31,7 @@ void place_on_devices(RankResources& needs, const Session& session, const JobCon
   const std::string why = kernels::why_no_cuda();
   MILLRACE_CHECK(why.empty(), ExitCode::config, kPlacement, "device = \"{}\", but on {} {}", config.device, cluster::host_name(), why);
   const auto there = static_cast<std::int64_t>(kernels::cuda_devices().size());
-  MILLRACE_CHECK(config.cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} GPUs, wanted 0 to {}, or -1",
+  MILLRACE_CHECK(config.cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} GPUs, expected 0 to {}, or -1",
                  config.cuda.device, cluster::host_name(), there, there - 1);
   const int ranks = session.topology().ranks_per_process();
   needs.devices.clear();

@@ -19,14 +19,15 @@ void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfi
   const int replicas = schedule.placement.replicas();
   if (replicas == 1) return;
   MILLRACE_CHECK(schedule.placement.ranks() % replicas == 0, ExitCode::config, "actors.plan",
-                 "schedule {} runs {} replicas on pipeline.ranks = {}, wanted an even number of ranks", schedule.name, replicas,
+                 "schedule {} runs {} replicas on pipeline.ranks = {}, expected an even number of ranks", schedule.name, replicas,
                  schedule.placement.ranks());
   MILLRACE_CHECK(schedule.microbatches % replicas == 0, ExitCode::config, "actors.plan",
-                 "schedule {} shares train.microbatches = {} between {} replicas, wanted an even number", schedule.name,
+                 "schedule {} shares train.microbatches = {} between {} replicas, expected an even number", schedule.name,
                  schedule.microbatches, replicas);
-  MILLRACE_CHECK(train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
-                 "train.accumulators = {}, but schedule {} sums gradients in {} parts, one a replica; wanted train.accumulators = {}, or 1",
-                 train.accumulators, schedule.name, replicas, replicas);
+  MILLRACE_CHECK(
+      train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
+      "train.accumulators = {}, but schedule {} sums gradients in {} parts, one a replica; expected train.accumulators = {}, or 1",
+      train.accumulators, schedule.name, replicas, replicas);
 }
 
 /// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
@@ -39,7 +40,8 @@ runtime::Schedule planned_schedule(const PlanRequest& request) {
   check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
   check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
   check("train.microbatches", request.train.microbatches, schedule.microbatches);
-  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan", "{} is a table of forwards alone, wanted backwards too", path);
+  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan", "{} is a table of forwards alone, expected backwards too",
+                 path);
   return schedule;
 }
 
@@ -54,7 +56,7 @@ std::vector<runtime::RematerializationPolicy> policies_of(const runtime::Remater
   const auto labels = layers::known_labels(model);
   if (config.stages.empty()) return {stages, runtime::RematerializationPolicy::parse(join(config.policy), labels)};
   MILLRACE_CHECK(config.stages.size() == stages, ExitCode::config, "actors.plan",
-                 "rematerialize.stages has {} policies, the pipeline {} stages, wanted one a stage", config.stages.size(), stages);
+                 "rematerialize.stages has {} policies, the pipeline {} stages, expected one a stage", config.stages.size(), stages);
   std::vector<runtime::RematerializationPolicy> policies;
   for (auto policy : config.stages) {
     std::ranges::replace(policy, '+', ',');

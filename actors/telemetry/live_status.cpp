@@ -80,11 +80,11 @@ std::string read_token(const cluster::StatusConfig& config) {
   token = runtime::read_text_file(config.token_file, 4096, ExitCode::config);
   struct stat status {};
   MILLRACE_CHECK(stat(config.token_file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) == 0, ExitCode::config, live_status_name,
-                 "status.token_file = {}: every user of this machine may read it, wanted: chmod 600", config.token_file);
+                 "status.token_file = {}: every user of this machine may read it, expected: chmod 600", config.token_file);
   token.erase(token.find_last_not_of("\r\n ") + 1);
   const bool legible = std::all_of(token.begin(), token.end(), [](char letter) { return letter > ' ' && letter < 127; });
   MILLRACE_CHECK(legible && token.size() >= shortest_token, ExitCode::config, live_status_name,
-                 "status.token_file = {} has {} characters, wanted one line of {} or more without blanks (openssl rand -hex 16)",
+                 "status.token_file = {} has {} characters, expected one line of {} or more without blanks (openssl rand -hex 16)",
                  config.token_file, token.size(), shortest_token);
   return token;
 }

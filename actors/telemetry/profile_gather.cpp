@@ -83,8 +83,8 @@ std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t
 /// Records by process 0's clock.
 std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
   RecordWords parts;
-  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_name, "{} words of records, wanted a multiple of {}",
-                 words.size(), parts.size());
+  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_name,
+                 "{} words of records, expected a multiple of {}", words.size(), parts.size());
   std::vector<runtime::TraceRecord> records;
   for (std::size_t at = 0; at < words.size(); at += parts.size()) {
     std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(at), parts.size(), parts.begin());
@@ -260,7 +260,7 @@ GatheredRecords RecordGather::merge() {
 
 std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step, RecordGather::Costs costs) {
   RecordGather gather(session, pipeline, std::move(costs));
-  session.control().agree({{"records", "wanted"}});  // everybody listens before anybody is_owner
+  session.control().agree({{"records", "expected"}});  // everybody listens before anybody is_owner
   std::optional<GatheredRecords> gathered;
   if (session.leads()) gathered = gather.gather(first_step);
   gather.close();

@@ -27,7 +27,7 @@ LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Se
 }
 
 constexpr const char* telemetry_name = "actors.telemetry";
-constexpr const char* no_place = "run.directory is empty, wanted a folder for profiles";
+constexpr const char* no_place = "run.directory is empty, expected a folder for profiles";
 
 /// POST /profile. `profile` may be null.
 cluster::StatusPage profile_page(LiveProfile* profile, const std::string& directory) {

@@ -80,7 +80,7 @@ tell() { echo "| $1 | $2 | $3 | $4 | $5 |" | tee -a "$table"; }
 # room SECONDS ROW WHAT: false, with a sentence, where less time is left.
 room() {
   (($(left) >= $1)) && return
-  tell "$2" "$3" "left out: $(left) s are left, $1 wanted" "" "-"
+  tell "$2" "$3" "left out: $(left) s are left, $1 expected" "" "-"
   return 1
 }
 # ours LIMIT COMMAND …: one of our programs, with the libraries that were packed and its measured algorithms in $out, for so many seconds at most.
@@ -423,7 +423,7 @@ fi
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,power.limit --format=csv,noheader 2> /dev/null
   date -u +%Y-%m-%d
   echo
-  echo "| row | what | figure | wanted | met |"
+  echo "| row | what | figure | expected | met |"
   echo "|---|---|---|---|---|"
 } | tee "$table"
 for row in "${rows[@]}"; do "row_$row"; done

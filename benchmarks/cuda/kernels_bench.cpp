@@ -309,7 +309,7 @@ int run(int count, char** arguments) {
       options.choices = value();
     else
       millrace::fail(millrace::ExitCode::usage, "cuda_kernels_bench",
-                     "{}, wanted --small, --only WORD, --tokens N, --seconds S or --algorithms FILE", word);
+                     "{}, expected --small, --only WORD, --tokens N, --seconds S or --algorithms FILE", word);
   }
   if (const std::string why = why_no_cuda(); !why.empty()) {
     fmt::print("no device: {}\n", why);

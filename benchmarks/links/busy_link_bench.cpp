@@ -88,7 +88,7 @@ std::string bandwidth(Transport& transport, std::size_t bytes, int rounds) {
 int measure(const std::vector<int>& cores, int rounds, bool told) {
   Transport transport;
   if (transport.processes() != 2) {
-    std::fprintf(stderr, "busy_link_bench: %d processes, wanted mpirun -np 2\n", transport.processes());
+    std::fprintf(stderr, "busy_link_bench: %d processes, expected mpirun -np 2\n", transport.processes());
     return 2;
   }
   {

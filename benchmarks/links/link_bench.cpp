@@ -39,7 +39,7 @@ struct Readings {
 int measure(int rounds, std::size_t smallest, std::size_t largest, bool check) {
   Transport transport;
   if (transport.processes() != 2) {
-    std::fprintf(stderr, "link_bench: %d processes, wanted mpirun -np 2\n", transport.processes());
+    std::fprintf(stderr, "link_bench: %d processes, expected mpirun -np 2\n", transport.processes());
     return 2;
   }
   bool good = true;

@@ -1,4 +1,4 @@
-"""What is compared with what, and what is wanted of it. compare_peers.sh takes the readings, table.py does the arithmetic.
+"""What is compared with what, and what is expected of it. compare_peers.sh takes the readings, table.py does the arithmetic.
 
 A reading has a set, a round, who it is of, and values. `ours` and `control` name a value of everybody in the set whose name begins so; where
 several do, the one with the best median counts, since that is what a user would run.
@@ -25,7 +25,7 @@ class Comparison:
     set: str
     ours: Side
     control: Side | None
-    wanted: float
+    expected: float
     how: str = "ratio"  # of ours to the control | "difference", ours less the control | "value", ours alone
     at_least: bool = True  # else at most
     unit: str = "tokens/s"
@@ -48,31 +48,31 @@ SPEED = "tokens_per_s"
 
 
 def train_step():
-    for dtype, wanted in (("fp32", 1.2), ("bf16", 1.4)):
+    for dtype, expected in (("fp32", 1.2), ("bf16", 1.4)):
         ours = Side(f"millrace {dtype}", SPEED)
-        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of this dtype", "bench-32m", ours, Side(TORCH[dtype], SPEED), wanted)
-        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of all six", "bench-32m", ours, Side("torch ", SPEED), wanted)
+        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of this dtype", "bench-32m", ours, Side(TORCH[dtype], SPEED), expected)
+        yield Comparison(1, f"train step, {dtype}, over PyTorch's best of all six", "bench-32m", ours, Side("torch ", SPEED), expected)
 
 
 def share_of_peak():
     flops = bench_flops_per_token() / 1e9
-    for dtype, wanted in (("fp32", 0.86), ("bf16", 0.82)):
+    for dtype, expected in (("fp32", 0.86), ("bf16", 0.82)):
         ours = Side(f"millrace {dtype}", SPEED, flops)
         peak = Side(f"matmul {dtype} ", "gflops", peak=True)
-        yield Comparison(2, f"model FLOPs, {dtype}, of the best large matmul", "bench-32m", ours, peak, wanted, unit="GFLOP/s", possible=1)
+        yield Comparison(2, f"model FLOPs, {dtype}, of the best large matmul", "bench-32m", ours, peak, expected, unit="GFLOP/s", possible=1)
 
 
 def plain_gpt2():
     for sequence in (64, 1024):
-        for dtype, wanted in (("fp32", 3), ("bf16", 5.5)):
+        for dtype, expected in (("fp32", 3), ("bf16", 5.5)):
             ours, control = Side(f"millrace {dtype}", SPEED), Side("plain C", SPEED)
-            yield Comparison(3, f"GPT-2 124M, 4 x {sequence}, {dtype}, over plain C", f"gpt2 4 x {sequence}", ours, control, wanted)
+            yield Comparison(3, f"GPT-2 124M, 4 x {sequence}, {dtype}, over plain C", f"gpt2 4 x {sequence}", ours, control, expected)
 
 
 def two_ranks():
-    for dtype, wanted in (("fp32", 1.25), ("bf16", 1.4)):
+    for dtype, expected in (("fp32", 1.25), ("bf16", 1.4)):
         ours, control = Side(f"millrace {dtype} ", SPEED), Side(f"torch {dtype} ", SPEED)
-        yield Comparison(4, f"2 ranks of 1 thread, {dtype}, over PyTorch's best schedule", "2 ranks", ours, control, wanted)
+        yield Comparison(4, f"2 ranks of 1 thread, {dtype}, over PyTorch's best schedule", "2 ranks", ours, control, expected)
 
 
 def ranks_for_threads():

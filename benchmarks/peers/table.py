@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of compare_peers.sh: each comparison's ratio with its spread over the rounds, what was wanted, and whether it was met.
+"""The table of compare_peers.sh: each comparison's ratio with its spread over the rounds, what was expected, and whether it was met.
 
     python3 table.py READINGS.jsonl [--markdown FILE] [GOAL …]
 
@@ -16,7 +16,7 @@ import statistics
 
 import goals
 
-HEAD = ["goal", "measured", "millrace", "control", "median (least – most)", "wanted", "", "others had"]
+HEAD = ["goal", "measured", "millrace", "control", "median (least – most)", "expected", "", "others had"]
 
 
 @dataclasses.dataclass
@@ -81,17 +81,17 @@ def row(readings, comparison):
     shown = lambda who, values: f"{number(statistics.median(values.values()))} {comparison.unit} ({who})".replace("  ", " ") if values else "–"
     results = outcomes(comparison, ours, control)
     unit = "" if comparison.how == "ratio" or not comparison.unit else " " + comparison.unit
-    wanted = f"{'≥' if comparison.at_least else '≤'} {comparison.wanted:g}{unit}"
+    expected = f"{'≥' if comparison.at_least else '≤'} {comparison.expected:g}{unit}"
     had = [100 * r.others for r in readings if r.set == comparison.set and r.who in (name, other)]
     others = f"{spread(had, lambda share: f'{share:.0f}')} %" if had else ""
     if not results:
-        return [str(comparison.goal), comparison.what, shown(name, ours), shown(other, control), "–", wanted, "left out", others]
+        return [str(comparison.goal), comparison.what, shown(name, ours), shown(other, control), "–", expected, "left out", others]
     median = statistics.median(results)
-    met = median >= comparison.wanted if comparison.at_least else median <= comparison.wanted
+    met = median >= comparison.expected if comparison.at_least else median <= comparison.expected
     verdict = "cannot be: disturbed" if median > comparison.possible else "met" if met else "not met"
     form = (lambda value: f"{value:.3f}") if comparison.how == "ratio" or not comparison.unit else number
     millrace = shown(name, ours) if comparison.control else "–"
-    return [str(comparison.goal), comparison.what, millrace, shown(other, control), spread(results, form) + unit, wanted, verdict, others]
+    return [str(comparison.goal), comparison.what, millrace, shown(other, control), spread(results, form) + unit, expected, verdict, others]
 
 
 def as_text(rows):

@@ -30,7 +30,7 @@ def main():
     done = subprocess.run(arguments.command, stdout=subprocess.PIPE, text=True)
     sizes, steps = SIZES.search(done.stdout), STEP.findall(done.stdout)
     if done.returncode or not sizes or len(steps) <= arguments.skip:
-        sys.exit(f"status {done.returncode} and {len(steps)} steps, wanted more than {arguments.skip}: {' '.join(arguments.command)}")
+        sys.exit(f"status {done.returncode} and {len(steps)} steps, expected more than {arguments.skip}: {' '.join(arguments.command)}")
     microbatches, rows, sequence = map(int, sizes.groups())
     tokens = microbatches * rows * sequence
     seconds = statistics.median(step_seconds(tokens, float(rate), float(ms)) for rate, ms in steps[arguments.skip :])

@@ -81,7 +81,7 @@ class Straight {
 
 int run(int count, char** words) {
   const auto arguments = PipelineArguments::parse(count, words);
-  MILLRACE_CHECK(arguments.ranks == 1, ExitCode::usage, "benchmark", "ranks = {}, wanted 1: the plain loop has one", arguments.ranks);
+  MILLRACE_CHECK(arguments.ranks == 1, ExitCode::usage, "benchmark", "ranks = {}, expected 1: the plain loop has one", arguments.ranks);
   fmt::print("{}\n", arguments.text());
   PipelineDriver driver(arguments);
   Straight straight(driver, static_cast<int>(arguments.threads));
@@ -96,15 +96,15 @@ int run(int count, char** words) {
       (actors ? through_processor : plain_processor) = processor_seconds() - before;
     }
     MILLRACE_CHECK(through.loss == plain.loss && through.norm == plain.norm, ExitCode::internal, "benchmark",
-                   "step {}: loss {:a} and norm {:a} through actors, {:a} and {:a} in the loop, wanted the same bits", step + 1,
+                   "step {}: loss {:a} and norm {:a} through actors, {:a} and {:a} in the loop, expected the same bits", step + 1,
                    through.loss, through.norm, plain.loss, plain.norm);
     if (step < 2) continue;  // warm-up
     times.add(through.seconds, plain.seconds);
     processor.add(through_processor, plain_processor);
   }
-  times.print("actors", "loop", "wanted 1.01 at most");
+  times.print("actors", "loop", "expected 1.01 at most");
   fmt::print("processor time of all threads\n");
-  processor.print("actors", "loop", "wanted 1.01 at most");
+  processor.print("actors", "loop", "expected 1.01 at most");
   return 0;
 }
 

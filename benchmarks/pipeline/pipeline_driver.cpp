@@ -32,7 +32,7 @@ PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArgu
       continue;
     }
     const auto number = numbers.find(name);
-    MILLRACE_CHECK(number != numbers.end() && !value.empty(), ExitCode::usage, "benchmark", "{}: wanted name=value, such as layers=2",
+    MILLRACE_CHECK(number != numbers.end() && !value.empty(), ExitCode::usage, "benchmark", "{}: expected name=value, such as layers=2",
                    word);
     *number->second = std::stoll(value);
   }

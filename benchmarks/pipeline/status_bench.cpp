@@ -102,7 +102,7 @@ int run(int count, char** words) {
   }
   fmt::print("{:.1f} answers/s, the client took {:.2f} % of a core\n", static_cast<double>(answers) / asked_seconds,
              100 * client_seconds / asked_seconds);
-  times.print("asked", "quiet", "wanted 1.01 at most");
+  times.print("asked", "quiet", "expected 1.01 at most");
   return 0;
 }
 

@@ -45,7 +45,7 @@ int run(int count, char** words) {
     if (step < 2) continue;  // warm-up
     times.add(first ? one : other, first ? other : one);
   }
-  times.print("ring on", "ring off", "wanted 1.01 at most");
+  times.print("ring on", "ring off", "expected 1.01 at most");
   return 0;
 }
 

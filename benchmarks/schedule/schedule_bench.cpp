@@ -69,6 +69,6 @@ int main(int argc, char** argv) {
   measure({"interleaved", 32, 4, 512, {}});
   measure({"zb-v", 64, 2, 512, {}});
   const double large = measure({"1f1b", 4096, 1, 1024, {}});
-  fmt::print("4,096 ranks x 1,024 microbatches: {:.2f} s to the makespan, wanted below 10\n", large);
+  fmt::print("4,096 ranks x 1,024 microbatches: {:.2f} s to the makespan, expected below 10\n", large);
   return check && large >= 10 ? 1 : 0;
 }

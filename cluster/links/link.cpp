@@ -12,7 +12,7 @@ namespace {
 constexpr int largest_channel_id = 32767;  // the least upper bound of tags that MPI promises
 
 void check_ring(const ChannelSpec& spec, std::span<std::byte> ring, const char* side) {
-  MILLRACE_CHECK(ring.size() >= ring_bytes(spec), ExitCode::internal, "cluster.link", "{}: the {} ring has {} bytes, wanted {}",
+  MILLRACE_CHECK(ring.size() >= ring_bytes(spec), ExitCode::internal, "cluster.link", "{}: the {} ring has {} bytes, expected {}",
                  channel_text(spec), side, ring.size(), ring_bytes(spec));
   MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(ring.data()) % 64 == 0, ExitCode::internal, "cluster.link",
                  "{}: the {} ring is not 64-byte aligned", channel_text(spec), side);
@@ -22,7 +22,7 @@ void check_ends(const Topology& topology, const ChannelEnds& ends) {
   const ChannelSpec& spec = ends.spec;
   MILLRACE_CHECK(spec.id >= 0 && spec.id <= largest_channel_id && spec.depth >= 1 && spec.from_rank >= 0 &&
                      spec.from_rank < topology.ranks() && spec.to_rank >= 0 && spec.to_rank < topology.ranks(),
-                 ExitCode::internal, "cluster.link", "{}: depth {}, {} ranks, wanted ids up to {} and existing ranks", channel_text(spec),
+                 ExitCode::internal, "cluster.link", "{}: depth {}, {} ranks, expected ids up to {} and existing ranks", channel_text(spec),
                  spec.depth, topology.ranks(), largest_channel_id);
   const bool sends = topology.hosts(spec.from_rank), receives = topology.hosts(spec.to_rank);
   if (receives) check_ring(spec, ends.receive_ring, "receive");
@@ -66,10 +66,10 @@ SlotPrefix read_prefix(const ChannelSpec& spec, const std::byte* slot, std::int6
 }
 
 void Link::begin(std::int64_t sequence, std::size_t, std::int64_t) {
-  fail(ExitCode::internal, "cluster.link", "{}: message {} begins in parts, wanted it whole", channel_text(spec_), sequence);
+  fail(ExitCode::internal, "cluster.link", "{}: message {} begins in parts, expected it whole", channel_text(spec_), sequence);
 }
 void Link::ready(std::int64_t sequence, std::size_t) {
-  fail(ExitCode::internal, "cluster.link", "{}: a part of message {}, wanted it whole", channel_text(spec_), sequence);
+  fail(ExitCode::internal, "cluster.link", "{}: a part of message {}, expected it whole", channel_text(spec_), sequence);
 }
 
 Links::Links(const Topology& topology, Transport* transport, std::span<const ChannelEnds> channels, std::size_t piece_bytes)

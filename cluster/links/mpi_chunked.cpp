@@ -62,7 +62,7 @@ class PieceSender final : public MpiSender {
   }
   void ready(std::int64_t sequence, std::size_t bytes) override {
     MILLRACE_CHECK(sequence + 1 == wanted_.load(std::memory_order_relaxed), ExitCode::internal, "cluster.link",
-                   "{}: a part of message {}, wanted one of message {}, which began last", channel_text(spec_), sequence,
+                   "{}: a part of message {}, expected one of message {}, which began last", channel_text(spec_), sequence,
                    wanted_.load(std::memory_order_relaxed) - 1);
     make_ready(sequence * pieces_.count + pieces_.ready(sizeof(SlotPrefix) + bytes, total_of(sequence)));
   }
@@ -131,10 +131,11 @@ class PieceReceiver final : public MpiReceiver {
     int got = 0;
     MPI_Get_count(&status, MPI_BYTE, &got);
     MILLRACE_CHECK(piece > 0 || got >= static_cast<int>(sizeof(SlotPrefix)), ExitCode::internal, "cluster.link",
-                   "{}: message {} begins with {} bytes, wanted the prefix of {}", channel_text(spec_), sequence, got, sizeof(SlotPrefix));
+                   "{}: message {} begins with {} bytes, expected the prefix of {}", channel_text(spec_), sequence, got,
+                   sizeof(SlotPrefix));
     if (piece == 0) prefix_ = read_prefix(spec_, prefix_of(sequence), sequence);
     const int wanted = pieces_.size(piece, sizeof(SlotPrefix) + prefix_.bytes);
-    MILLRACE_CHECK(got == wanted, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, wanted {}",
+    MILLRACE_CHECK(got == wanted, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, expected {}",
                    channel_text(spec_), piece, sequence, got, wanted);
     if (piece > 0 && spec_.part_bytes > 0 && got > 0)
       part_arrived(sequence, pieces_.offset(piece) - sizeof(SlotPrefix), static_cast<std::size_t>(got));

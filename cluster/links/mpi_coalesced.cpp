@@ -92,11 +92,11 @@ class BatchReceiver final : public MpiReceiver {
   /// Copies the first message of `bytes` to its slot; returns where the next one begins.
   std::size_t take_message(std::span<const std::byte> bytes) {
     MILLRACE_CHECK(bytes.size() >= sizeof(SlotPrefix), ExitCode::internal, "cluster.link",
-                   "{}: message {} has {} bytes, wanted a prefix of {}", channel_text(spec_), next_, bytes.size(), sizeof(SlotPrefix));
+                   "{}: message {} has {} bytes, expected a prefix of {}", channel_text(spec_), next_, bytes.size(), sizeof(SlotPrefix));
     const SlotPrefix prefix = read_prefix(spec_, bytes.data(), next_);
     const std::size_t whole = sizeof prefix + prefix.bytes;
     MILLRACE_CHECK(bytes.size() == whole || bytes.size() > slot_stride(spec_), ExitCode::internal, "cluster.link",
-                   "{}: message {} ends after {} bytes, wanted {}", channel_text(spec_), next_, bytes.size(), whole);
+                   "{}: message {} ends after {} bytes, expected {}", channel_text(spec_), next_, bytes.size(), whole);
     std::memcpy(slot_address(spec_, ring_, next_), bytes.data(), whole);
     arrived(next_++, prefix.bytes, prefix.producer_finish_ns);
     return std::min(bytes.size(), slot_stride(spec_));

@@ -55,11 +55,11 @@ struct ServedPage : StatusPage {
 asio::ip::tcp::endpoint endpoint_of(const StatusConfig& config, bool has_token) {
   error_code error;
   const auto address = asio::ip::make_address(config.address, error);
-  MILLRACE_CHECK(!error, ExitCode::config, who, "status.address = \"{}\", wanted an IP address such as 127.0.0.1 or 0.0.0.0",
+  MILLRACE_CHECK(!error, ExitCode::config, who, "status.address = \"{}\", expected an IP address such as 127.0.0.1 or 0.0.0.0",
                  config.address);
   MILLRACE_CHECK(address.is_loopback() || has_token, ExitCode::config, who,
-                 "status.address = {} can be reached from other machines, wanted a token too: status.token_file", config.address);
-  MILLRACE_CHECK(config.port >= 0 && config.port <= 65535, ExitCode::config, who, "status.port = {}, wanted 0 to 65535", config.port);
+                 "status.address = {} can be reached from other machines, expected a token too: status.token_file", config.address);
+  MILLRACE_CHECK(config.port >= 0 && config.port <= 65535, ExitCode::config, who, "status.port = {}, expected 0 to 65535", config.port);
   return {address, static_cast<unsigned short>(config.port)};
 }
 
@@ -75,7 +75,7 @@ class StatusServer::State {
     if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(backlog, error);
-    MILLRACE_CHECK(!error, ExitCode::start, who, "{} port {}: {}; wanted a free status.port (0 finds one) at an address of this host",
+    MILLRACE_CHECK(!error, ExitCode::start, who, "{} port {}: {}; expected a free status.port (0 finds one) at an address of this host",
                    config.address, config.port, error.message());
     fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
     local = acceptor.local_endpoint();
@@ -145,17 +145,17 @@ class StatusServer::State {
     if (token.wanted()) {
       const bool known = token.matches_header(text(request[http::field::authorization])) || token.matches(target.token);
       if (!known)
-        return status_error(401, "a token is wanted: Authorization: Bearer TOKEN, or ?token=TOKEN", "WWW-Authenticate: Bearer\r\n");
+        return status_error(401, "a token is expected: Authorization: Bearer TOKEN, or ?token=TOKEN", "WWW-Authenticate: Bearer\r\n");
     } else if (!is_own_host(text(request[http::field::host]))) {
-      return status_error(421, "wanted a Host that is localhost or an IP address");
+      return status_error(421, "expected a Host that is localhost or an IP address");
     }
-    if (request.version() / 10 != 1) return status_error(505, "wanted HTTP/1.1");
+    if (request.version() / 10 != 1) return status_error(505, "expected HTTP/1.1");
     const auto page = std::find_if(pages.begin(), pages.end(), [&](const ServedPage& each) { return each.path == target.path; });
     if (page == pages.end()) return status_error(404, "there is no such page");
     const bool posts = request.method() == http::verb::post;
-    if (page->order && !posts) return status_error(405, "wanted POST", "Allow: POST\r\n");
+    if (page->order && !posts) return status_error(405, "expected POST", "Allow: POST\r\n");
     if (!page->order && (posts || (request.method() != http::verb::get && request.method() != http::verb::head)))
-      return status_error(405, "wanted GET or HEAD", "Allow: GET, HEAD\r\n");
+      return status_error(405, "expected GET or HEAD", "Allow: GET, HEAD\r\n");
     if (page->order && !is_own_origin(text(request[http::field::origin]), text(request[http::field::host])))
       return status_error(403, "another site's page may not ask for this");
     try {

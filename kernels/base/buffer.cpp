@@ -43,7 +43,7 @@ std::byte* map_at_huge_page(std::size_t bytes) {
 
 Buffer::Buffer(std::size_t bytes, Device device, MemorySpace space) : size_(bytes), space_(space), device_(device) {
   MILLRACE_CHECK((device.kind == DeviceKind::cpu) == (space == MemorySpace::host), ExitCode::internal, "kernels.buffer",
-                 "{} of {}, wanted host memory of a CPU, pinned or device memory of a GPU", to_string(space), to_string(device));
+                 "{} of {}, expected host memory of a CPU, pinned or device memory of a GPU", to_string(space), to_string(device));
   MILLRACE_CHECK(bytes <= SIZE_MAX / 2, ExitCode::memory, "kernels.buffer", "the system refused {} bytes of {}", bytes, to_string(space));
   if (bytes == 0) return;
   if (space != MemorySpace::host) {

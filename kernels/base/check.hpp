@@ -26,7 +26,7 @@ enum class ExitCode : int {
   internal = 70,   // our own mistake
 };
 
-/// Our own mistakes and bad input. The message reads "[who] what was found, what was wanted".
+/// Our own mistakes and bad input. The message reads "[who] what was found, what was expected".
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -44,7 +44,7 @@ template <class... Arguments>
 
 }  // namespace millrace
 
-/// MILLRACE_CHECK(rows > 0, ExitCode::config, "configs.load", "train.batch = {}, wanted 1 or more", rows);
+/// MILLRACE_CHECK(rows > 0, ExitCode::config, "configs.load", "train.batch = {}, expected 1 or more", rows);
 #define MILLRACE_CHECK(condition, code, who, ...)                   \
   do {                                                              \
     if (!(condition)) ::millrace::fail((code), (who), __VA_ARGS__); \

@@ -11,7 +11,7 @@ namespace millrace::kernels {
 /// Throws Error(config) when the context is not a CPU's: `who` has no kernel for it in this build.
 inline void require_cpu(const ExecutionContext& context, const char* who) {
   MILLRACE_CHECK(context.device().kind == DeviceKind::cpu, ExitCode::config, who,
-                 "this build has no CUDA kernels, wanted a context on cpu");
+                 "this build has no CUDA kernels, expected a context on cpu");
 }
 
 /// Throws Error(internal) unless `tensor` has this shape and one of these dtypes.
@@ -19,22 +19,22 @@ inline void check_operand(const char* who, const char* name, const Tensor& tenso
                           std::initializer_list<DType> dtypes) {
   bool known = false;
   for (const DType dtype : dtypes) known = known || dtype == tensor.dtype;
-  MILLRACE_CHECK(known, ExitCode::internal, who, "{} is {}, wanted {}", name, to_string(tensor.dtype), to_string(*dtypes.begin()));
+  MILLRACE_CHECK(known, ExitCode::internal, who, "{} is {}, expected {}", name, to_string(tensor.dtype), to_string(*dtypes.begin()));
   bool same = tensor.shape.rank() == shape.rank();
   for (std::size_t axis = 0; same && axis < shape.rank(); ++axis) same = tensor.shape[axis] == shape[axis];
-  MILLRACE_CHECK(same, ExitCode::internal, who, "{} is {}, wanted {}", name, to_string(tensor.shape), to_string(shape));
-  MILLRACE_CHECK(tensor.data != nullptr || tensor.elements() == 0, ExitCode::internal, who, "{} has no memory, wanted {} bytes", name,
+  MILLRACE_CHECK(same, ExitCode::internal, who, "{} is {}, expected {}", name, to_string(tensor.shape), to_string(shape));
+  MILLRACE_CHECK(tensor.data != nullptr || tensor.elements() == 0, ExitCode::internal, who, "{} has no memory, expected {} bytes", name,
                  tensor.bytes());
 }
 
 /// Throws Error(internal) unless `tensor` has `rank` axes.
 inline void check_rank(const char* who, const char* name, const Tensor& tensor, std::size_t rank) {
-  MILLRACE_CHECK(tensor.shape.rank() == rank, ExitCode::internal, who, "{} is {}, wanted {} axes", name, to_string(tensor.shape), rank);
+  MILLRACE_CHECK(tensor.shape.rank() == rank, ExitCode::internal, who, "{} is {}, expected {} axes", name, to_string(tensor.shape), rank);
 }
 
 /// Throws Error(internal) unless `scratch` holds `bytes`.
 inline void check_scratch(const char* who, Scratch scratch, std::size_t bytes) {
-  MILLRACE_CHECK(scratch.size() >= bytes, ExitCode::internal, who, "scratch has {} bytes, wanted {}", scratch.size(), bytes);
+  MILLRACE_CHECK(scratch.size() >= bytes, ExitCode::internal, who, "scratch has {} bytes, expected {}", scratch.size(), bytes);
 }
 
 }  // namespace millrace::kernels

@@ -124,7 +124,7 @@ struct ThreadTeam::State {
 };
 
 ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_unique<State>()), size_(threads) {
-  MILLRACE_CHECK(threads >= 1, ExitCode::config, "kernels.thread_team", "threads = {}, wanted 1 or more", threads);
+  MILLRACE_CHECK(threads >= 1, ExitCode::config, "kernels.thread_team", "threads = {}, expected 1 or more", threads);
   state_->errors.resize(static_cast<std::size_t>(threads));
   state_->cores = std::move(cores);
   if (!state_->cores.empty()) state_->members = std::min(threads, static_cast<int>(state_->cores.size()));

@@ -11,7 +11,7 @@ namespace millrace::kernels::cuda {
 namespace {
 
 void check_head_size(const char* who, std::int64_t width) {
-  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, who, "head size {} on a GPU, wanted {} or less", width, kMaximumHeadSize);
+  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, who, "head size {} on a GPU, expected {} or less", width, kMaximumHeadSize);
 }
 
 // Scratch: d_o · o of every query and head, then the ranges of segments.

@@ -98,8 +98,8 @@ void DeviceContext::check(const char* what) {
   state_->fault->kind = cuda::FaultSlot::none;
   state_->fault->claimed = 0;
   if (kind == cuda::FaultSlot::token)
-    fail(ExitCode::data, "kernels.embedding", "token {} at position {}, wanted 0 to {}", fault.value, fault.position, fault.limit - 1);
-  fail(ExitCode::data, "kernels.linear_cross_entropy", "target {} at position {}, wanted less than the vocabulary's {}", fault.value,
+    fail(ExitCode::data, "kernels.embedding", "token {} at position {}, expected 0 to {}", fault.value, fault.position, fault.limit - 1);
+  fail(ExitCode::data, "kernels.linear_cross_entropy", "target {} at position {}, expected less than the vocabulary's {}", fault.value,
        fault.position, fault.limit);
 }
 

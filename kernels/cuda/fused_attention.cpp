@@ -388,7 +388,7 @@ FusedAttentions::FusedAttentions(cudaStream_t lane) {
   check_cuda(cudaGetDevice(&device), kWho, "device");
   check_cuda(cudaDeviceGetAttribute(&generation_, cudaDevAttrComputeCapabilityMajor, device), kWho, "compute capability");
   if (const std::size_t version = cudnnGetVersion(); version < kOldestVersion) {
-    refusal_ = fmt::format("cuDNN {}, wanted {} or newer", version, kOldestVersion);
+    refusal_ = fmt::format("cuDNN {}, expected {} or newer", version, kOldestVersion);
     return;
   }
   const OutsideCapture outside;
@@ -430,7 +430,7 @@ const FusedAttentions::Plan* FusedAttentions::plan_of(const Problem& problem, st
 
 std::unique_ptr<FusedAttentions::Plan> FusedAttentions::make_plan(const Problem& problem, std::size_t workspace) const {
   if (problem.backward && generation_ != 9)
-    throw Refusal(fmt::format("backward that repeats on compute capability {}, wanted 9", generation_));
+    throw Refusal(fmt::format("backward that repeats on compute capability {}, expected 9", generation_));
   auto plan = std::make_unique<Plan>();
   if (problem.backward)
     describe_backward(plan->graph, problem);
@@ -454,7 +454,7 @@ std::unique_ptr<FusedAttentions::Plan> FusedAttentions::make_plan(const Problem&
       std::int64_t bytes = 0;
       static_cast<void>(execution.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, std::span(&bytes, 1)));
       if (bytes < 0 || static_cast<std::size_t>(bytes) > workspace) {
-        why = fmt::format("a plan with a workspace of {} bytes, wanted {} or less", bytes, workspace);
+        why = fmt::format("a plan with a workspace of {} bytes, expected {} or less", bytes, workspace);
         continue;
       }
       plan->workspace = static_cast<std::size_t>(bytes);

@@ -8,7 +8,7 @@ namespace millrace::kernels::cuda {
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/,
             const Tensor* addend) {
   constexpr const char* who = "kernels.matmul";
-  MILLRACE_CHECK(!options.packed_b, ExitCode::internal, who, "a packed operand on {}, wanted one as its shape says",
+  MILLRACE_CHECK(!options.packed_b, ExitCode::internal, who, "a packed operand on {}, expected one as its shape says",
                  to_string(context.device()));
   const void* added = addend != nullptr ? addend->data : nullptr;
   const bool biased =

@@ -56,7 +56,7 @@ class Gpt2 final : public Decoder {
 
   void validate(const ModelConfig& config) const override {
     const auto positive = [](const char* name, std::int64_t value) {
-      MILLRACE_CHECK(value >= 1, ExitCode::model, "layers.gpt2", "{} = {}, wanted 1 or more", name, value);
+      MILLRACE_CHECK(value >= 1, ExitCode::model, "layers.gpt2", "{} = {}, expected 1 or more", name, value);
     };
     positive("vocab_size", config.vocab_size);
     positive("hidden_size", config.hidden_size);
@@ -65,13 +65,13 @@ class Gpt2 final : public Decoder {
     positive("heads", config.heads);
     positive("max_position_embeddings", config.max_position_embeddings);
     MILLRACE_CHECK(config.kv_heads == config.heads && config.head_dim * config.heads == config.hidden_size, ExitCode::model, "layers.gpt2",
-                   "heads = {}, kv_heads = {}, head_dim = {}, wanted as many kv_heads as heads, together hidden_size = {} wide",
+                   "heads = {}, kv_heads = {}, head_dim = {}, expected as many kv_heads as heads, together hidden_size = {} wide",
                    config.heads, config.kv_heads, config.head_dim, config.hidden_size);
   }
 
   [[nodiscard]] ValueId embed(ProgramBuilder& builder, const ModelConfig& config) const override {
     MILLRACE_CHECK(builder.options().sequence <= config.max_position_embeddings, ExitCode::model, "layers.gpt2",
-                   "rows of {} tokens, wanted at most max_position_embeddings = {}, the positions that were learned",
+                   "rows of {} tokens, expected at most max_position_embeddings = {}, the positions that were learned",
                    builder.options().sequence, config.max_position_embeddings);
     const ValueId tokens = token_embedding(builder, config.vocab_size, config.hidden_size, kTokenTable);
     const ValueId positions = position_embedding(builder, config.max_position_embeddings, config.hidden_size, "transformer.wpe.weight");

@@ -24,8 +24,8 @@ class Gpt3 final : public MaxTextDecoder {
   void validate(const ModelConfig& config) const override {
     MaxTextDecoder::validate(config);
     MILLRACE_CHECK(config.heads == config.kv_heads && !config.share_kv, ExitCode::model, "layers.gpt3",
-                   "heads = {}, kv_heads = {}, share_kv = {}, wanted as many kv_heads as heads, each with values of its own", config.heads,
-                   config.kv_heads, config.share_kv);
+                   "heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
+                   config.heads, config.kv_heads, config.share_kv);
   }
 
   /// LayerNorm scales are stored less 1.

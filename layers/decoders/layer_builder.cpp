@@ -65,7 +65,7 @@ ValueId LayerBuilder::add(ValueId x, ValueId y, std::string_view branch) const {
 void StandardDecoder::validate(const ModelConfig& config) const {
   constexpr const char* who = "layers.decoders";
   const auto positive = [&](const char* name, std::int64_t value) {
-    MILLRACE_CHECK(value >= 1, ExitCode::model, who, "{}: {} = {}, wanted 1 or more", family(), name, value);
+    MILLRACE_CHECK(value >= 1, ExitCode::model, who, "{}: {} = {}, expected 1 or more", family(), name, value);
   };
   positive("vocab_size", config.vocab_size);
   positive("hidden_size", config.hidden_size);
@@ -74,15 +74,15 @@ void StandardDecoder::validate(const ModelConfig& config) const {
   positive("heads", config.heads);
   positive("kv_heads", config.kv_heads);
   MILLRACE_CHECK(config.heads % config.kv_heads == 0, ExitCode::model, who,
-                 "{}: heads = {}, kv_heads = {}, wanted heads a multiple of kv_heads", family(), config.heads, config.kv_heads);
-  MILLRACE_CHECK(config.head_dim >= 2 && config.head_dim % 2 == 0, ExitCode::model, who, "{}: head_dim = {}, wanted an even number",
+                 "{}: heads = {}, kv_heads = {}, expected heads a multiple of kv_heads", family(), config.heads, config.kv_heads);
+  MILLRACE_CHECK(config.head_dim >= 2 && config.head_dim % 2 == 0, ExitCode::model, who, "{}: head_dim = {}, expected an even number",
                  family(), config.head_dim);
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
-  MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, who, "{}: kinds of {} layers are given, wanted {}", family(), kinds,
-                 config.layers);
+  MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, who, "{}: kinds of {} layers are given, expected {}", family(),
+                 kinds, config.layers);
   for (const LayerKind kind : config.layer_kinds)
     MILLRACE_CHECK(kind == LayerKind::full || config.sliding_window >= 1, ExitCode::model, who,
-                   "{}: sliding_window = {} with sliding layers, wanted 1 or more", family(), config.sliding_window);
+                   "{}: sliding_window = {} with sliding layers, expected 1 or more", family(), config.sliding_window);
 }
 
 ValueId StandardDecoder::embed(ProgramBuilder& builder, const ModelConfig& config) const {

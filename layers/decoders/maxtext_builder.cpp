@@ -170,7 +170,7 @@ ValueId MaxTextLayer::mlp(ValueId x, bool bias) const {
 
 void MaxTextDecoder::validate(const ModelConfig& config) const {
   const auto wanted = [&](bool fits, const char* name, std::int64_t value, std::string_view what) {
-    MILLRACE_CHECK(fits, ExitCode::model, who, "{}: {} = {}, wanted {}", family(), name, value, what);
+    MILLRACE_CHECK(fits, ExitCode::model, who, "{}: {} = {}, expected {}", family(), name, value, what);
   };
   for (const auto& [name, value] : {std::pair{"vocab_size", config.vocab_size},
                                     {"hidden_size", config.hidden_size},
@@ -184,14 +184,14 @@ void MaxTextDecoder::validate(const ModelConfig& config) const {
   wanted(config.head_dim % 2 == 0, "head_dim", config.head_dim, "an even number");
   wanted(!config.fused_qkv || config.heads == config.kv_heads, "kv_heads", config.kv_heads,
          fmt::format("heads = {} with fused_qkv", config.heads));
-  MILLRACE_CHECK(!config.fused_qkv || !config.share_kv, ExitCode::model, who, "{}: fused_qkv and share_kv together, wanted one of them",
+  MILLRACE_CHECK(!config.fused_qkv || !config.share_kv, ExitCode::model, who, "{}: fused_qkv and share_kv together, expected one of them",
                  family());
   MILLRACE_CHECK(config.dropout_rate >= 0 && config.dropout_rate < 1, ExitCode::model, who,
-                 "{}: dropout_rate = {}, wanted from 0 to below 1", family(), config.dropout_rate);
+                 "{}: dropout_rate = {}, expected from 0 to below 1", family(), config.dropout_rate);
   wanted(!config.sinusoidal_positions || config.hidden_size % 2 == 0, "hidden_size", config.hidden_size,
          "an even number with sinusoidal_positions");
   MILLRACE_CHECK(config.tie_word_embeddings || config.final_logit_softcapping == 0, ExitCode::model, who,
-                 "{}: final_logit_softcapping = {} without tie_word_embeddings, wanted 0: MaxText caps logits of tied tables only",
+                 "{}: final_logit_softcapping = {} without tie_word_embeddings, expected 0: MaxText caps logits of tied tables only",
                  family(), config.final_logit_softcapping);
 }
 
@@ -207,7 +207,7 @@ ValueId MaxTextDecoder::embed(ProgramBuilder& builder, const ModelConfig& config
   }
   if (config.learned_positions > 0) {
     MILLRACE_CHECK(builder.options().sequence <= config.learned_positions, ExitCode::model, who,
-                   "{}: rows of {} tokens, wanted at most learned_positions = {}", family(), builder.options().sequence,
+                   "{}: rows of {} tokens, expected at most learned_positions = {}", family(), builder.options().sequence,
                    config.learned_positions);
     x = runtime::add(builder, x, position_embedding(builder, config.learned_positions, config.hidden_size, position_table), "embeddings");
   }

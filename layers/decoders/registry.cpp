@@ -40,7 +40,7 @@ const Decoder& decoder_of(const ModelConfig& config) {
   for (const Decoder* decoder : families()) {
     if (decoder->family() == config.family) return *decoder;
   }
-  fail(ExitCode::model, "layers.decoders", "model.family = \"{}\", wanted one of: {}", config.family, fmt::join(known_families(), ", "));
+  fail(ExitCode::model, "layers.decoders", "model.family = \"{}\", expected one of: {}", config.family, fmt::join(known_families(), ", "));
 }
 
 std::vector<std::string> known_families() {

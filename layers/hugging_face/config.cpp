@@ -167,13 +167,13 @@ void read_layer_kinds(JsonReader& reader, const Family& family, ModelConfig& mod
   }
   if (list != nullptr) {
     const bool fits = list->is_array() && list->size() == kinds.size();
-    if (!fits) reader.refuse("layer_types", fmt::format("wanted a list of {} strings, one a layer", kinds.size()));
+    if (!fits) reader.refuse("layer_types", fmt::format("expected a list of {} strings, one a layer", kinds.size()));
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       const Json& entry = (*list)[i];
       const bool sliding = entry == "sliding_attention";
       if (!sliding && entry != "full_attention") reader.refuse("layer_types", "supported are \"full_attention\" and \"sliding_attention\"");
       const LayerKind kind = sliding ? LayerKind::sliding : LayerKind::full;
-      if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "wanted a number, layer_types has sliding layers");
+      if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "expected a number, layer_types has sliding layers");
       if (kind != kinds[i] && !family.rope.two_ropes)
         reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       kinds[i] = kind;
@@ -205,7 +205,8 @@ void read_sizes(JsonReader& reader, const Family& family, ModelConfig& model) {
     model.head_dim = model.hidden_size / model.heads;
   }
   if (model.head_dim % 2 != 0) {
-    reader.refuse("head_dim", fmt::format("which makes heads of {}; wanted an even number (rotary embedding turns pairs)", model.head_dim));
+    reader.refuse("head_dim",
+                  fmt::format("which makes heads of {}; expected an even number (rotary embedding turns pairs)", model.head_dim));
   }
   model.rms_norm_eps = reader.number("rms_norm_eps", 0.0, 1.0).value_or(family.epsilon);
   model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(family.positions);

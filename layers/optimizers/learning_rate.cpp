@@ -11,11 +11,11 @@ namespace millrace::layers {
 void LearningRate::validate() const {
   constexpr const char* who = "layers.learning_rate";
   MILLRACE_CHECK(rule == "constant" || rule == "cosine" || rule == "linear" || rule == "wsd", ExitCode::config, who,
-                 "train.decay = \"{}\", wanted constant, cosine, linear or wsd", rule);
-  MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, who, "train.warmup_steps = {}, wanted 0 to train.steps = {}",
-                 warmup_steps, steps);
+                 "train.decay = \"{}\", expected constant, cosine, linear or wsd", rule);
+  MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, who,
+                 "train.warmup_steps = {}, expected 0 to train.steps = {}", warmup_steps, steps);
   MILLRACE_CHECK(rule != "wsd" || (decay_steps >= 0 && warmup_steps + decay_steps <= steps), ExitCode::config, who,
-                 "train.decay_steps = {}, wanted 0 to {} (train.steps less train.warmup_steps)", decay_steps, steps - warmup_steps);
+                 "train.decay_steps = {}, expected 0 to {} (train.steps less train.warmup_steps)", decay_steps, steps - warmup_steps);
 }
 
 double LearningRate::at(std::int64_t step) const {

@@ -13,7 +13,7 @@ constexpr const char* who = "runtime.checkpoint";
 
 void check_space(const std::string& folder, std::uint64_t bytes) {
   const auto free = free_space(folder);
-  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, who, "{}: {} bytes free, wanted 1.2 x {}", folder, free, bytes);
+  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, who, "{}: {} bytes free, expected 1.2 x {}", folder, free, bytes);
 }
 
 /// The step of "step-00000040"; nothing for other names.
@@ -62,7 +62,7 @@ TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
   TensorsByName map;
   for (const auto& tensor : tensors) {
     const auto wanted = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-    MILLRACE_CHECK(tensor.bytes.size() == wanted, ExitCode::internal, who, "tensor '{}' has {} bytes, wanted {} for {}", tensor.name,
+    MILLRACE_CHECK(tensor.bytes.size() == wanted, ExitCode::internal, who, "tensor '{}' has {} bytes, expected {} for {}", tensor.name,
                    tensor.bytes.size(), wanted, shape_text(tensor.shape));
     MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, who, "tensor '{}' is to be written twice", tensor.name);
   }

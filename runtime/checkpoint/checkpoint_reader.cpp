@@ -85,14 +85,14 @@ Hash128 CheckpointReader::read_chunk(const TensorRecord& tensor, std::size_t chu
 void CheckpointReader::read_bytes(std::string_view name, std::span<std::byte> destination) const {
   const auto& tensor = at(name);
   const auto& stored = file_of(tensor).at(name);
-  MILLRACE_CHECK(stored.bytes() == destination.size(), ExitCode::checkpoint, who, "{}: tensor '{}' {} {} has {} bytes, wanted {}", folder_,
-                 name, to_string(tensor.dtype), shape_text(tensor.shape), stored.bytes(), destination.size());
+  MILLRACE_CHECK(stored.bytes() == destination.size(), ExitCode::checkpoint, who, "{}: tensor '{}' {} {} has {} bytes, expected {}",
+                 folder_, name, to_string(tensor.dtype), shape_text(tensor.shape), stored.bytes(), destination.size());
   for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk)
     read_chunk(tensor, chunk, destination.subspan(chunk * hash_chunk_bytes, chunk_bytes(stored, chunk)));
 }
 
 void CheckpointReader::read(std::string_view name, std::span<float> destination) const {
-  MILLRACE_CHECK(at(name).dtype == FileDType::f32, ExitCode::checkpoint, who, "{}: tensor '{}' is {}, wanted F32", folder_, name,
+  MILLRACE_CHECK(at(name).dtype == FileDType::f32, ExitCode::checkpoint, who, "{}: tensor '{}' is {}, expected F32", folder_, name,
                  to_string(at(name).dtype));
   read_bytes(name, std::as_writable_bytes(destination));
 }

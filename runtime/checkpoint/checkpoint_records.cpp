@@ -63,7 +63,7 @@ TensorRecord tensor_from(const json& object, ExitCode code, std::string_view pat
   }
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
   const auto wanted = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
-  MILLRACE_CHECK(tensor.chunks.size() == wanted, code, who, "{}: tensor '{}' has {} chunk hashes, wanted {}", path, tensor.name,
+  MILLRACE_CHECK(tensor.chunks.size() == wanted, code, who, "{}: tensor '{}' has {} chunk hashes, expected {}", path, tensor.name,
                  tensor.chunks.size(), wanted);
   return tensor;
 }

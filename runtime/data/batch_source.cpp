@@ -73,7 +73,7 @@ std::int64_t count_targets(const TokenStream& stream, std::int64_t first, std::i
 BatchSource::BatchSource(const TokenStream& stream, const BatchShape& shape)
     : stream_(stream), shape_(shape), windows_((stream.size() - 1) / shape.sequence) {
   MILLRACE_CHECK(windows_ >= 1, ExitCode::data, "data",
-                 "{} tokens for training, wanted {} or more (one window of train.sequence and its last target)", stream.size(),
+                 "{} tokens for training, expected {} or more (one window of train.sequence and its last target)", stream.size(),
                  shape.sequence + 1);
 }
 
@@ -105,7 +105,7 @@ std::int64_t BatchSource::valid_targets(std::int64_t step) const {
 
 EvaluationSource::EvaluationSource(const TokenStream& stream, const BatchShape& shape)
     : stream_(stream), shape_(shape), windows_((stream.size() - 1 + shape.sequence - 1) / shape.sequence) {
-  MILLRACE_CHECK(stream.size() >= 2, ExitCode::data, "data", "{} tokens held out for evaluation, wanted 2 or more", stream.size());
+  MILLRACE_CHECK(stream.size() >= 2, ExitCode::data, "data", "{} tokens held out for evaluation, expected 2 or more", stream.size());
 }
 
 std::int64_t EvaluationSource::microbatches() const noexcept { return (windows_ + shape_.rows - 1) / shape_.rows; }

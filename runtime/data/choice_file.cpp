@@ -32,10 +32,10 @@ class ChoiceFile::Reader {
 
   void read() {
     MILLRACE_CHECK(bytes_.size() >= header_bytes && load<std::int32_t>(bytes_, 0) == magic && load<std::int32_t>(bytes_, 4) == version,
-                   ExitCode::data, "data", "{}: wanted llm.c's multiple-choice file: {} bytes that begin with {} and {}", path_,
+                   ExitCode::data, "data", "{}: expected llm.c's multiple-choice file: {} bytes that begin with {} and {}", path_,
                    header_bytes, magic, version);
     const auto examples = load<std::int32_t>(bytes_, 8), longest = load<std::int32_t>(bytes_, 12);
-    MILLRACE_CHECK(examples > 0, ExitCode::data, "data", "{}: {} examples, wanted one or more", path_, examples);
+    MILLRACE_CHECK(examples > 0, ExitCode::data, "data", "{}: {} examples, expected one or more", path_, examples);
     for (example_ = 0; example_ < examples; ++example_) {
       const std::size_t first = at_;
       one();
@@ -72,11 +72,11 @@ class ChoiceFile::Reader {
 
   void one() {
     const auto mark = next();
-    want(mark == begin_of_example, "begins with {}, wanted {}", mark, begin_of_example);
+    want(mark == begin_of_example, "begins with {}, expected {}", mark, begin_of_example);
     declared_ = next();
     const auto index = next(), right = next(), count = next();
     want(index == (example_ & 0xffff), "has the index {}", index);
-    want(right < count, "completion {} of {} is right, wanted less", right, count);
+    want(right < count, "completion {} of {} is right, expected less", right, count);
     Completion completion;
     completion.context = tokens("context", completion.context_tokens);
     file_.examples_.push_back({file_.completions_.size(), static_cast<std::size_t>(count), static_cast<std::size_t>(right)});

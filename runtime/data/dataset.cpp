@@ -96,7 +96,7 @@ std::vector<DataFile> content_files(std::vector<DataFile> files, bool text) {
 }
 
 std::vector<DataFile> data_files(const DataConfig& config) {
-  MILLRACE_CHECK(config.text.empty() != config.tokens.empty(), ExitCode::config, "data", "{}, wanted exactly one of them",
+  MILLRACE_CHECK(config.text.empty() != config.tokens.empty(), ExitCode::config, "data", "{}, expected exactly one of them",
                  config.text.empty() ? "neither data.text nor data.tokens is given" : "data.text and data.tokens are both given");
   const bool text = !config.text.empty();
   // A folder of token files often holds their tokenizer too.

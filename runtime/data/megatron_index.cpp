@@ -48,10 +48,10 @@ void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   MILLRACE_CHECK(bytes.size() >= header_bytes && std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) == 0,
                  ExitCode::data, "data", "{}: no index of Megatron's IndexedDataset, but a .idx beside a .bin", path.string());
   const auto version = load<std::uint64_t>(bytes.data() + 9);
-  MILLRACE_CHECK(version == 1, ExitCode::data, "data", "{}: an index of version {}, wanted 1", path.string(), version);
+  MILLRACE_CHECK(version == 1, ExitCode::data, "data", "{}: an index of version {}, expected 1", path.string(), version);
   const auto code = load<std::uint8_t>(bytes.data() + 17);
   width_ = width_of(code);
-  MILLRACE_CHECK(width_ != 0, ExitCode::data, "data", "{}: element code {}, wanted 1 (u8), 4 (i32) or 8 (u16)", path.string(), code);
+  MILLRACE_CHECK(width_ != 0, ExitCode::data, "data", "{}: element code {}, expected 1 (u8), 4 (i32) or 8 (u16)", path.string(), code);
   const auto sequences = load<std::uint64_t>(bytes.data() + 18);
   const auto borders = load<std::uint64_t>(bytes.data() + 26);
   const std::uint64_t size = bytes.size();
@@ -59,7 +59,7 @@ void MegatronIndex::check_sizes(const std::filesystem::path& path) {
                  "{}: {} bytes, too few for {} sequences and {} borders of documents", path.string(), size, sequences, borders);
   const std::uint64_t wanted = header_bytes + 12 * sequences + 8 * borders;
   MILLRACE_CHECK(size == wanted || size == wanted + sequences, ExitCode::data, "data",
-                 "{}: {} bytes, wanted {} for {} sequences and {} borders of documents (cut off while copying?)", path.string(), size,
+                 "{}: {} bytes, expected {} for {} sequences and {} borders of documents (cut off while copying?)", path.string(), size,
                  wanted, sequences, borders);
   sequences_ = static_cast<std::int64_t>(sequences);
   borders_ = static_cast<std::int64_t>(borders);
@@ -74,7 +74,7 @@ void MegatronIndex::check_sequences(const std::filesystem::path& path, std::uint
     MILLRACE_CHECK(length >= 0, ExitCode::data, "data", "{}: sequence {} has {} tokens", path.string(), i, length);
     const auto offset = element<std::int64_t>(offsets_, i);
     MILLRACE_CHECK(offset == tokens_ * width_, ExitCode::data, "data",
-                   "{}: sequence {} begins at byte {}, wanted {}, where the one before it ends", path.string(), i, offset,
+                   "{}: sequence {} begins at byte {}, expected {}, where the one before it ends", path.string(), i, offset,
                    tokens_ * width_);
     tokens_ += length;
   }
@@ -83,13 +83,13 @@ void MegatronIndex::check_sequences(const std::filesystem::path& path, std::uint
 }
 
 void MegatronIndex::check_borders(const std::filesystem::path& path) const {
-  MILLRACE_CHECK(borders_ >= 1, ExitCode::data, "data", "{}: no borders of documents, wanted 0 and {}", path.string(), sequences_);
+  MILLRACE_CHECK(borders_ >= 1, ExitCode::data, "data", "{}: no borders of documents, expected 0 and {}", path.string(), sequences_);
   std::int64_t before = 0;
   for (std::int64_t i = 0; i < borders_; ++i) {
     const auto border = element<std::int64_t>(documents_, i);
     const bool in_order = i == 0 ? border == 0 : border >= before && border <= sequences_;
     MILLRACE_CHECK(in_order && (i + 1 < borders_ || border == sequences_), ExitCode::data, "data",
-                   "{}: border {} of documents is {}, wanted 0 … {} in ascending order", path.string(), i, border, sequences_);
+                   "{}: border {} of documents is {}, expected 0 … {} in ascending order", path.string(), i, border, sequences_);
     before = border;
   }
 }

@@ -50,7 +50,7 @@ void refuse_strangers(const std::filesystem::path& path, std::span<const std::by
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 16));
   for (const Stranger& stranger : strangers) {
     MILLRACE_CHECK(!start.starts_with(stranger.opens_with), ExitCode::data, "data",
-                   "{}: {}, not tokens; wanted a .bin file of llm.c, nanoGPT or Megatron", path.string(), stranger.what);
+                   "{}: {}, not tokens; expected a .bin file of llm.c, nanoGPT or Megatron", path.string(), stranger.what);
   }
   if (bytes.size() < sizeof(std::int32_t)) return;
   const auto magic = load<std::int32_t>(bytes.data());
@@ -77,7 +77,7 @@ const char* to_string(TokenFormat format) noexcept {
 
 TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary) : path_(path), file_(path), vocabulary_(vocabulary) {
   const auto bytes = file_.bytes();
-  MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, wanted tokens", path.string());
+  MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, expected tokens", path.string());
   const auto index = megatron_index_beside(path);
   if (index.empty()) {
     open_headed(path);
@@ -100,7 +100,7 @@ void TokenFile::open_headed(const std::filesystem::path& path) {
   refuse_strangers(path, bytes);
   const std::int32_t magic = bytes.size() >= sizeof(std::int32_t) ? load<std::int32_t>(bytes.data()) : 0;
   if (magic == magic_u16 || magic == magic_u32) {
-    MILLRACE_CHECK(bytes.size() >= header_bytes, ExitCode::data, "data", "{}: {} bytes, wanted llm.c's header of {} bytes", path.string(),
+    MILLRACE_CHECK(bytes.size() >= header_bytes, ExitCode::data, "data", "{}: {} bytes, expected llm.c's header of {} bytes", path.string(),
                    bytes.size(), header_bytes);
     format_ = magic == magic_u16 ? TokenFormat::llmc_u16 : TokenFormat::llmc_u32;
     open_llmc(load<std::int32_t>(bytes.data() + 4), load<std::int32_t>(bytes.data() + 8));
@@ -112,12 +112,12 @@ void TokenFile::open_headed(const std::filesystem::path& path) {
 void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   const bool wide = format_ == TokenFormat::llmc_u32;
   const std::int32_t wanted_version = wide ? 7 : 1;
-  MILLRACE_CHECK(version == wanted_version, ExitCode::data, "data", "{}: llm.c token file of version {}, wanted {}", path_.string(),
+  MILLRACE_CHECK(version == wanted_version, ExitCode::data, "data", "{}: llm.c token file of version {}, expected {}", path_.string(),
                  version, wanted_version);
-  MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, wanted 1 or more", path_.string(),
+  MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, expected 1 or more", path_.string(),
                  count);
   const std::uint64_t wanted = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
-  MILLRACE_CHECK(file_.bytes().size() == wanted, ExitCode::data, "data", "{}: {} bytes, wanted {} for {} tokens (cut off while copying?)",
+  MILLRACE_CHECK(file_.bytes().size() == wanted, ExitCode::data, "data", "{}: {} bytes, expected {} for {} tokens (cut off while copying?)",
                  path_.string(), file_.bytes().size(), wanted, count);
   count_ = count;
   width_ = wide ? 4 : 2;
@@ -127,7 +127,7 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
 void TokenFile::open_nanogpt() {
   const std::size_t size = file_.bytes().size();
   MILLRACE_CHECK(size % 2 == 0, ExitCode::data, "data",
-                 "{}: {} bytes, wanted an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), size);
+                 "{}: {} bytes, expected an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), size);
   count_ = static_cast<std::int64_t>(size / 2);
   tokens_ = file_.bytes().data();
 }

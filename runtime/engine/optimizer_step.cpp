@@ -35,7 +35,7 @@ double global_norm(std::span<const TensorSquareSum> sums) {
   double total = 0;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     MILLRACE_CHECK(i == 0 || sorted[i].order != sorted[i - 1].order, ExitCode::internal, "runtime.optimizer_step",
-                   "tensor {} has two square sums, wanted each tensor once", sorted[i].order);
+                   "tensor {} has two square sums, expected each tensor once", sorted[i].order);
     total += sorted[i].value;
   }
   return std::sqrt(total);

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kWho = "runtime.parameter_layout";
 
 void add_use(StoredParameter& tensor, const StageParameter& parameter) {
-  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, kWho, "{} is {} in stage {} and {} elsewhere, wanted one shape",
+  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, kWho, "{} is {} in stage {} and {} elsewhere, expected one shape",
                  parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
   MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, kWho, "use {} of {} is declared twice on one rank", parameter.use,
                  parameter.name);

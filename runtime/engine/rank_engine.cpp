@@ -17,12 +17,12 @@ std::string name_of(const Edge& edge) {
 
 RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(options.issue_ahead) {
   MILLRACE_CHECK(options.depths.size() == options.edges.size(), ExitCode::internal, who,
-                 "rank {}: {} channel depths, wanted one for each of {} edges", rank_, options.depths.size(), options.edges.size());
-  MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, who, "rank {}: issue-ahead bound {}, wanted 1 or more", rank_, issue_ahead_);
+                 "rank {}: {} channel depths, expected one for each of {} edges", rank_, options.depths.size(), options.edges.size());
+  MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, who, "rank {}: issue-ahead bound {}, expected 1 or more", rank_, issue_ahead_);
   std::size_t slots = 0;
   for (const Edge& edge : options.edges) {
     const int depth = options.depths[edge.id.index()];
-    MILLRACE_CHECK(depth >= 1, ExitCode::internal, who, "rank {}: {} slots on {}, wanted 1 or more", rank_, depth, name_of(edge));
+    MILLRACE_CHECK(depth >= 1, ExitCode::internal, who, "rank {}: {} slots on {}, expected 1 or more", rank_, depth, name_of(edge));
     Channel channel;
     channel.edge = edge;
     channel.depth = depth;
@@ -54,7 +54,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
 const Decisions& RankEngine::boundary_arrived(EdgeId edge, std::int64_t sequence) {
   clear_decisions();
   Channel& channel = incoming(edge, sequence, "token");
-  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: token {} came on {}, wanted token {}", rank_, sequence,
+  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: token {} came on {}, expected token {}", rank_, sequence,
                  name_of(channel.edge), channel.arrived);
   MILLRACE_CHECK(sequence < channel.released + channel.depth, ExitCode::internal, who,
                  "rank {}: token {} came on {}, whose {} slots are all taken (tokens {} to {})", rank_, sequence, name_of(channel.edge),
@@ -79,7 +79,8 @@ const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
   MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, who, "rank {}: the batch of microbatch {} came while no list runs", rank_,
                  microbatch);
   MILLRACE_CHECK(microbatch.value >= 0 && microbatch.value < plan_->microbatches, ExitCode::internal, who,
-                 "rank {}: the batch of microbatch {} came in step {}, wanted 0 to {}", rank_, microbatch, step_, plan_->microbatches - 1);
+                 "rank {}: the batch of microbatch {} came in step {}, expected 0 to {}", rank_, microbatch, step_,
+                 plan_->microbatches - 1);
   MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, who, "rank {}: the batch of microbatch {} of step {} came twice", rank_,
                  microbatch, step_);
   batches_[microbatch.index()] = 1;

@@ -33,7 +33,7 @@ void choose_slots(PlannedAction& planned, const StageSlots& slots, Counts& count
 
 RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StageSlots>& slots) {
   MILLRACE_CHECK(slots.size() == static_cast<std::size_t>(schedule.placement.stages()), ExitCode::internal, "runtime.engine",
-                 "slots of {} stages, wanted {}", slots.size(), schedule.placement.stages());
+                 "slots of {} stages, expected {}", slots.size(), schedule.placement.stages());
   RankPlan plan{rank, schedule.microbatches, schedule.forward_only(), {}};
   std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
   for (const Action& action : schedule.ranks.at(rank.index())) {

@@ -61,11 +61,11 @@ void SequentialTrainer::backward(const kernels::ExecutionContext& context, int s
 
 StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
                                            const FillBatch& fill, OperationHook* hook) {
-  MILLRACE_CHECK(valid_targets > 0, ExitCode::data, "runtime.straight_loop", "{} valid targets in the step, wanted 1 or more",
+  MILLRACE_CHECK(valid_targets > 0, ExitCode::data, "runtime.straight_loop", "{} valid targets in the step, expected 1 or more",
                  valid_targets);
   const int sets = rank_.store().accumulator_sets();
   MILLRACE_CHECK(sets <= 1 || microbatches % sets == 0, ExitCode::config, "runtime.straight_loop",
-                 "{} microbatches for {} accumulators, wanted a multiple", microbatches, sets);
+                 "{} microbatches for {} accumulators, expected a multiple", microbatches, sets);
   const std::int64_t part = microbatches / std::max(sets, 1);
   rank_.set_loss_scale(static_cast<float>(1.0 / static_cast<double>(valid_targets)));
   StraightSums sums;
@@ -94,7 +94,7 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
   step.loss = step.sums.loss / static_cast<double>(valid_targets);
   step.norm = global_norm(square_sums(context, rank_.store()));
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
-                 "loss {}, gradient norm {}, wanted finite numbers", step.loss, step.norm);
+                 "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
   scalars.gradient_scale = clip_scale(step.norm, clip);
   apply_adamw(context, scalars, rank_.store());
   return step;

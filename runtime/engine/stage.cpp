@@ -179,7 +179,7 @@ kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlo
 }
 
 std::array<double, 2> StageRunner::result(int index) const {
-  MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, wanted the last stage", stage_);
+  MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, expected the last stage", stage_);
   std::array<double, 2> sums{};
   const std::byte* copy = memory_->slot_or_null(MemoryKind::result_copy, stage_, index);
   std::memcpy(sums.data(), copy != nullptr ? copy : memory_->slot(MemoryKind::result, stage_, index), sizeof(sums));

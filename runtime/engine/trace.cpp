@@ -50,7 +50,7 @@ SpanKind span_of(ActionKind kind) {
 
 TraceRing::TraceRing(std::size_t capacity) : capacity_(capacity) {
   MILLRACE_CHECK(capacity >= 2 && std::has_single_bit(capacity), ExitCode::internal, "runtime.engine",
-                 "a trace ring of {} records, wanted a power of two", capacity);
+                 "a trace ring of {} records, expected a power of two", capacity);
   slots_ = std::make_unique<Slot[]>(capacity);
 }
 

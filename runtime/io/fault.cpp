@@ -114,14 +114,14 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
 
 void check_rule(const Rule& rule, std::string_view text) {
   MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, who,
-                 "MILLRACE_FAULT: '{}', wanted one of io, point=NAME and value=NAME", text);
+                 "MILLRACE_FAULT: '{}', expected one of io, point=NAME and value=NAME", text);
   const std::array<std::string_view, 6> io_actions = {"eio", "enospc", "short", "kill", "none_written", "enotsup"};
   const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
   bool known = false;
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
   for (auto action : point_actions) known = known || (!rule.point.empty() && rule.action == action);
   known = known || (!rule.value.empty() && rule.action == "nan");
-  MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', wanted {}", text, rule.action,
+  MILLRACE_CHECK(known, ExitCode::usage, who, "MILLRACE_FAULT: '{}' has the action '{}', expected {}", text, rule.action,
                  rule.is_io           ? "eio, enospc, short, kill, none_written or enotsup"
                  : rule.value.empty() ? "kill, stop, throw or delay=MS"
                                       : "nan");

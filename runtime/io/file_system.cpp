@@ -105,7 +105,7 @@ File File::open(const std::string& path, bool follow_links, ExitCode missing) {
   ask(FileOperation::open, path, "opening");
   // O_NONBLOCK: a named pipe in place of a file must not wait for its writer.
   const int descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
-  if (descriptor < 0 && errno == ELOOP && !follow_links) fail(missing, who, "opening {}: it is a symbolic link, wanted a file", path);
+  if (descriptor < 0 && errno == ELOOP && !follow_links) fail(missing, who, "opening {}: it is a symbolic link, expected a file", path);
   if (descriptor < 0) fail_with(is_about_the_path(errno) ? missing : ExitCode::storage, "opening", path, errno);
   File file(descriptor, path);
   struct stat status {};
@@ -173,7 +173,7 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode sh
     const auto count = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_with(ExitCode::storage, "reading", path_, errno);
-    MILLRACE_CHECK(count > 0, short_file, who, "reading {}: the file ends at byte {}, wanted {} more: it was cut short", path_, offset,
+    MILLRACE_CHECK(count > 0, short_file, who, "reading {}: the file ends at byte {}, expected {} more: it was cut short", path_, offset,
                    bytes.size());
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
@@ -306,7 +306,7 @@ PathKind kind_of(const std::string& path) noexcept {
 std::string read_text_file(const std::string& path, std::uint64_t limit, ExitCode code, bool follow_links) {
   const auto file = File::open(path, follow_links, code);
   const auto size = file.size();
-  MILLRACE_CHECK(size <= limit, code, who, "reading {}: it has {} bytes, wanted at most {}", path, size, limit);
+  MILLRACE_CHECK(size <= limit, code, who, "reading {}: it has {} bytes, expected at most {}", path, size, limit);
   std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())), code);
   return text;

@@ -35,7 +35,7 @@ auto order(const RecordedHash& recorded) {
 HashRecording::HashRecording(const std::string& run_directory) {
   const auto folder = join_path(run_directory, hash_folder);
   MILLRACE_CHECK(kind_of(folder) == PathKind::directory, ExitCode::data, who,
-                 "{} has no folder {}, wanted a run that was trained with --record hashes", run_directory, hash_folder);
+                 "{} has no folder {}, expected a run that was trained with --record hashes", run_directory, hash_folder);
   for (const auto& name : list_directory(folder)) {
     files_.push_back({File::open(join_path(folder, name), true, ExitCode::data), 0, 0, {}});
     scan(files_.size() - 1);
@@ -55,7 +55,7 @@ void HashRecording::scan(std::size_t index) {
   const auto json = nlohmann::json::parse(head, nullptr, false);
   const auto is = [&json](const char* key, const nlohmann::json& wanted) { return json.contains(key) && json[key] == wanted; };
   MILLRACE_CHECK(json.is_object() && is("kind", "millrace.hashes") && is("schema", 1), ExitCode::data, who,
-                 "{} begins with {:.60}, wanted a recording of hashes, schema 1", file.path(), head);
+                 "{} begins with {:.60}, expected a recording of hashes, schema 1", file.path(), head);
   after = static_cast<std::int64_t>(json_count(json, "after", ExitCode::data, file.path()));
   ranks = static_cast<int>(json_count(json, "ranks", ExitCode::data, file.path()));
   const std::uint64_t size = file.size();

@@ -13,12 +13,12 @@ constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
 
 std::string read_header_bytes(const File& file, ExitCode code) {
   const auto size = file.size();
-  MILLRACE_CHECK(size >= 8, code, who, "{}: {} bytes, wanted 8 or more", file.path(), size);
+  MILLRACE_CHECK(size >= 8, code, who, "{}: {} bytes, expected 8 or more", file.path(), size);
   std::uint8_t field[8];
   file.read_at(0, std::as_writable_bytes(std::span(field)), code);
   std::uint64_t length = 0;
   for (int byte = 7; byte >= 0; --byte) length = length << 8 | field[byte];
-  MILLRACE_CHECK(length >= 2 && length <= largest_safetensors_header, code, who, "{}: a header of {} bytes, wanted 2 to {}", file.path(),
+  MILLRACE_CHECK(length >= 2 && length <= largest_safetensors_header, code, who, "{}: a header of {} bytes, expected 2 to {}", file.path(),
                  length, largest_safetensors_header);
   MILLRACE_CHECK(length <= size - 8, code, who, "{}: a header of {} bytes in a file of {}: the file was cut short", file.path(), length,
                  size);
@@ -53,7 +53,7 @@ const FileTensor& SafetensorsFile::at(std::string_view name) const {
 
 void SafetensorsFile::read_bytes(const FileTensor& tensor, std::uint64_t offset, std::span<std::byte> destination) const {
   MILLRACE_CHECK(offset <= tensor.bytes() && destination.size() <= tensor.bytes() - offset, ExitCode::internal, who,
-                 "{}: tensor '{}' has {} bytes, {} wanted from {}", path(), tensor.name, tensor.bytes(), destination.size(), offset);
+                 "{}: tensor '{}' has {} bytes, {} expected from {}", path(), tensor.name, tensor.bytes(), destination.size(), offset);
   try {
     file_.read_at(header_.data_offset + tensor.begin + offset, destination, code_);
   } catch (const Error& error) {
@@ -64,9 +64,9 @@ void SafetensorsFile::read_bytes(const FileTensor& tensor, std::uint64_t offset,
 template <class T>
 void SafetensorsFile::read_converted(std::string_view name, std::span<T> destination) const {
   const auto& tensor = at(name);
-  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, who, "{}: tensor '{}' has {} elements {}, wanted {}", path(), name,
+  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, who, "{}: tensor '{}' has {} elements {}, expected {}", path(), name,
                  tensor.elements(), shape_text(tensor.shape), destination.size());
-  MILLRACE_CHECK(is_plain_float(tensor.dtype), code_, who, "{}: tensor '{}' is {}, wanted F32, BF16, F16 or F64", path(), name,
+  MILLRACE_CHECK(is_plain_float(tensor.dtype), code_, who, "{}: tensor '{}' is {}, expected F32, BF16, F16 or F64", path(), name,
                  to_string(tensor.dtype));
   const std::size_t width = bits_of(tensor.dtype) / 8;
   if (tensor.dtype == file_dtype(std::is_same_v<T, float> ? kernels::DType::f32 : kernels::DType::bf16))
@@ -95,8 +95,8 @@ SafetensorsLayout write_safetensors_to(File& file, std::vector<FileTensor> tenso
                      tensor.name, tensor.bytes());
       file.write(bytes);
     });
-    MILLRACE_CHECK(written == tensor.bytes(), ExitCode::internal, who, "{}: tensor '{}' gave {} bytes, wanted {}", file.path(), tensor.name,
-                   written, tensor.bytes());
+    MILLRACE_CHECK(written == tensor.bytes(), ExitCode::internal, who, "{}: tensor '{}' gave {} bytes, expected {}", file.path(),
+                   tensor.name, written, tensor.bytes());
   }
   return layout;
 }

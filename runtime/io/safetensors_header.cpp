@@ -124,7 +124,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     MILLRACE_CHECK(!name.empty(), code_, who, "{}: a tensor without a name", path_);
-    MILLRACE_CHECK(name.size() <= longest_name, code_, who, "{}: a tensor name of {} bytes, wanted at most {}", path_, name.size(),
+    MILLRACE_CHECK(name.size() <= longest_name, code_, who, "{}: a tensor name of {} bytes, expected at most {}", path_, name.size(),
                    longest_name);
     MILLRACE_CHECK(name.find('\0') == std::string::npos, code_, who, "{}: tensor '{}' has a NUL in its name", path_, printable(name));
     MILLRACE_CHECK(header_.tensors.size() < most_safetensors_tensors, code_, who, "{}: more than {} tensors", path_,
@@ -135,14 +135,14 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   void finish_tensor() {
     if (!has_dtype_ || !has_shape_ || !has_offsets_) reject("not all of dtype, shape and data_offsets");
-    if (offsets_.size() != 2) reject(fmt::format("{} data_offsets, wanted 2", offsets_.size()));
+    if (offsets_.size() != 2) reject(fmt::format("{} data_offsets, expected 2", offsets_.size()));
     tensor().begin = static_cast<std::uint64_t>(offsets_[0]);
     tensor().end = static_cast<std::uint64_t>(offsets_[1]);
     offsets_.clear();
     const auto bytes = checked_bytes(tensor().dtype, tensor().shape);
     if (!bytes) reject(fmt::format("the shape {}, which overflows or is no whole number of bytes", shape_text(tensor().shape)));
     if (tensor().end < tensor().begin || tensor().bytes() != *bytes)
-      reject(fmt::format("data_offsets [{}, {}), wanted {} bytes for {} {}", tensor().begin, tensor().end, *bytes,
+      reject(fmt::format("data_offsets [{}, {}), expected {} bytes for {} {}", tensor().begin, tensor().end, *bytes,
                          to_string(tensor().dtype), shape_text(tensor().shape)));
     tensor().shape.shrink_to_fit();
   }
@@ -175,7 +175,7 @@ bool lies_before(const FileTensor& a, const FileTensor& b) {
 void check_cover(const SafetensorsHeader& header, std::uint64_t data_bytes, ExitCode code, const std::string& path) {
   std::uint64_t position = 0;
   for (const auto& tensor : header.tensors) {
-    MILLRACE_CHECK(tensor.begin == position, code, who, "{}: tensor '{}' begins at byte {} of the data, wanted {}: {}", path,
+    MILLRACE_CHECK(tensor.begin == position, code, who, "{}: tensor '{}' begins at byte {} of the data, expected {}: {}", path,
                    printable(tensor.name), tensor.begin, position,
                    tensor.begin < position ? "it overlaps the one before" : "there is a hole before it");
     MILLRACE_CHECK(tensor.end <= data_bytes, code, who, "{}: tensor '{}' ends at byte {} of the data, which has {}: the file was cut short",

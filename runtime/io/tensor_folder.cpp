@@ -141,7 +141,7 @@ void TensorSource::check(std::span<const ExpectedTensor> expected, std::span<con
     if (!has(tensor.name)) {
       missing.push_back(tensor.name);
     } else if (at(tensor.name).shape != tensor.shape) {
-      misshapen.push_back(fmt::format("{} is {}, wanted {}", tensor.name, shape_text(at(tensor.name).shape), shape_text(tensor.shape)));
+      misshapen.push_back(fmt::format("{} is {}, expected {}", tensor.name, shape_text(at(tensor.name).shape), shape_text(tensor.shape)));
     }
   }
   for (const auto& name : names_)

@@ -76,7 +76,7 @@ class Differentiator final : public GradientBuilder {
     const auto found = accumulators_.find(id.index);
     if (found != accumulators_.end()) return found->second;
     const auto& parameter = set_.value(id);
-    MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, who, "{}: input {} is '{}', wanted a parameter", forward_->name,
+    MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, who, "{}: input {} is '{}', expected a parameter", forward_->name,
                    i, parameter.name);
     Value value;
     value.type = {kernels::DType::f32, parameter.type.shape};
@@ -128,7 +128,7 @@ class Differentiator final : public GradientBuilder {
 
   void add_gradient(std::size_t i, ValueId gradient) override {
     const auto target = forward_->inputs.at(i);
-    MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, who, "{}: the gradient of '{}' is {} {}, wanted {} {}",
+    MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, who, "{}: the gradient of '{}' is {} {}, expected {} {}",
                    forward_->name, value(target).name, kernels::to_string(type(gradient).dtype), kernels::to_string(type(gradient).shape),
                    kernels::to_string(type(target).dtype), kernels::to_string(type(target).shape));
     auto& sum = gradients_[index(target)];

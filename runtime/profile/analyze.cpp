@@ -74,7 +74,7 @@ std::size_t median_step(const std::vector<ProfiledStep>& steps) {
 }  // namespace
 
 Profile analyze(Measured measured) {
-  MILLRACE_CHECK(!measured.steps.empty(), ExitCode::internal, who, "no steps, wanted 1 or more");
+  MILLRACE_CHECK(!measured.steps.empty(), ExitCode::internal, who, "no steps, expected 1 or more");
   Profile profile;
   profile.measured = std::move(measured);
   for (std::size_t index = 0; index < profile.measured.steps.size(); ++index) profile.steps.push_back(step_of(profile.measured, index));

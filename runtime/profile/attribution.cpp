@@ -137,7 +137,7 @@ std::string problem_of(const Attribution& attribution) {
   const std::int64_t sum = std::accumulate(attribution.parts.begin(), attribution.parts.end(), attribution.beyond);
   const std::int64_t off = sum > attribution.wall ? sum - attribution.wall : attribution.wall - sum;
   if (static_cast<double>(off) <= 0.005 * static_cast<double>(attribution.wall)) return "";
-  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, wanted within 0.5 %; {:.3f} ms of records overlap", milliseconds(sum),
+  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, expected within 0.5 %; {:.3f} ms of records overlap", milliseconds(sum),
                      milliseconds(attribution.wall), milliseconds(attribution.beyond));
 }
 

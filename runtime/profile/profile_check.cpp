@@ -19,7 +19,7 @@ std::string rank_problem(const Json& parts, const Json& causes, double wall) {
     sum += part;
   }
   if (std::abs(sum - wall) <= 0.005 * wall) return "";
-  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, wanted within 0.5 %", sum, wall);
+  return fmt::format("the causes add up to {:.3f} ms of {:.3f} ms, expected within 0.5 %", sum, wall);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ std::vector<std::string> profile_problems(const std::string& text) {
   std::vector<std::string> problems;
   try {
     const auto format = profile.at("format").get<std::string>();
-    if (format != "millrace.profile.1") return {fmt::format("format {}, wanted millrace.profile.1", format)};
+    if (format != "millrace.profile.1") return {fmt::format("format {}, expected millrace.profile.1", format)};
     if (profile.at("steps").empty()) problems.emplace_back("no steps");
     for (const Json& step : profile.at("steps")) {
       for (std::size_t rank = 0; rank < step.at("ranks").size(); ++rank) {

@@ -50,15 +50,15 @@ void check_list(const std::vector<Action>& list, const StepView::Rank& found, Ra
     const TraceRecord& record = found.actions[index];
     MILLRACE_CHECK(
         record.stage == list[index].stage && record.microbatch == list[index].microbatch && record.kind == span_of(list[index].kind),
-        ExitCode::internal, who, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, wanted {}", index, rank, step.value + 1,
-        to_string(record.kind), record.stage, record.microbatch, list[index]);
+        ExitCode::internal, who, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index, rank,
+        step.value + 1, to_string(record.kind), record.stage, record.microbatch, list[index]);
   }
 }
 
 }  // namespace
 
 StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
-  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, who, "traces of {} ranks, wanted {}", traces.size(),
+  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, who, "traces of {} ranks, expected {}", traces.size(),
                  schedule.ranks.size());
   StepView view;
   view.step = step;

@@ -74,7 +74,7 @@ class Checker {
     const auto phase = event.at("ph").get<std::string>();
     static constexpr std::string_view known = "XMCsf";
     if (phase.size() != 1 || known.find(phase) == std::string_view::npos)
-      return problem(fmt::format("event {}: phase {}, wanted one of X M C s f", number, phase));
+      return problem(fmt::format("event {}: phase {}, expected one of X M C s f", number, phase));
     for (const char* field : {"pid", "tid"})
       if (!event.contains(field) || !event.at(field).is_number_integer()) return problem(fmt::format("event {}: no {}", number, field));
     const LaneId lane{event.at("pid").get<std::int64_t>(), event.at("tid").get<std::int64_t>()};
@@ -155,7 +155,7 @@ class Checker {
   void check_flows() {
     for (const auto& [id, flow] : flows_) {
       if (flow.begins.size() != 1 || flow.ends.size() != 1) {
-        problem(fmt::format("flow {} has {} begins and {} ends, wanted one of each", id, flow.begins.size(), flow.ends.size()));
+        problem(fmt::format("flow {} has {} begins and {} ends, expected one of each", id, flow.begins.size(), flow.ends.size()));
         continue;
       }
       const FlowEnd &begin = flow.begins.front(), &end = flow.ends.front();

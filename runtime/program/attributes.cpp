@@ -16,13 +16,13 @@ const Attributes::Entry& find(const std::vector<std::pair<std::string, Attribute
 
 std::int64_t Attributes::integer(std::string_view name) const {
   const auto* value = std::get_if<std::int64_t>(&find(entries_, name));
-  MILLRACE_CHECK(value != nullptr, ExitCode::internal, who, "attribute '{}' is real, wanted an integer", name);
+  MILLRACE_CHECK(value != nullptr, ExitCode::internal, who, "attribute '{}' is real, expected an integer", name);
   return *value;
 }
 
 double Attributes::real(std::string_view name) const {
   const auto* value = std::get_if<double>(&find(entries_, name));
-  MILLRACE_CHECK(value != nullptr, ExitCode::internal, who, "attribute '{}' is an integer, wanted a real number", name);
+  MILLRACE_CHECK(value != nullptr, ExitCode::internal, who, "attribute '{}' is an integer, expected a real number", name);
   return *value;
 }
 

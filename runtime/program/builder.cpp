@@ -24,8 +24,8 @@ std::vector<ValueType> infer(const OperationRule& rule, std::span<const ValueTyp
 
 ProgramBuilder::ProgramBuilder(Options options) : options_(options) {
   MILLRACE_CHECK(options.compute == kernels::DType::f32 || options.compute == kernels::DType::bf16, ExitCode::internal, who,
-                 "programs compute in {}, wanted f32 or bf16", kernels::to_string(options.compute));
-  MILLRACE_CHECK(options.rows >= 1 && options.sequence >= 1, ExitCode::internal, who, "{} rows of {} tokens, wanted 1 or more of each",
+                 "programs compute in {}, expected f32 or bf16", kernels::to_string(options.compute));
+  MILLRACE_CHECK(options.rows >= 1 && options.sequence >= 1, ExitCode::internal, who, "{} rows of {} tokens, expected 1 or more of each",
                  options.rows, options.sequence);
 }
 
@@ -57,7 +57,7 @@ Value& ProgramBuilder::checked(ValueId value, std::string_view what) {
 ValueId ProgramBuilder::batch(std::string_view field) {
   constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
   MILLRACE_CHECK(std::find(fields.begin(), fields.end(), field) != fields.end(), ExitCode::internal, who,
-                 "a batch has no field '{}', wanted tokens, positions, segments, targets or samples", field);
+                 "a batch has no field '{}', expected tokens, positions, segments, targets or samples", field);
   Value value;
   value.type = {kernels::DType::i32, {tokens_dimension()}};
   value.role = Role::batch;
@@ -81,7 +81,8 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, int us
 
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, StoredForm stored, int use) {
   MILLRACE_CHECK(stored.shape.elements() == shape.elements() && (!stored.transposed || shape.rank() == 2), ExitCode::internal, who,
-                 "'{}' is {} and stored as {}, wanted as many elements", name, kernels::to_string(shape), kernels::to_string(stored.shape));
+                 "'{}' is {} and stored as {}, expected as many elements", name, kernels::to_string(shape),
+                 kernels::to_string(stored.shape));
   Value value;
   value.stored = stored;
   value.type = {shape.rank() >= 2 ? options_.compute : kernels::DType::f32, shape};
@@ -150,14 +151,14 @@ const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<P
 void ProgramBuilder::set_boundary_out(ValueId value) {
   const auto& type = checked(value, "boundary_out").type;
   MILLRACE_CHECK(type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension(),
-                 ExitCode::internal, who, "boundary_out is {} {}, wanted {} [{}, width]", kernels::to_string(type.dtype),
+                 ExitCode::internal, who, "boundary_out is {} {}, expected {} [{}, width]", kernels::to_string(type.dtype),
                  kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
   program_.boundary_out = value;
 }
 
 void ProgramBuilder::set_loss(ValueId value) {
   const auto& type = checked(value, "loss").type;
-  MILLRACE_CHECK((type == ValueType{kernels::DType::f64, {2}}), ExitCode::internal, who, "the loss is {} {}, wanted f64 [2]",
+  MILLRACE_CHECK((type == ValueType{kernels::DType::f64, {2}}), ExitCode::internal, who, "the loss is {} {}, expected f64 [2]",
                  kernels::to_string(type.dtype), kernels::to_string(type.shape));
   program_.loss = value;
 }
@@ -165,13 +166,13 @@ void ProgramBuilder::set_loss(ValueId value) {
 void ProgramBuilder::set_logits(ValueId value) {
   const auto& type = checked(value, "logits").type;
   MILLRACE_CHECK(type.dtype == kernels::DType::f32 && type.shape.rank() == 2, ExitCode::internal, who,
-                 "logits are {} {}, wanted f32 [T, V]", kernels::to_string(type.dtype), kernels::to_string(type.shape));
+                 "logits are {} {}, expected f32 [T, V]", kernels::to_string(type.dtype), kernels::to_string(type.shape));
   program_.logits = value;
 }
 
 ForwardProgram ProgramBuilder::finish() {
   const int ends = int{program_.boundary_out.valid()} + int{program_.loss.valid()} + int{program_.logits.valid()};
-  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, wanted one of boundary_out, loss and logits", ends);
+  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, expected one of boundary_out, loss and logits", ends);
   named_.clear();
   layer_ = -1;
   scope_.clear();

@@ -23,7 +23,7 @@ void resolve(kernels::Shape& shape, std::span<const std::int64_t> counts) {
     MILLRACE_CHECK(count < counts.size(), ExitCode::internal, who, "runtime count {} bounds an axis, and {} were given", count,
                    counts.size());
     MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity, ExitCode::internal, who,
-                   "runtime count {} is {}, wanted 0 to {}", count, counts[count], dimension.capacity);
+                   "runtime count {} is {}, expected 0 to {}", count, counts[count], dimension.capacity);
     shape.dimension(axis) = kernels::Dimension(counts[count]);
   }
 }

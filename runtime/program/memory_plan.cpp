@@ -148,7 +148,7 @@ class Planner {
         break;
     }
     const auto region = region_of(programs_, id, lives_[index(id)]);
-    MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, who, "'{}' is written by {} programs, wanted one", value.name, writers(id));
+    MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, who, "'{}' is written by {} programs, expected one", value.name, writers(id));
     if (region != Region::workspace) append(region, value, placement);
   }
 

@@ -17,7 +17,7 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
   const bool digit = begin != end && *begin >= '0' && *begin <= '9';
   const auto [stop, error] = std::from_chars(begin, end, number);
   MILLRACE_CHECK(digit && error == std::errc{}, ExitCode::config, who,
-                 "action \"{}\", column {}: wanted the {} as a decimal number (an action reads like 3I2: stage, F I W or B, microbatch)",
+                 "action \"{}\", column {}: expected the {} as a decimal number (an action reads like 3I2: stage, F I W or B, microbatch)",
                  text, position + 1, what);
   position = static_cast<std::size_t>(stop - text.data());
   return number;
@@ -31,7 +31,7 @@ ActionKind read_kind(std::string_view text, std::size_t& position) {
       return kind;
     }
   }
-  fail(ExitCode::config, who, "action \"{}\", column {}: wanted F, I, W or B after the stage", text, position + 1);
+  fail(ExitCode::config, who, "action \"{}\", column {}: expected F, I, W or B after the stage", text, position + 1);
 }
 
 }  // namespace
@@ -59,7 +59,8 @@ Action parse_action(std::string_view text) {
   action.kind = read_kind(text, position);
   action.microbatch = MicrobatchId{read_number(text, position, "microbatch")};
   MILLRACE_CHECK(position == text.size(), ExitCode::config, who,
-                 "action \"{}\", column {}: wanted nothing after the microbatch, found \"{}\"", text, position + 1, text.substr(position));
+                 "action \"{}\", column {}: expected nothing after the microbatch, found \"{}\"", text, position + 1,
+                 text.substr(position));
   return action;
 }
 

@@ -25,7 +25,7 @@ template <class Number>
 Number read_number(std::string_view word, int base, const std::string& place, std::string_view key) {
   Number number = 0;
   const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), number, base);
-  MILLRACE_CHECK(error == std::errc{} && stop == word.data() + word.size(), ExitCode::config, who, "{}: {} \"{}\", wanted a {} number",
+  MILLRACE_CHECK(error == std::errc{} && stop == word.data() + word.size(), ExitCode::config, who, "{}: {} \"{}\", expected a {} number",
                  place, key, word, base == 16 ? "hexadecimal" : "decimal");
   return number;
 }
@@ -38,7 +38,7 @@ void check_remark(std::string_view key, const std::string& place) {
     MILLRACE_CHECK(!near, ExitCode::config, who, "{}: {}, did you mean {}? A remark has a space behind the #", place, key, known);
   }
   for (const auto known : {"#ranks", "#microbatches", "#chunks"})
-    MILLRACE_CHECK(key != known, ExitCode::config, who, "{}: {}, wanted #{}", place, key,
+    MILLRACE_CHECK(key != known, ExitCode::config, who, "{}: {}, expected #{}", place, key,
                    known[1] == 'r'   ? "P"
                    : known[1] == 'm' ? "M"
                                      : "V");
@@ -53,7 +53,7 @@ void read_header_line(std::string_view line, const std::string& place, TableFact
   const std::string_view word = take_word(line);
   const auto number = [&] { return read_number<int>(word, 10, place, key); };
   if (key == "#millrace-schedule") {
-    MILLRACE_CHECK(number() == 1, ExitCode::config, who, "{}: a table of version {}, wanted version 1", place, word);
+    MILLRACE_CHECK(number() == 1, ExitCode::config, who, "{}: a table of version {}, expected version 1", place, word);
   } else if (key == "#P") {
     facts.ranks = number();
   } else if (key == "#V") {
@@ -67,20 +67,20 @@ void read_header_line(std::string_view line, const std::string& place, TableFact
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
     constexpr std::string_view known[] = {"single", "loop", "v", "mirror", "by-hand"};
     MILLRACE_CHECK(std::find(std::begin(known), std::end(known), name) != std::end(known), ExitCode::config, who,
-                   "{}: #placement \"{}\", wanted one of {}", place, word, fmt::join(known, ", "));
+                   "{}: #placement \"{}\", expected one of {}", place, word, fmt::join(known, ", "));
     facts.placement = std::move(name);
   } else {
     return check_remark(key, place);
   }
   const std::string_view rest = take_word(line);
-  MILLRACE_CHECK(rest.empty() || rest.front() == '#', ExitCode::config, who, "{}: \"{}\" behind {} {}, wanted one word", place, rest, key,
+  MILLRACE_CHECK(rest.empty() || rest.front() == '#', ExitCode::config, who, "{}: \"{}\" behind {} {}, expected one word", place, rest, key,
                  word);
 }
 
 std::optional<Placement> placement_of(const TableFacts& facts, int ranks, int stages, const std::string& name) {
   if (!facts.placement || *facts.placement == "by-hand") return std::nullopt;
   const int each = *facts.placement == "single" ? 1 : *facts.placement == "loop" ? std::max(1, stages / ranks) : 2;
-  MILLRACE_CHECK(stages == ranks * each, ExitCode::config, who, "{}: #placement {} of {} stages on {} ranks, wanted {} stages", name,
+  MILLRACE_CHECK(stages == ranks * each, ExitCode::config, who, "{}: #placement {} of {} stages on {} ranks, expected {} stages", name,
                  *facts.placement, stages, ranks, ranks * each);
   if (*facts.placement == "single") return Placement::single(ranks);
   if (*facts.placement == "loop") return Placement::loop(ranks, each);

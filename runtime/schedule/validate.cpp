@@ -36,7 +36,7 @@ class Replay {
         neighbours_(schedule.ranks.size()),
         queued_(schedule.ranks.size(), true) {
     MILLRACE_CHECK(!depths || depths->size() == rings_.size(), ExitCode::internal, who,
-                   "{} channel depths, wanted one for each of {} edges", depths->size(), rings_.size());
+                   "{} channel depths, expected one for each of {} edges", depths->size(), rings_.size());
     for (const Edge& edge : wiring_.edges) {
       neighbours_[edge.producer_rank.index()].push_back(edge.consumer_rank.index());
       neighbours_[edge.consumer_rank.index()].push_back(edge.producer_rank.index());

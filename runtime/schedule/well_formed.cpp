@@ -31,9 +31,9 @@ std::size_t order_of(ActionKind kind) { return kind == ActionKind::forward ? 0 :
 
 void check_range(const Schedule& schedule, RankId rank, const Action& action) {
   MILLRACE_CHECK(action.stage.value >= 0 && action.stage.value < schedule.placement.stages(), ExitCode::config, who,
-                 "rank {}, action {}: stage {} is unknown, wanted 0 to {}", rank, action, action.stage, schedule.placement.stages() - 1);
+                 "rank {}, action {}: stage {} is unknown, expected 0 to {}", rank, action, action.stage, schedule.placement.stages() - 1);
   MILLRACE_CHECK(action.microbatch.value >= 0 && action.microbatch.value < schedule.microbatches, ExitCode::config, who,
-                 "rank {}, action {}: microbatch {} is unknown, wanted 0 to {}", rank, action, action.microbatch,
+                 "rank {}, action {}: microbatch {} is unknown, expected 0 to {}", rank, action, action.microbatch,
                  schedule.microbatches - 1);
   const int first = schedule.first_microbatch(action.stage).value;
   MILLRACE_CHECK(schedule.has(action.stage, action.microbatch), ExitCode::config, who,
@@ -91,9 +91,9 @@ void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index)
   MILLRACE_CHECK(!second.overlaps_next, ExitCode::config, who,
                  "rank {}, pair ({};{}): its second half begins another pair; pairs do not chain", rank, first, second);
   MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, who,
-                 "rank {}, pair ({};{}): wanted an F, then a B or I", rank, first, second);
+                 "rank {}, pair ({};{}): expected an F, then a B or I", rank, first, second);
   MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, who,
-                 "rank {}, pair ({};{}): both halves are of microbatch {}, wanted two different ones", rank, first, second,
+                 "rank {}, pair ({};{}): both halves are of microbatch {}, expected two different ones", rank, first, second,
                  first.microbatch);
 }
 
@@ -101,10 +101,10 @@ void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index)
 
 void check_well_formed(const Schedule& schedule) {
   const auto stages = static_cast<std::size_t>(schedule.placement.stages());
-  MILLRACE_CHECK(schedule.microbatches >= 1, ExitCode::config, who, "schedule \"{}\" has {} microbatches, wanted 1 or more", schedule.name,
-                 schedule.microbatches);
+  MILLRACE_CHECK(schedule.microbatches >= 1, ExitCode::config, who, "schedule \"{}\" has {} microbatches, expected 1 or more",
+                 schedule.name, schedule.microbatches);
   MILLRACE_CHECK(static_cast<int>(schedule.ranks.size()) == schedule.placement.ranks(), ExitCode::config, who,
-                 "schedule \"{}\" has {} lists, wanted one for each of {} ranks", schedule.name, schedule.ranks.size(),
+                 "schedule \"{}\" has {} lists, expected one for each of {} ranks", schedule.name, schedule.ranks.size(),
                  schedule.placement.ranks());
   const bool forward_only = schedule.forward_only();
   std::vector<Seen> seen(stages * static_cast<std::size_t>(schedule.microbatches));

@@ -97,7 +97,8 @@ TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
 TEST(PipelinePlan, RefusesWhatReplicasCannotShare) {
   auto four = request("dualpipe", 2, 4, false);
   four.train.accumulators = 4;
-  expect_error([&] { static_cast<void>(make_plan(four)); }, ExitCode::config, {"train.accumulators = 4", "wanted train.accumulators = 2"});
+  expect_error([&] { static_cast<void>(make_plan(four)); }, ExitCode::config,
+               {"train.accumulators = 4", "expected train.accumulators = 2"});
   auto two = request("dualpipe", 2, 4, false);
   two.train.accumulators = 2;
   EXPECT_EQ(make_plan(two).parts(), 2);

@@ -46,7 +46,7 @@ class Watch : public testing::Test {
   }
   static void expect_part(const std::optional<std::string>& text, const std::string& part) {
     ASSERT_TRUE(text);
-    EXPECT_NE(text->find(part), std::string::npos) << "wanted \"" << part << "\" in: " << *text;
+    EXPECT_NE(text->find(part), std::string::npos) << "expected \"" << part << "\" in: " << *text;
   }
 
   runtime::Schedule schedule_;

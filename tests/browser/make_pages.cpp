@@ -17,17 +17,17 @@ void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream stream(path, std::ios::binary);
   stream << text;
   stream.close();
-  MILLRACE_CHECK(stream.good(), ExitCode::storage, "make_pages", "{} could not be written, wanted a folder with room", path.string());
+  MILLRACE_CHECK(stream.good(), ExitCode::storage, "make_pages", "{} could not be written, expected a folder with room", path.string());
 }
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
-  MILLRACE_CHECK(stream.good(), ExitCode::data, "make_pages", "{} cannot be read, wanted a profile.json", path.string());
+  MILLRACE_CHECK(stream.good(), ExitCode::data, "make_pages", "{} cannot be read, expected a profile.json", path.string());
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 void make(int count, char** words) {
-  MILLRACE_CHECK(count >= 2, ExitCode::usage, "make_pages", "no folder, wanted make_pages FOLDER [PROFILE.json …]");
+  MILLRACE_CHECK(count >= 2, ExitCode::usage, "make_pages", "no folder, expected make_pages FOLDER [PROFILE.json …]");
   const std::filesystem::path folder = words[1];
   std::filesystem::create_directories(folder);
   for (int index = 2; index < count; ++index)

@@ -55,12 +55,12 @@ class ReportPage:
 
 def look_at_everything(page, ranks):
     lists = page.value("JSON.parse(document.getElementById('profile').textContent).timeline.measured.length")
-    check(lists == ranks, f"the profile inside the page has {lists} ranks, wanted {ranks}")
+    check(lists == ranks, f"the profile inside the page has {lists} ranks, expected {ranks}")
     check(page.value("performance.getEntriesByType('resource').length") == 0, "the page asked for something else than itself")
     for name in ("timeline", "lateness", "attribution", "operations", "roofline", "memory-ranks", "memory-curve", "loss", "clocks", "run-facts", "summary"):
         check(page.value("document.getElementById(arguments[0]).childElementCount > 0", name), f"{name} is empty")
     bars = page.value("new Set([...document.querySelectorAll('#attribution svg text')].map((text) => text.textContent).filter((text) => text.startsWith('rank '))).size")
-    check(bars == ranks, f"{bars} attribution bars with a rank's name, wanted {ranks}")
+    check(bars == ranks, f"{bars} attribution bars with a rank's name, expected {ranks}")
     check(page.value("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window")
 
 
@@ -101,8 +101,8 @@ def zoom(page, rank, shoot):
     again = page.place(rank, 3)
     # The pointer stands on whole pixels: what was a part of a pixel away from it is now further off, as everything else.
     pointer, factor = round(place["x"]), (whole[1] - whole[0]) / (near[1] - near[0])
-    wanted = pointer + (place["x"] - pointer) * factor
-    check(abs(again["x"] - wanted) < 0.5, f"zooming took the action beneath the pointer from {place['x']} to {again['x']}, wanted {wanted}")
+    expected = pointer + (place["x"] - pointer) * factor
+    check(abs(again["x"] - expected) < 0.5, f"zooming took the action beneath the pointer from {place['x']} to {again['x']}, expected {expected}")
     hover(page, rank, 3)
     shoot("zoom")
 
@@ -117,7 +117,7 @@ def zoom_out(page, whole):
     page.browser.run(f"{BODY}.focus()")
     page.browser.actions({"type": "key", "id": "keys", "actions": [{"type": "keyDown", "value": "0"}, {"type": "keyUp", "value": "0"}]})
     page.settle()
-    check(page.range() == whole, f"the key 0 leads to {page.range()}, wanted {whole}")
+    check(page.range() == whole, f"the key 0 leads to {page.range()}, expected {whole}")
 
 
 def sort_operations(page):
@@ -129,8 +129,8 @@ def sort_operations(page):
             direction = page.value("document.querySelector(`th[data-column=${arguments[0]}]`).ariaSort", name)
             cells = [cell for cell in page.value(column, name) if cell != "–"]
             values = [float("".join(letter for letter in cell if letter in "0123456789.")) if number else cell for cell in cells]
-            wanted = "descending" if (order == "first") == number else "ascending"
-            check(direction == wanted, f"{order} click on {name} sorts {direction}, wanted {wanted}")
+            expected = "descending" if (order == "first") == number else "ascending"
+            check(direction == expected, f"{order} click on {name} sorts {direction}, expected {expected}")
             sign = -1 if direction == "descending" else 1
             if number:
                 sorted_so = all(sign * (two - one) >= 0 for one, two in zip(values, values[1:]))
@@ -192,8 +192,8 @@ def system_colours(path):
     """A page opened on a dark system is dark, without a click."""
     with Browser(dark=True) as browser:
         ReportPage(browser, path)
-        wanted = browser.run("return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")
-        check(wanted == "dark", "the browser did not become dark")
+        expected = browser.run("return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")
+        check(expected == "dark", "the browser did not become dark")
         colour = browser.run("return getComputedStyle(document.body).backgroundColor")
         check(max(int(part) for part in colour[4:-1].split(",")) < 64, f"the page on a dark system is {colour}")
 

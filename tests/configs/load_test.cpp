@@ -154,21 +154,21 @@ TEST(Load, RefusesBadFilesWithTheirPlace) {
       {"dotted", "train . seeed = 1", {"run.toml:3:9", "train.seeed", "train.seed"}},
       {"string for integer",
        "[train]\n  steps = 'many'",
-       {"run.toml:4:3", "train.steps = 'many', wanted an integer from 1 to 1000000000 (steps)"}},
-      {"float for integer", "train.steps = 3.0", {"run.toml:3", "train.steps = 3.0, wanted an integer"}},
-      {"string for number", "train.clip = '1'", {"run.toml:3", "train.clip = '1', wanted a number from 0"}},
-      {"integer for boolean", "data.packing = 1", {"data.packing = 1, wanted true or false"}},
-      {"integer for string", "run.directory = 7", {"run.directory = 7, wanted a string"}},
-      {"integer in a list", "data.suffixes = ['a', 1]", {"run.toml:3", "data.suffixes", "wanted a string or a list of strings"}},
-      {"table for integer", "[train.steps]\nx = 1", {"run.toml:3", "train.steps", "wanted an integer"}},
+       {"run.toml:4:3", "train.steps = 'many', expected an integer from 1 to 1000000000 (steps)"}},
+      {"float for integer", "train.steps = 3.0", {"run.toml:3", "train.steps = 3.0, expected an integer"}},
+      {"string for number", "train.clip = '1'", {"run.toml:3", "train.clip = '1', expected a number from 0"}},
+      {"integer for boolean", "data.packing = 1", {"data.packing = 1, expected true or false"}},
+      {"integer for string", "run.directory = 7", {"run.directory = 7, expected a string"}},
+      {"integer in a list", "data.suffixes = ['a', 1]", {"run.toml:3", "data.suffixes", "expected a string or a list of strings"}},
+      {"table for integer", "[train.steps]\nx = 1", {"run.toml:3", "train.steps", "expected an integer"}},
       {"array of tables", "[[train]]\nsteps = 1", {"run.toml:3", "unknown key train"}},
-      {"below", "train.steps = 0", {"run.toml:3", "train.steps = 0, wanted an integer from 1"}},
-      {"above", "train.beta1 = 1.0", {"train.beta1 = 1.0, wanted a number from 0 to 0.999999999"}},
+      {"below", "train.steps = 0", {"run.toml:3", "train.steps = 0, expected an integer from 1"}},
+      {"above", "train.beta1 = 1.0", {"train.beta1 = 1.0, expected a number from 0 to 0.999999999"}},
       {"negative", "train.weight_decay = -0.1", {"train.weight_decay = -0.1"}},
-      {"not a number", "train.learning_rate = nan", {"train.learning_rate = nan, wanted a number"}},
-      {"infinite", "train.clip = inf", {"train.clip = inf, wanted a number"}},
-      {"choice", "pipeline.schedule = '1f1v'", {"pipeline.schedule = '1f1v', wanted one of gpipe, 1f1b", "did you mean 1f1b?"}},
-      {"choice of dtype", "train.dtype = 'fp16'", {"train.dtype = 'fp16', wanted one of fp32, bf16"}},
+      {"not a number", "train.learning_rate = nan", {"train.learning_rate = nan, expected a number"}},
+      {"infinite", "train.clip = inf", {"train.clip = inf, expected a number"}},
+      {"choice", "pipeline.schedule = '1f1v'", {"pipeline.schedule = '1f1v', expected one of gpipe, 1f1b", "did you mean 1f1b?"}},
+      {"choice of dtype", "train.dtype = 'fp16'", {"train.dtype = 'fp16', expected one of fp32, bf16"}},
       {"choice in a list", "rematerialize.policy = ['qery_proj']", {"rematerialize.policy", "query_proj"}},
       {"twice", "train.steps = 1\ntrain.steps = 2", {"run.toml:4", "steps"}},
       {"syntax", "train.steps = ", {"run.toml:3"}},
@@ -195,14 +195,14 @@ TEST(Load, RefusesNamesOfVeryManyParts) {
 TEST(Load, RefusesBadOverrides) {
   const auto with = [](const char* override_text) { return [=] { (void)load_text(small_run, {override_text}); }; };
   expect_error(with("train.stpes=3"), ExitCode::config, {"command line", "unknown key train.stpes", "did you mean train.steps?"});
-  expect_error(with("train.steps"), ExitCode::usage, {"train.steps, wanted key=value"});
-  expect_error(with("train.steps=many"), ExitCode::config, {"command line: train.steps = many, wanted an integer"});
-  expect_error(with("train.steps="), ExitCode::config, {"command line: train.steps = (empty), wanted an integer"});
-  expect_error(with("train.steps=0"), ExitCode::config, {"train.steps = 0, wanted an integer from 1"});
+  expect_error(with("train.steps"), ExitCode::usage, {"train.steps, expected key=value"});
+  expect_error(with("train.steps=many"), ExitCode::config, {"command line: train.steps = many, expected an integer"});
+  expect_error(with("train.steps="), ExitCode::config, {"command line: train.steps = (empty), expected an integer"});
+  expect_error(with("train.steps=0"), ExitCode::config, {"train.steps = 0, expected an integer from 1"});
   expect_error(with("train.steps=5\ntrain.seed=6"), ExitCode::config, {"train.steps"});
   expect_error(with("train.steps=5 # five\n"), ExitCode::config, {"train.steps"});
-  expect_error(with("data.packing=yes"), ExitCode::config, {"data.packing = yes, wanted true or false"});
-  expect_error(with("pipeline.schedule=pipe"), ExitCode::config, {"wanted one of", "did you mean gpipe?"});
+  expect_error(with("data.packing=yes"), ExitCode::config, {"data.packing = yes, expected true or false"});
+  expect_error(with("pipeline.schedule=pipe"), ExitCode::config, {"expected one of", "did you mean gpipe?"});
   expect_error(with("data.text=['a'"), ExitCode::config, {"data.text"});
 }
 

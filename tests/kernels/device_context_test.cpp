@@ -213,11 +213,11 @@ TEST(DeviceContext, TellsWhatAKernelFoundWrong) {
     EXPECT_NO_THROW(embedding_forward(context, *tokens, *table, *y));
     mark.record(queue, StreamKind::compute);
     expect_complete(mark);
-    tests::expect_error([&] { queue.check("the test"); }, ExitCode::data, {"token 11 at position 6, wanted 0 to 10"});
+    tests::expect_error([&] { queue.check("the test"); }, ExitCode::data, {"token 11 at position 6, expected 0 to 10"});
     EXPECT_NO_THROW(queue.check("the test"));
   }
   embedding_forward(context, *tokens, *table, *y);
-  tests::expect_error([&] { queue.drain(); }, ExitCode::data, {"token 11 at position 6, wanted 0 to 10"});
+  tests::expect_error([&] { queue.drain(); }, ExitCode::data, {"token 11 at position 6, expected 0 to 10"});
   EXPECT_NO_THROW(queue.drain());
 }
 

@@ -77,8 +77,8 @@ TEST(Embedding, NamesATokenThatIsNotInTheTable) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
     // A device tells it when the work is done, whichever of the embedding's kernels found it.
-    EXPECT_STREQ(error.what(), on_device() ? "[kernels.embedding] token 11 at position 6, wanted 0 to 10"
-                                           : "[kernels.embedding_forward] token 11 at position 6, wanted 0 to 10");
+    EXPECT_STREQ(error.what(), on_device() ? "[kernels.embedding] token 11 at position 6, expected 0 to 10"
+                                           : "[kernels.embedding_forward] token 11 at position 6, expected 0 to 10");
   }
   tokens.set(6, -1);
   // On a device the forward pass has told.

@@ -132,7 +132,7 @@ TEST_F(LlmcFile, AModelThatTheFormatCannotSayIsRefused) {
   const auto refused = [&](auto change, const char* key) {
     ModelConfig config = config_;
     change(config);
-    expect_error([&] { write(config); }, ExitCode::model, {key, "wanted"});
+    expect_error([&] { write(config); }, ExitCode::model, {key, "expected"});
     EXPECT_FALSE(std::filesystem::exists(file_));
   };
   refused([](ModelConfig& config) { config.family = "llama"; }, "model.family = llama");
@@ -150,24 +150,24 @@ TEST_F(LlmcFile, DamageIsNamed) {
   refuses(2, 0, {"max_seq_len = 0"});
   refuses(3, -5, {"vocab_size = -5"});
   refuses(4, 1 << 30, {"num_layers = 1073741824"});
-  refuses(4, 4096, {"bytes, wanted"});
+  refuses(4, 4096, {"bytes, expected"});
   refuses(5, 3, {"num_heads = 3", "channels"});
-  refuses(6, 1 << 20, {"bytes, wanted"});
+  refuses(6, 1 << 20, {"bytes, expected"});
   refuses(7, 1, {"padded_vocab_size = 1", "vocab_size"});
   std::filesystem::resize_file(write(config_), 1000);
   expect_error([&] { (void)read_llmc_config(file_); }, ExitCode::model, {"1000 bytes", "1024"});
   std::filesystem::resize_file(write(config_), std::filesystem::file_size(write(config_)) - 1);
-  expect_error([&] { (void)read_llmc_config(file_); }, ExitCode::model, {"bytes, wanted"});
+  expect_error([&] { (void)read_llmc_config(file_); }, ExitCode::model, {"bytes, expected"});
 }
 
 TEST_F(LlmcFile, AnotherModelIsRefused) {
   write(config_);
   ModelConfig other = config_;
   other.layers += 1;
-  expect_error([&] { (void)open_weights(file_, other); }, ExitCode::model, {"layers = 3, wanted 4"});
+  expect_error([&] { (void)open_weights(file_, other); }, ExitCode::model, {"layers = 3, expected 4"});
   other = config_;
   other.family = "llama";
-  expect_error([&] { (void)open_weights(file_, other); }, ExitCode::model, {"wanted a model of llama"});
+  expect_error([&] { (void)open_weights(file_, other); }, ExitCode::model, {"expected a model of llama"});
 }
 
 }  // namespace

@@ -179,26 +179,26 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
     change(config);
     try {
       (void)build_stage(config, {true, 0, 3, true}, {kernels::DType::f32, 1, 16, 0, Output::loss});
-      ADD_FAILURE() << family << ": nothing was thrown, wanted " << says;
+      ADD_FAILURE() << family << ": nothing was thrown, expected " << says;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::model) << error.what();
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   };
   refused(
-      "llama", [](ModelConfig& config) { config.head_dim = 7; }, "head_dim = 7, wanted an even number");
+      "llama", [](ModelConfig& config) { config.head_dim = 7; }, "head_dim = 7, expected an even number");
   refused(
       "qwen3", [](ModelConfig& config) { config.kv_heads = 3; }, "heads = 4, kv_heads = 3");
   refused(
       "gemma3", [](ModelConfig& config) { config.sliding_window = 0; }, "sliding_window = 0 with sliding layers");
   refused(
-      "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "kinds of 2 layers are given, wanted 3");
+      "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "kinds of 2 layers are given, expected 3");
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
   refused(
       "gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
   refused(
-      "gpt3", [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2, wanted heads = 4 with fused_qkv");
+      "gpt3", [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2, expected heads = 4 with fused_qkv");
   refused(
       "default",
       [](ModelConfig& config) {
@@ -209,7 +209,8 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
   refused(
-      "simple", [](ModelConfig& config) { config.numerics = "hf"; }, "model.numerics = \"hf\" with the family simple, wanted \"maxtext\"");
+      "simple", [](ModelConfig& config) { config.numerics = "hf"; },
+      "model.numerics = \"hf\" with the family simple, expected \"maxtext\"");
 }
 
 }  // namespace

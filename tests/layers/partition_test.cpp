@@ -27,7 +27,7 @@ TEST(Layout, RefusesWithAClearWord) {
   const std::vector<Bad> table = {
       {"E t*3 | t*2 H", 6, 2, {"5 decoder layers", "the model has 6"}},
       {"E t*4 | t*3 H", 6, 2, {"7 decoder layers", "the model has 6"}},
-      {"E t*3 | t*3 H", 6, 3, {"2 stages", "wanted 3"}},
+      {"E t*3 | t*3 H", 6, 3, {"2 stages", "expected 3"}},
       {"t*3 | t*3 H", 6, 2, {"stage 0 has no E"}},
       {"E t*3 | E t*3 H", 6, 2, {"stage 1 has an E", "first stage only"}},
       {"t E t*2 | t*3 H", 6, 2, {"found E after other layers"}},
@@ -40,7 +40,7 @@ TEST(Layout, RefusesWithAClearWord) {
       {"E t* | t*6 H", 6, 2, {"found \"t*\""}},
       {"E t*3x | t*3 H", 6, 2, {"found \"t*3x\""}},
       {"E t*99999999999999999999 | H", 6, 2, {"found \"t*9999"}},
-      {"E x | t*6 H", 6, 2, {"found \"x\"", "wanted E, t, t*N"}},
+      {"E x | t*6 H", 6, 2, {"found \"x\"", "expected E, t, t*N"}},
       {"", 6, 1, {"no E"}},
       {"|||", 6, 2, {"4 stages"}},
   };

@@ -18,7 +18,7 @@ std::string expect_error(Action action, ExitCode code, const std::vector<std::st
   } catch (const Error& error) {
     const std::string message = error.what();
     EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << message;
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << message;
+    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "expected \"" << part << "\" in: " << message;
     return message;
   }
   ADD_FAILURE() << "no error was thrown";

@@ -142,7 +142,7 @@ TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
   expect_parts(shown.out, {"rope_theta = 50000.0"});
   // It appears whole, and never over another.
   EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
-  expect_failure(run_millrace({"ckpt", "export-hf", run_, out}), ExitCode::usage, {out, "wanted an empty or a new one"});
+  expect_failure(run_millrace({"ckpt", "export-hf", run_, out}), ExitCode::usage, {out, "expected an empty or a new one"});
 }
 
 TEST_F(CheckpointCommand, ExportInBf16Rounds) {

@@ -128,7 +128,7 @@ TEST(CommandLine, WhatRunsARunWantsOne) {
   for (const char* command : {"train", "plan"}) {
     const auto result = run_millrace({command});
     EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << command;
-    expect_parts(result.err, {"no run description, wanted RUN.toml or key=value"});
+    expect_parts(result.err, {"no run description, expected RUN.toml or key=value"});
   }
 }
 

@@ -124,12 +124,12 @@ TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
 }
 
 TEST_F(Compare, RefusesWhatIsNoRecording) {
-  expect_failure(run_millrace({"compare", run("base")}), ExitCode::usage, {"1 names, wanted the directories of two runs"});
+  expect_failure(run_millrace({"compare", run("base")}), ExitCode::usage, {"1 names, expected the directories of two runs"});
   expect_failure(compare("base", "nowhere"), ExitCode::usage, {"nowhere: no run directory"});
   fs::copy(run("base"), run("bare"), fs::copy_options::recursive);
   fs::remove_all(run("bare") + "/hashes");
   expect_failure(compare("base", "bare"), ExitCode::data,
-                 {"bare has no folder hashes, wanted a run that was trained with --record hashes"});
+                 {"bare has no folder hashes, expected a run that was trained with --record hashes"});
   expect_failure(run_millrace({"train", "configs/runs/tiny.toml", "data.text=docs", "run.directory=", "--record", "hashes"}),
                  ExitCode::config, {"run.record", "run.directory"});
 }

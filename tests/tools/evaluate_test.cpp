@@ -238,13 +238,13 @@ TEST(Eval, RefusesDamagedChoices) {
     return bytes;
   };
   refused("", {"20240522"});
-  refused(changed(0, 7), {"wanted llm.c's multiple-choice file"});
-  refused(changed(2, 2), {"wanted llm.c's multiple-choice file"});
+  refused(changed(0, 7), {"expected llm.c's multiple-choice file"});
+  refused(changed(2, 2), {"expected llm.c's multiple-choice file"});
   refused(changed(4, 0), {"0 examples"});
   refused(changed(4, 2), {"bytes behind the last of 2 examples"});
   refused(changed(4, 4), {"example 3: the file ends in it"});
   refused(changed(6, 1), {"example 0", "the longest 1"});
-  refused(changed(512, 1), {"example 0: begins with 1, wanted 65535"});
+  refused(changed(512, 1), {"example 0: begins with 1, expected 65535"});
   refused(changed(513, 1), {"example 0", "said to have 1"});
   refused(changed(514, 1), {"example 0: has the index 1"});
   refused(changed(515, 9), {"example 0: completion 9 of 2 is right"});
@@ -276,7 +276,7 @@ TEST(Eval, SaysWhatIsWrong) {
   refused({"--model", llama, "data.tokens=" + beyond}, ExitCode::data, {beyond, "300", "128"});
   refused({"--model", llama, "data.tokens=" + beyond, "--tokenizer", "byte"}, ExitCode::usage, {"--tokenizer with data.tokens"});
   refused({"--model", run.directory(), "data.txet=docs"}, ExitCode::usage, {"data.txet=docs", "did you mean data.text?"});
-  refused({"--model", run.directory(), "train.steps=3"}, ExitCode::usage, {"train.steps=3: wanted options and data."});
+  refused({"--model", run.directory(), "train.steps=3"}, ExitCode::usage, {"train.steps=3: expected options and data."});
   refused({"--model", run.directory(), "data.text=docs", "data.held_out=9999"}, ExitCode::data, {"data.held_out = 9999 holds out none of"});
   refused({"--model", run.directory(), "data.text=/no/such/text"}, ExitCode::data, {"/no/such/text"});
   refused({"--model", run.directory(), "--sequence", "0"}, ExitCode::config, {"train.sequence = 0"});

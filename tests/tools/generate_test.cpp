@@ -58,7 +58,7 @@ TEST(Generate, TakesTheMostProbableTokensOfTheStraightPrograms) {
     const auto result = tiny(name, {"--tokens", "10", "--temperature", "0"});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(prompt + result.out, text) << name;
-    expect_parts(result.err, {"prompt    9 tokens of byte", "tokens    10 in ", "tokens/s | ends with as many as wanted"});
+    expect_parts(result.err, {"prompt    9 tokens of byte", "tokens    10 in ", "tokens/s | ends with as many as expected"});
   }
 }
 
@@ -160,12 +160,12 @@ TEST(Generate, NamesWhatWasMeant) {
   expect_failure(run_millrace({"generate", "--model", golden("hf_llama")}), ExitCode::usage, {"neither --prompt nor --prompt-file"});
   expect_failure(run_millrace({"generate", "--prompt", "a"}), ExitCode::usage, {"neither --model nor --checkpoint"});
   expect_failure(write_on("/no/such/folder", "a", bytes), ExitCode::model, {"/no/such/folder: there is no such folder"});
-  expect_failure(write_on("docs", "a", bytes), ExitCode::model, {"docs: no model, wanted a folder with config.json"});
+  expect_failure(write_on("docs", "a", bytes), ExitCode::model, {"docs: no model, expected a folder with config.json"});
   expect_failure(run_millrace({"generate", "--checkpoint", "docs", "--prompt", "a"}), ExitCode::checkpoint,
                  {"docs: neither a run directory"});
   expect_failure(write_on(golden("hf_llama"), "a", {"--tokenzier", "byte"}), ExitCode::usage,
                  {"unknown option --tokenzier, nearest is --tokenizer"});
-  expect_failure(write_on(golden("hf_llama"), "a", {"more", "words"}), ExitCode::usage, {"more: wanted options alone"});
+  expect_failure(write_on(golden("hf_llama"), "a", {"more", "words"}), ExitCode::usage, {"more: expected options alone"});
   for (const Words& wrong :
        {Words{"--tokens", "0"}, Words{"--temperature", "-1"}, Words{"--top-p", "1.5"}, Words{"--top-k", "-3"}, Words{"--dtype", "fp8"}})
     expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, wrong)), ExitCode::usage, wrong);

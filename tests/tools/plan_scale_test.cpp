@@ -85,17 +85,17 @@ TEST_F(PlanScale, SaysWhatIsWrong) {
   };
   refused({"--replicas", "2"}, "--replicas goes with times: --measure or --costs", false);
   refused({"--spread", "0.1"}, "--spread without --replicas, which it is for");
-  refused({"--replicas", "1,,2"}, "--replicas has \"\", wanted whole numbers from 1");
+  refused({"--replicas", "1,,2"}, "--replicas has \"\", expected whole numbers from 1");
   refused({"--replicas", "1,x"}, "--replicas has \"x\"");
   refused({"--replicas", "0"}, "--replicas has \"0\"");
-  refused({"--replicas", "2", "--spread", "2"}, "--spread 2, wanted a number from 0 to 1");
-  refused({"--replicas", "2", "--jitter", "much"}, "--jitter much, wanted a number from 0 to 1");
-  refused({"--replicas", "2", "--reduce-rate", "0"}, "--reduce-rate 0, wanted a number above 0");
+  refused({"--replicas", "2", "--spread", "2"}, "--spread 2, expected a number from 0 to 1");
+  refused({"--replicas", "2", "--jitter", "much"}, "--jitter much, expected a number from 0 to 1");
+  refused({"--replicas", "2", "--reduce-rate", "0"}, "--reduce-rate 0, expected a number above 0");
   refused({"--replicas", "2", "--reduce-latency", "1"}, "--reduce-latency without --reduce-rate");
   refused({"--replicas", "2", "--restart-minutes", "1"}, "--restart-minutes without --mtbf-hours");
   refused({"--replicas", "2", "--error-growth", "1"}, "--error-growth without --error");
-  refused({"--replicas", "2", "--error", "-1"}, "--error -1, wanted percent from 0 to 100");
-  refused({"--replicas", "2", "--error", "1", "--error-ranks", "0"}, "--error-ranks 0, wanted a number of ranks");
+  refused({"--replicas", "2", "--error", "-1"}, "--error -1, expected percent from 0 to 100");
+  refused({"--replicas", "2", "--error", "1", "--error-ranks", "0"}, "--error-ranks 0, expected a number of ranks");
 }
 
 }  // namespace

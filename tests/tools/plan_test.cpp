@@ -145,13 +145,13 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
     expect_failure(plan({"--memory", limit, "--schedules", "1f1b"}), ExitCode::config,
                    {fmt::format("no schedule fits: a rank may have {} bytes, uniform 1f1b takes ", limit[1] == 'K' ? 1024 : 1000)});
   for (const char* limit : {"", "GiB", "1GB", "0", "-1", "1.5GiB", "9000000TiB"})
-    expect_failure(plan({"--memory", limit}), ExitCode::usage, {"--memory", "wanted bytes", "15GiB"});
+    expect_failure(plan({"--memory", limit}), ExitCode::usage, {"--memory", "expected bytes", "15GiB"});
 }
 
 TEST(Plan, SaysWhatIsWrong) {
   const TemporaryFolder folder;
   const auto refused = [&](const Words& words, ExitCode code, const Words& parts) { expect_failure(plan(words), code, parts); };
-  refused({"--measure", "--costs", "x"}, ExitCode::usage, {"--measure and --costs, wanted one of them"});
+  refused({"--measure", "--costs", "x"}, ExitCode::usage, {"--measure and --costs, expected one of them"});
   refused({"--schedules", "zb-h3"}, ExitCode::usage, {"--schedules has \"zb-h3\"", "did you mean zb-h"});
   refused({"--link-latency", "1"}, ExitCode::usage, {"go with times"});
   refused({"--repeats", "3"}, ExitCode::usage, {"--repeats without --measure"});
@@ -159,11 +159,11 @@ TEST(Plan, SaysWhatIsWrong) {
   const auto costs = [&](const std::string& text, const Words& parts) {
     refused({"--costs", folder.write("costs.csv", text)}, ExitCode::config, parts);
   };
-  costs("embedding,0,0\n", {"costs.csv:1: found \"embedding,0,0\", wanted part,F,I,W"});
-  costs("embedding,0,0,x\n", {"costs.csv:1: found \"x\", wanted milliseconds"});
-  costs("\nlayer 12,1,1,1\n", {"costs.csv:2: found \"12\", wanted a layer of the model, 0 to 11"});
+  costs("embedding,0,0\n", {"costs.csv:1: found \"embedding,0,0\", expected part,F,I,W"});
+  costs("embedding,0,0,x\n", {"costs.csv:1: found \"x\", expected milliseconds"});
+  costs("\nlayer 12,1,1,1\n", {"costs.csv:2: found \"12\", expected a layer of the model, 0 to 11"});
   costs("layer 3-2,1,1,1\n", {"the smaller number first"});
-  costs("tail,1,1,1\n", {"found \"tail\", wanted embedding, layer"});
+  costs("tail,1,1,1\n", {"found \"tail\", expected embedding, layer"});
   costs("head,1,1,1\nhead,1,1,1\n", {"costs.csv:2", "every part once"});
   costs("embedding,0,0,0\nhead,1,1,1\nlayer 0-3,1,1,1\n", {"says nothing of layer 4"});
 }

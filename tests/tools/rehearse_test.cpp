@@ -128,7 +128,7 @@ TEST(Rehearse, RefusesWhatItCannotDo) {
        {Words{"--stall", "2:0:9"}, Words{"--stall", "0:4:9"}, Words{"--stall", "0:9"}, Words{"--bytes", "0"}, Words{"--steps", "10000"}}) {
     const auto result = run_millrace(joined(small, more));
     EXPECT_EQ(result.code, usage) << more[1];
-    expect_parts(result.err, {"wanted"});
+    expect_parts(result.err, {"expected"});
   }
 }
 

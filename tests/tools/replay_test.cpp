@@ -70,7 +70,7 @@ TEST_F(Replay, TellsWhenTheRecordSaysOtherwise) {
 }
 
 TEST_F(Replay, RefusesWhatIsNoStepOfTheRun) {
-  expect_failure(replay({}), ExitCode::usage, {"wanted RUN_DIRECTORY --step N"});
+  expect_failure(replay({}), ExitCode::usage, {"expected RUN_DIRECTORY --step N"});
   expect_failure(replay({"--step", "7"}), ExitCode::usage, {"7", "6"});
   expect_failure(replay({"--step", "5", "--repeat", "3"}), ExitCode::usage, {"--repeat without --stage"});
   expect_failure(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});

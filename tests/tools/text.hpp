@@ -30,7 +30,7 @@ inline std::string read_source(const std::string& path) { return read_file(sourc
 
 /// Wants every one of `parts` in the text.
 inline void expect_parts(const std::string& text, const Words& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in:\n" << text;
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\" in:\n" << text;
 }
 
 /// What a page shows between ```language and ```, in its order.

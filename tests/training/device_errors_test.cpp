@@ -10,7 +10,7 @@ class DeviceErrors : public DeviceRun {
  protected:
   static void expect_end(const JobResult& job, ExitCode code, const std::vector<std::string>& parts) {
     EXPECT_EQ(job.code, static_cast<int>(code)) << job.out << job.err;
-    for (const auto& part : parts) EXPECT_NE(job.err.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << job.err;
+    for (const auto& part : parts) EXPECT_NE(job.err.find(part), std::string::npos) << "expected \"" << part << "\" in: " << job.err;
   }
 };
 

@@ -64,7 +64,7 @@ long Arguments::integer(const std::string& name, long otherwise, long least, lon
   errno = 0;
   const long number = std::strtol(value.c_str(), &end, 10);
   MILLRACE_CHECK(!value.empty() && *end == 0 && errno == 0 && number >= least && number <= most, ExitCode::usage, "millrace",
-                 "--{} {}, wanted a whole number from {} to {}", name, value, least, most);
+                 "--{} {}, expected a whole number from {} to {}", name, value, least, most);
   return number;
 }
 
@@ -78,7 +78,7 @@ std::uint64_t Arguments::bytes(const std::string& name) const {
   const auto found = std::find(units.begin(), units.end(), unit);
   const auto shift = 10 * (found - units.begin());
   MILLRACE_CHECK(end != value.c_str() && found != units.end() && errno == 0 && number > 0 && number <= (1LL << (60 - shift)),
-                 ExitCode::usage, "millrace", "--{} {}, wanted bytes as 16000000000 or with a unit, KiB, MiB, GiB or TiB, as 15GiB", name,
+                 ExitCode::usage, "millrace", "--{} {}, expected bytes as 16000000000 or with a unit, KiB, MiB, GiB or TiB, as 15GiB", name,
                  value);
   return static_cast<std::uint64_t>(number) << shift;
 }
@@ -88,12 +88,12 @@ double Arguments::real(const std::string& name, double otherwise) const {
   const auto value = text(name, "");
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
-  MILLRACE_CHECK(!value.empty() && *end == 0 && number > 0, ExitCode::usage, "millrace", "--{} {}, wanted a number above 0", name, value);
+  MILLRACE_CHECK(!value.empty() && *end == 0 && number > 0, ExitCode::usage, "millrace", "--{} {}, expected a number above 0", name, value);
   return number;
 }
 
 configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
-  MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, wanted RUN.toml or key=value");
+  MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
   configs::LoadRequest request;
   for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
   request.environment = configs::environment_of_process();

@@ -10,10 +10,10 @@ namespace millrace::tools {
 void want_nothing_at(const std::string& to, bool folder, const char* who) {
   const auto kind = runtime::kind_of(to);
   if (kind == runtime::PathKind::missing) return;
-  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, wanted a new {}", to,
+  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, expected a new {}", to,
                  folder ? "folder" : "file");
   const auto names = runtime::list_directory(to);
-  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), wanted an empty or a new one", to,
+  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), expected an empty or a new one", to,
                  names.size(), names.front());
 }
 

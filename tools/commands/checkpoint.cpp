@@ -59,7 +59,7 @@ int hash(const std::string& path, bool quick) {
 }
 
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
-  MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", dtype);
+  MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, expected fp32 or bf16", dtype);
   const auto checkpoint = open_checkpoint(path, who);
   const auto model = model_of(checkpoint, who);
   std::vector<float> elements;
@@ -90,13 +90,13 @@ int checkpoint(const std::vector<std::string>& arguments) {
   constexpr const char* usage = "ls RUN_DIRECTORY | verify PATH | hash PATH [--quick] | export-hf PATH OUT [--dtype fp32|bf16]";
   const Arguments parsed(arguments, {"dtype"}, {"quick"});
   const auto& words = parsed.positional();
-  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, wanted {}", usage);
+  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, expected {}", usage);
   const std::string& what = words.front();
   const std::vector<std::string> known{"ls", "verify", "hash", "export-hf"};
-  MILLRACE_CHECK(std::find(known.begin(), known.end(), what) != known.end(), ExitCode::usage, who, "unknown word {}, wanted {}{}", what,
+  MILLRACE_CHECK(std::find(known.begin(), known.end(), what) != known.end(), ExitCode::usage, who, "unknown word {}, expected {}{}", what,
                  usage, did_you_mean(what, known));
   const std::size_t wanted = what == "export-hf" ? 3 : 2;
-  MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, wanted {}", what, words.size() - 1, usage);
+  MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, expected {}", what, words.size() - 1, usage);
   MILLRACE_CHECK(what == "export-hf" || !parsed.flag("dtype"), ExitCode::usage, who, "--dtype goes with export-hf, not with {}", what);
   MILLRACE_CHECK(what == "hash" || !parsed.flag("quick"), ExitCode::usage, who, "--quick goes with hash, not with {}", what);
   if (what == "ls") return list(words[1]);

@@ -90,7 +90,7 @@ void print_values(const Side& left, const Side& right, const Difference& differe
 
 int compare(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {}, {});
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} names, wanted the directories of two runs",
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} names, expected the directories of two runs",
                  parsed.positional().size());
   cluster::widen_affinity();
   const Side left(parsed.positional()[0]), right(parsed.positional()[1]);

@@ -37,14 +37,15 @@ int keys(const std::vector<std::string>& words, bool markdown) {
 int config(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {}, {"markdown"});
   auto words = parsed.positional();
-  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, wanted show [RUN.toml] [key=value …] or keys [KEY …] [--markdown]");
+  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who,
+                 "nothing to do, expected show [RUN.toml] [key=value …] or keys [KEY …] [--markdown]");
   const std::string what = words.front();
   words.erase(words.begin());
   const std::vector<std::string> known{"show", "keys"};
   MILLRACE_CHECK(what == "keys" || !parsed.flag("markdown"), ExitCode::usage, who, "--markdown goes with keys, not with {}", what);
   if (what == "show") return show(words);
   if (what == "keys") return keys(words, parsed.flag("markdown"));
-  fail(ExitCode::usage, who, "unknown word {}, wanted show or keys{}", what, did_you_mean(what, known));
+  fail(ExitCode::usage, who, "unknown word {}, expected show or keys{}", what, did_you_mean(what, known));
 }
 
 }  // namespace millrace::tools

@@ -43,7 +43,7 @@ void copy_companions(const std::string& from, const std::string& to) {
 }
 
 kernels::DType dtype_named(const std::string& name) {
-  MILLRACE_CHECK(name == "fp32" || name == "bf16", ExitCode::usage, who, "--dtype {}, wanted fp32 or bf16", name);
+  MILLRACE_CHECK(name == "fp32" || name == "bf16", ExitCode::usage, who, "--dtype {}, expected fp32 or bf16", name);
   return name == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
 }
 
@@ -56,12 +56,12 @@ std::string without_slashes(std::string path) {
 
 int convert(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"dtype", "format"}, {});
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} paths, wanted FROM and TO", parsed.positional().size());
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} paths, expected FROM and TO", parsed.positional().size());
   const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
   const std::string format = parsed.text("format", "folder");
   const std::vector<std::string> formats{"folder", "llmc"};
-  MILLRACE_CHECK(std::ranges::find(formats, format) != formats.end(), ExitCode::usage, who, "--format {}, wanted folder or llmc{}", format,
-                 did_you_mean(format, formats));
+  MILLRACE_CHECK(std::ranges::find(formats, format) != formats.end(), ExitCode::usage, who, "--format {}, expected folder or llmc{}",
+                 format, did_you_mean(format, formats));
   const bool folder = format == "folder";
   const std::string dtype_name = parsed.text("dtype", "");
   if (!dtype_name.empty()) static_cast<void>(dtype_named(dtype_name));

@@ -11,7 +11,7 @@ constexpr const char* who = "millrace data";
 runtime::TokenTarget target_of(const std::string& format) {
   if (format == "megatron") return runtime::TokenTarget::megatron;
   if (format == "llmc") return runtime::TokenTarget::llmc;
-  fail(ExitCode::usage, who, "--format {}, wanted megatron or llmc", format);
+  fail(ExitCode::usage, who, "--format {}, expected megatron or llmc", format);
 }
 
 int tokenize(const std::vector<std::string>& words) {
@@ -55,11 +55,11 @@ const char* const data_help =
     "    --tokens N         how many (64)\n";
 
 int data(const std::vector<std::string>& arguments) {
-  MILLRACE_CHECK(!arguments.empty(), ExitCode::usage, who, "wanted tokenize or inspect");
+  MILLRACE_CHECK(!arguments.empty(), ExitCode::usage, who, "expected tokenize or inspect");
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "tokenize") return tokenize(rest);
   if (arguments.front() == "inspect") return inspect_file(rest);
-  fail(ExitCode::usage, who, "unknown word {}, wanted tokenize or inspect{}", arguments.front(),
+  fail(ExitCode::usage, who, "unknown word {}, expected tokenize or inspect{}", arguments.front(),
        did_you_mean(arguments.front(), std::vector<std::string>{"tokenize", "inspect"}));
 }
 

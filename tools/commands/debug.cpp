@@ -28,7 +28,7 @@ constexpr const char* who = "millrace debug";
 
 int debug(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"script", "checkpoint"}, {});
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, expected RUN.toml or key=value");
   actors::DebugSession* session = nullptr;
   std::unique_ptr<actors::LineReader> reader;
   if (parsed.flag("script") || isatty(STDIN_FILENO) == 0) {
@@ -45,7 +45,7 @@ int debug(const std::vector<std::string>& arguments) {
   const actors::SteppedRun stepped(settings, std::move(checkpoint));
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, who,
-                 "the checkpoint is of step {}, wanted one before train.steps = {}", stepped.first_step(), settings.train.steps);
+                 "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
   fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches a step, {} threads a rank\n", plan.model.family, plan.ranks(),
              plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 

@@ -182,7 +182,7 @@ void folders(Report& report) {
 
 int doctor(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {}, {});
-  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, "millrace doctor", "{} given, wanted no arguments",
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, "millrace doctor", "{} given, expected no arguments",
                  parsed.positional().front());
   Report report;
   versions(report);

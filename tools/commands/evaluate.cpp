@@ -65,7 +65,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   for (const auto& word : words) {
     const auto key = word.substr(0, word.find('='));
     MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, who,
-                   "{}: wanted options and data.…=… alone{}", word,
+                   "{}: expected options and data.…=… alone{}", word,
                    did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
   }
   const bool given = std::any_of(words.begin(), words.end(), names_data);
@@ -100,7 +100,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
 }
 
 void read_choices(Request& request, const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, wanted one of them",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, expected one of them",
                  arguments.positional().front());
   for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
     MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
@@ -127,7 +127,7 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   const auto config = config_of(request.model, arguments);
   const auto vocabulary = request.model.model.vocab_size;
   const bool text = !config.data.text.empty();
-  MILLRACE_CHECK(text || !arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, wanted data.text");
+  MILLRACE_CHECK(text || !arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, expected data.text");
   if (text) request.tokens = find_tokenizer(request.model, arguments, who);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;

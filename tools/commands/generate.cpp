@@ -41,16 +41,16 @@ struct Request {
 };
 
 std::string prompt_of(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.flag("prompt") != arguments.flag("prompt-file"), ExitCode::usage, who, "{}, wanted one of them",
+  MILLRACE_CHECK(arguments.flag("prompt") != arguments.flag("prompt-file"), ExitCode::usage, who, "{}, expected one of them",
                  arguments.flag("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
   if (arguments.flag("prompt")) {
     const auto prompt = arguments.text("prompt", "");
-    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, who, "--prompt is empty, wanted text to go on behind");
+    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, who, "--prompt is empty, expected text to go on behind");
     return prompt;
   }
   const auto path = arguments.text("prompt-file", "");
   auto prompt = runtime::read_text_file(path, longest_prompt, ExitCode::data);
-  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, who, "{} is empty, wanted text to go on behind", path);
+  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, who, "{} is empty, expected text to go on behind", path);
   return prompt;
 }
 
@@ -58,7 +58,7 @@ std::vector<std::int32_t> encode(const NamedTokenizer& tokens, const std::string
   std::vector<std::int32_t> ids;
   if (const auto begin = tokens.tokenizer->begin_of_document()) ids.push_back(*begin);
   tokens.tokenizer->encode(prompt, ids);
-  MILLRACE_CHECK(!ids.empty(), ExitCode::data, who, "{} makes no tokens of the prompt, wanted one or more", tokens.name);
+  MILLRACE_CHECK(!ids.empty(), ExitCode::data, who, "{} makes no tokens of the prompt, expected one or more", tokens.name);
   for (const auto id : ids)
     MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, who,
                    "the prompt has token {} of the tokenizer {} ({} ids), the model's vocabulary has {}; is it this model's tokenizer?", id,
@@ -71,8 +71,8 @@ std::int64_t fitting(Request& request, std::int64_t wanted) {
   const auto prompt = static_cast<std::int64_t>(request.settings.prompt.size());
   const auto& model = request.model.model;
   if (const auto longest = layers::longest_row(model)) {
-    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, who, "a prompt of {} tokens, the model has learned {} positions: wanted at most {}",
-                   prompt, *longest, *longest);
+    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, who,
+                   "a prompt of {} tokens, the model has learned {} positions: expected at most {}", prompt, *longest, *longest);
     const auto most = *longest - prompt + 1;
     if (wanted > most)
       request.notes.push_back(fmt::format("--tokens {} behind a prompt of {}, the model has learned {} positions: {} tokens at most",
@@ -92,7 +92,7 @@ double temperature_of(const Arguments& arguments) {
 }
 
 Request read(const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{}: wanted options alone (a prompt goes behind --prompt)",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{}: expected options alone (a prompt goes behind --prompt)",
                  arguments.positional().front());
   Request request;
   const auto prompt = prompt_of(arguments);
@@ -104,7 +104,7 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   settings.sampling.temperature = temperature_of(arguments);
   settings.sampling.top_k = arguments.integer("top-k", 0, 0, 1 << 30);
   settings.sampling.top_p = arguments.real("top-p", 1);
-  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, who, "--top-p {}, wanted a share above 0 and at most 1",
+  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, who, "--top-p {}, expected a share above 0 and at most 1",
                  settings.sampling.top_p);
   settings.sampling.seed = static_cast<std::uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   request.stop = arguments.text("stop", "");
@@ -134,7 +134,7 @@ void write(actors::Session& session, Request& request) {
   // On a terminal that shows the text itself, that is progress enough.
   ProgressLine progress(session.leads() && watched(session.launch(), STDERR_FILENO) && !watched(session.launch(), STDOUT_FILENO));
   std::int64_t written = 0;
-  const char* why = "as many as wanted";
+  const char* why = "as many as expected";
   settings.token = [&](std::int32_t token) {
     ++written;
     if (token == tokenizer.end_of_document()) {

@@ -37,7 +37,7 @@ ProgramKind program_of(const std::string& word) {
     if (name == word) return kind;
     known.push_back(name);
   }
-  fail(ExitCode::usage, who, "--program {}, wanted forward, input_gradient, weight_gradient, backward or evaluate{}", word,
+  fail(ExitCode::usage, who, "--program {}, expected forward, input_gradient, weight_gradient, backward or evaluate{}", word,
        did_you_mean(word, known));
 }
 

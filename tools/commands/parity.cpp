@@ -12,11 +12,11 @@ int parity(const std::vector<std::string>& arguments) {
     const Arguments parsed(arguments, {"dtype", "device", "ranks", "chunks", "schedule", "layout", "rematerialize", "tolerance", "threads"},
                            {});
     MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, "millrace parity",
-                   "{} folders given, wanted one with config.json, model.safetensors, golden.safetensors", parsed.positional().size());
+                   "{} folders given, expected one with config.json, model.safetensors, golden.safetensors", parsed.positional().size());
     settings.folder = parsed.positional().front();
     settings.dtype = parsed.text("dtype", "fp32");
     MILLRACE_CHECK(settings.dtype == "fp32" || settings.dtype == "bf16", ExitCode::usage, "millrace parity",
-                   "--dtype {}, wanted fp32 or bf16", settings.dtype);
+                   "--dtype {}, expected fp32 or bf16", settings.dtype);
     settings.device = parsed.text("device", "cpu");
     static_cast<void>(kernels::parse_device(settings.device));
     settings.ranks = static_cast<int>(parsed.integer("ranks", session.launch().processes, 1, 4096));

@@ -44,7 +44,7 @@ std::vector<std::string> names_of(const std::string& text) {
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
     MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,
-                   "--schedules has \"{}\", wanted names of schedules{}", name, did_you_mean(name, known));
+                   "--schedules has \"{}\", expected names of schedules{}", name, did_you_mean(name, known));
   return names;
 }
 
@@ -63,8 +63,8 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
 
 double positive(const Arguments& arguments, const char* option) {
   const double number = arguments.real(option, 0);
-  MILLRACE_CHECK(!arguments.flag(option) || (std::isfinite(number) && number > 0), ExitCode::usage, who, "--{} {}, wanted a number above 0",
-                 option, arguments.text(option, ""));
+  MILLRACE_CHECK(!arguments.flag(option) || (std::isfinite(number) && number > 0), ExitCode::usage, who,
+                 "--{} {}, expected a number above 0", option, arguments.text(option, ""));
   return number;
 }
 
@@ -77,7 +77,7 @@ struct Planning {
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
   const bool measure = arguments.flag("measure"), file = arguments.flag("costs");
-  MILLRACE_CHECK(!measure || !file, ExitCode::usage, who, "--measure and --costs, wanted one of them");
+  MILLRACE_CHECK(!measure || !file, ExitCode::usage, who, "--measure and --costs, expected one of them");
   MILLRACE_CHECK(measure || !arguments.flag("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
   auto& search = planning.search;
   if (file) {
@@ -100,7 +100,7 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
 }
 
 Planning planning_of(const Arguments& arguments) {
-  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, who, "no run description, wanted RUN.toml or key=value");
+  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, who, "no run description, expected RUN.toml or key=value");
   Planning planning;
   auto run = load_run(arguments.positional(), false);
   print_warnings(run);

@@ -29,7 +29,7 @@ double number(const Arguments& arguments, const char* option, double least, doub
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, who,
-                 "--{} {}, wanted {}", option, text, wanted);
+                 "--{} {}, expected {}", option, text, wanted);
   return value;
 }
 
@@ -39,7 +39,7 @@ std::vector<int> replicas_of(const std::string& text) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
     MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= most_replicas, ExitCode::usage, who,
-                   "--replicas has \"{}\", wanted whole numbers from 1 to {}, as in 1,16,256", word, most_replicas);
+                   "--replicas has \"{}\", expected whole numbers from 1 to {}, as in 1,16,256", word, most_replicas);
     replicas.push_back(static_cast<int>(value));
   }
   return replicas;

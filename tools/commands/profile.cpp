@@ -32,7 +32,7 @@ namespace {
 constexpr const char* who = "millrace profile";
 
 int check(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, who, "--check with {}, wanted the folder alone",
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, who, "--check with {}, expected the folder alone",
                  parsed.positional().front());
   const auto folder = parsed.text("check", "");
   const auto problems = check_profile(folder);

@@ -222,7 +222,7 @@ std::string write_profile(const runtime::Profile& profile, const std::string& fo
 std::string check_profile(const std::string& folder) {
   const auto text = [&](const char* name) {
     MILLRACE_CHECK(runtime::kind_of(runtime::join_path(folder, name)) != runtime::PathKind::missing, ExitCode::usage, "millrace profile",
-                   "{} has no {}, wanted the folder of a profile", folder, name);
+                   "{} has no {}, expected the folder of a profile", folder, name);
     return runtime::read_text_file(runtime::join_path(folder, name), most_bytes, ExitCode::usage);
   };
   const auto problems = joined("profile.json", runtime::profile_problems(text("profile.json")));

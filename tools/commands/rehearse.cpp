@@ -48,7 +48,7 @@ Request run_request(const Arguments& parsed) {
   const auto& run = request.run;
   const auto& config = run.config;
   MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, who,
-                 "pipeline.costs is empty, wanted what the model's parts take: a plan of millrace plan with --measure or --costs");
+                 "pipeline.costs is empty, expected what the model's parts take: a plan of millrace plan with --measure or --costs");
   const auto layers = static_cast<int>(config.model.layers);
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
@@ -66,7 +66,7 @@ Request run_request(const Arguments& parsed) {
 
 Request table_request(const Arguments& parsed) {
   MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who,
-                 "{} names, wanted one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
+                 "{} names, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
                  parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
   Request request;
   request.settings.schedule = actors::as_run(schedule_of(parsed.positional().front(), parsed));
@@ -79,7 +79,7 @@ Request table_request(const Arguments& parsed) {
 Request request_of(const Arguments& parsed) {
   auto request = is_run(parsed.positional()) ? run_request(parsed) : table_request(parsed);
   MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, who,
-                 "{} has no backwards, wanted the table of a training step", request.settings.schedule.name);
+                 "{} has no backwards, expected the table of a training step", request.settings.schedule.name);
   request.settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
   return request;
 }

@@ -67,8 +67,8 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
 
 int replay(const std::vector<std::string>& arguments) {
   const Arguments parsed(arguments, {"step", "stage", "repeat"}, {});
-  MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "wanted RUN_DIRECTORY --step N");
-  MILLRACE_CHECK(!parsed.flag("repeat") || parsed.flag("stage"), ExitCode::usage, who, "--repeat without --stage, wanted both");
+  MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "expected RUN_DIRECTORY --step N");
+  MILLRACE_CHECK(!parsed.flag("repeat") || parsed.flag("stage"), ExitCode::usage, who, "--repeat without --stage, expected both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
   const auto [settings, model_warnings] = recorded_run(parsed.positional(), who);

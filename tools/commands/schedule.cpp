@@ -26,7 +26,7 @@ std::vector<std::string> joined(std::vector<std::string> options, const std::vec
 }
 
 int list(const std::vector<std::string>& arguments) {
-  MILLRACE_CHECK(arguments.empty(), ExitCode::usage, who, "list {}, wanted no arguments", arguments.front());
+  MILLRACE_CHECK(arguments.empty(), ExitCode::usage, who, "list {}, expected no arguments", arguments.front());
   for (const auto& facts : runtime::schedule_catalogue()) {
     fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages a microbatch\n{:<15} takes {}\n", facts.name, facts.use,
                "", facts.bubble, facts.peak, facts.messages, "", facts.wants);
@@ -39,8 +39,9 @@ int list(const std::vector<std::string>& arguments) {
 
 // One word: the schedule.
 std::string subject(const Arguments& parsed, const char* what) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who, "{} with {} names, wanted one: a built-in schedule ({}) or a file",
-                 what, parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who,
+                 "{} with {} names, expected one: a built-in schedule ({}) or a file", what, parsed.positional().size(),
+                 fmt::join(runtime::schedule_names(), ", "));
   return parsed.positional().front();
 }
 
@@ -146,14 +147,14 @@ const char* const schedule_help =
 
 int schedule(const std::vector<std::string>& arguments) {
   static const std::vector<std::string> known{"list", "show", "check", "simulate"};
-  MILLRACE_CHECK(!arguments.empty(), ExitCode::usage, who, "nothing to do, wanted one of {}; --help tells more", fmt::join(known, ", "));
+  MILLRACE_CHECK(!arguments.empty(), ExitCode::usage, who, "nothing to do, expected one of {}; --help tells more", fmt::join(known, ", "));
   const std::string& what = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (what == "list") return list(rest);
   if (what == "show") return show(rest);
   if (what == "check") return schedule_check(rest);
   if (what == "simulate") return simulate(rest);
-  fail(ExitCode::usage, who, "unknown word {}, wanted one of {}{}", what, fmt::join(known, ", "), did_you_mean(what, known));
+  fail(ExitCode::usage, who, "unknown word {}, expected one of {}{}", what, fmt::join(known, ", "), did_you_mean(what, known));
 }
 
 }  // namespace millrace::tools

@@ -110,7 +110,7 @@ int schedule_check(const std::vector<std::string>& arguments) {
   auto options = schedule_options;
   options.insert(options.end(), {"slots", "outbox"});
   const Arguments parsed(arguments, options, {});
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "check without a name, wanted built-in schedules or files");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "check without a name, expected built-in schedules or files");
   const Bounds bounds{static_cast<int>(parsed.integer("slots", 0, 0, 1 << 20)), static_cast<int>(parsed.integer("outbox", 0, 0, 1 << 20))};
   bool all = true, tables = true;
   for (const auto& word : parsed.positional()) tables = tables && !is_built_in(word);

@@ -22,7 +22,7 @@ double number_of(const std::string& text, const std::string& option, double leas
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, who,
-                 "--{} \"{}\", wanted a number from {}", option, text, least);
+                 "--{} \"{}\", expected a number from {}", option, text, least);
   return number;
 }
 
@@ -35,7 +35,7 @@ Prices prices_of(const Arguments& arguments) {
   const std::string text = arguments.text("costs", "1,1,1,0");
   const auto parts = runtime::split(text, ',');
   MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, who,
-                 "--costs {}, wanted F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
+                 "--costs {}, expected F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
   constexpr double least = 1e-9;
   prices.forward = number_of(parts[0], "costs", least);
   prices.input_gradient = number_of(parts[1], "costs", least);
@@ -51,11 +51,11 @@ std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   for (const auto& option : arguments.texts("slow")) {
     for (const auto& entry : runtime::split(option, ',')) {
       const auto parts = runtime::split(entry, ':');
-      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, who, "--slow {}, wanted RANK:FACTOR, as 2:1.3 for a rank 2 that is 30 % slower",
+      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, who, "--slow {}, expected RANK:FACTOR, as 2:1.3 for a rank 2 that is 30 % slower",
                      option);
       const double rank = number_of(parts[0], "slow", 0);
-      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, who, "--slow {}: rank {}, wanted one from 0 to {}", option,
-                     parts[0], ranks - 1);
+      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, who, "--slow {}: rank {}, expected one from 0 to {}",
+                     option, parts[0], ranks - 1);
       factors.resize(static_cast<std::size_t>(ranks), 1);
       factors[static_cast<std::size_t>(rank)] = number_of(parts[1], "slow", 1e-6);
     }
@@ -70,12 +70,12 @@ std::vector<runtime::Stall> stalls(const runtime::Schedule& schedule, const Argu
   for (const auto& option : arguments.texts("stall")) {
     const auto parts = runtime::split(option, ':');
     MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, who,
-                   "--stall {}, wanted RANK:INDEX:TIME, as 2:10:35 for 35 more of rank 2's action 10, or TIME alone", option);
+                   "--stall {}, expected RANK:INDEX:TIME, as 2:10:35 for 35 more of rank 2's action 10, or TIME alone", option);
     const auto place = [&](const char* what, std::size_t part, std::size_t count) {
       if (parts.size() == 1) return static_cast<std::size_t>(draw() % count);
       const double number = number_of(parts[part], "stall", 0);
       MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, who,
-                     "--stall {}: {} {}, wanted one from 0 to {}", option, what, parts[part], count - 1);
+                     "--stall {}: {} {}, expected one from 0 to {}", option, what, parts[part], count - 1);
       return static_cast<std::size_t>(number);
     };
     const std::size_t rank = place("rank", 0, schedule.ranks.size());
@@ -106,7 +106,7 @@ bool is_built_in(const std::string& word) {
 
 runtime::Schedule built_in(const std::string& name, const Arguments& arguments) {
   MILLRACE_CHECK(arguments.flag("ranks") && arguments.flag("microbatches"), ExitCode::usage, who,
-                 "{} without --{}, wanted --ranks P and --microbatches M, as {} --ranks 4 --microbatches 8", name,
+                 "{} without --{}, expected --ranks P and --microbatches M, as {} --ranks 4 --microbatches 8", name,
                  arguments.flag("ranks") ? "microbatches" : "ranks", name);
   runtime::ScheduleRequest request;
   request.name = name;
@@ -117,10 +117,10 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
   if (arguments.flag("warmup"))
     request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
   MILLRACE_CHECK(1L * request.ranks * request.chunks <= most_pairs / request.microbatches, ExitCode::usage, who,
-                 "{} ranks x {} chunks x {} microbatches, wanted {} at most", request.ranks, request.chunks, request.microbatches,
+                 "{} ranks x {} chunks x {} microbatches, expected {} at most", request.ranks, request.chunks, request.microbatches,
                  most_pairs);
   MILLRACE_CHECK(name == "auto" || !arguments.flag("memory"), ExitCode::usage, who,
-                 "--memory with {}, wanted auto, which looks for what fits", name);
+                 "--memory with {}, expected auto, which looks for what fits", name);
   if (name == "auto") request.search = search_input(request.ranks, arguments);
   return runtime::make_schedule(request);
 }

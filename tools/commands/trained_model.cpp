@@ -62,7 +62,7 @@ std::vector<std::string> with_model_options(std::vector<std::string> options) {
 }
 
 TrainedModel find_model(const Arguments& arguments, const char* who) {
-  MILLRACE_CHECK(arguments.flag("model") != arguments.flag("checkpoint"), ExitCode::usage, who, "{}, wanted one of them",
+  MILLRACE_CHECK(arguments.flag("model") != arguments.flag("checkpoint"), ExitCode::usage, who, "{}, expected one of them",
                  arguments.flag("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
   if (arguments.flag("checkpoint")) return from_checkpoint(arguments.text("checkpoint", ""), who);
   const std::string path = arguments.text("model", "");
@@ -72,7 +72,7 @@ TrainedModel find_model(const Arguments& arguments, const char* who) {
     MILLRACE_CHECK(!is_file(path), ExitCode::model, who, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
     MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
     MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
-                   "{}: no model, wanted a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
+                   "{}: no model, expected a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
   }
   const auto config = layers::read_config_file(path);
   TrainedModel found;
@@ -104,7 +104,7 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   const bool bf16 = recorded != model.identity.end() && recorded->second.find("bf16") != std::string::npos;
   request.train.dtype = arguments.text("dtype", bf16 ? "bf16" : "fp32");
   MILLRACE_CHECK(request.train.dtype == "fp32" || request.train.dtype == "bf16", ExitCode::usage, "millrace",
-                 "--dtype {}, wanted fp32 or bf16", request.train.dtype);
+                 "--dtype {}, expected fp32 or bf16", request.train.dtype);
   request.train.batch = rows;
   request.train.sequence = sequence;
   request.pipeline.ranks = arguments.integer("ranks", session.launch().processes, 1, 4096);
@@ -118,7 +118,7 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
 NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who) {
   std::string path = arguments.text("tokenizer", "");
   if (path.empty()) {
-    MILLRACE_CHECK(!arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, wanted a path or byte");
+    MILLRACE_CHECK(!arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, expected a path or byte");
     if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
     if (path.empty() && byte_vocabulary(model)) path = "byte";
     MILLRACE_CHECK(!path.empty(), ExitCode::usage, who, "nothing tells the tokenizer of {}: {}; say where it is with --tokenizer PATH",

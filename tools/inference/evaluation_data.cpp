@@ -64,8 +64,8 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   const auto listed = files.size();
   const bool single = listed == 1 && config.held_out > 1;
   if (config.held_out > 0 && !single) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
-  MILLRACE_CHECK(!files.empty(), ExitCode::data, who, "data.held_out = {} holds out none of {} files, wanted 0 (all of them) or at most {}",
-                 config.held_out, listed, listed);
+  MILLRACE_CHECK(!files.empty(), ExitCode::data, who,
+                 "data.held_out = {} holds out none of {} files, expected 0 (all of them) or at most {}", config.held_out, listed, listed);
   extent_ = fmt::format("{} files", files.size());
   files_ = runtime::content_files(files, text);
   const bool bytes = text && tokenizer == nullptr;

@@ -6,7 +6,7 @@
 Each folder holds config.json, model.safetensors and golden.safetensors (input_ids, logits), as those in tests/golden/hf_* do. It goes
 through `millrace convert` in fp32 (and GPT-2 through llm.c's format and back as well). transformers loads the result by itself, with nothing
 missing or left over, and computes the logits of input_ids in fp32. A row of the table says how far they are from the logits that it computes
-here from the original folder (0 is wanted: the same bits), and from the recorded ones, which other versions may round otherwise (1e-5 is
+here from the original folder (0 is expected: the same bits), and from the recorded ones, which other versions may round otherwise (1e-5 is
 allowed). Exits 1 when a row is beyond that.
 
 Run by hand: needs torch, transformers and safetensors from PyPI, which building and testing do without.

@@ -47,10 +47,10 @@ def main() -> int:
     lines = [json.loads(line) for line in pathlib.Path(sys.argv[2]).read_text().splitlines()[1:]]
     wrong = 0
     for tag, field in TAGS.items():
-        wanted = {line["step"]: as_float(line[field]) for line in lines if field in line}
-        same = found.get(tag, {}) == wanted
+        expected = {line["step"]: as_float(line[field]) for line in lines if field in line}
+        same = found.get(tag, {}) == expected
         wrong += not same
-        print(f"{tag}: {'equal to' if same else 'DIFFERS FROM'} {field} of {sys.argv[2]} ({len(wanted)} steps)")
+        print(f"{tag}: {'equal to' if same else 'DIFFERS FROM'} {field} of {sys.argv[2]} ({len(expected)} steps)")
     return 1 if wrong else 0
 
 

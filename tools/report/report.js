@@ -12,7 +12,7 @@ function startReport() {
   } catch (error) {
     return failure(`The profile inside this page is not JSON: ${error.message}.`);
   }
-  if (profile.format !== "millrace.profile.1") return failure(`The profile's format is ${JSON.stringify(profile.format)}, wanted "millrace.profile.1".`);
+  if (profile.format !== "millrace.profile.1") return failure(`The profile's format is ${JSON.stringify(profile.format)}, expected "millrace.profile.1".`);
   document.title = `millrace profile: ${profile.run.schedule}, ${profile.run.ranks} ranks`;
   for (const show of [showSummary, showFacts, showTimeline, showLateness, showAttribution, showOperations, showRoofline, showMemory, showLoss, showClocks]) {
     try {

@@ -42,14 +42,14 @@ std::string part(std::string_view name, std::string_view profile_json) {
 std::string_view embedded_text(std::string_view name) {
   const auto texts = embedded_texts();
   const auto found = std::find_if(texts.begin(), texts.end(), [name](const EmbeddedText& text) { return text.name == name; });
-  MILLRACE_CHECK(found != texts.end(), ExitCode::internal, "tools.report", "a text of the name \"{}\", wanted a file of tools/report",
+  MILLRACE_CHECK(found != texts.end(), ExitCode::internal, "tools.report", "a text of the name \"{}\", expected a file of tools/report",
                  name);
   return found->text;
 }
 
 std::string report_page(std::string_view profile_json) {
   MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "tools.report",
-                 "a profile of {} bytes that is not JSON, wanted the text of a profile.json", profile_json.size());
+                 "a profile of {} bytes that is not JSON, expected the text of a profile.json", profile_json.size());
   // Only the frame has marks {{name}}: what is put in is not looked at again.
   const std::string_view frame = embedded_text("report.html");
   std::string page;
@@ -57,7 +57,7 @@ std::string report_page(std::string_view profile_json) {
   for (std::size_t mark = frame.find("{{"); mark != std::string_view::npos; mark = frame.find("{{", done)) {
     const std::size_t end = frame.find("}}", mark);
     MILLRACE_CHECK(end != std::string_view::npos, ExitCode::internal, "tools.report",
-                   "a mark without end in report.html, wanted {{{{name}}}}");
+                   "a mark without end in report.html, expected {{{{name}}}}");
     page += frame.substr(done, mark - done);
     page += part(frame.substr(mark + 2, end - mark - 2), profile_json);
     done = end + 2;

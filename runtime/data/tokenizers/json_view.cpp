@@ -67,7 +67,7 @@ void JsonView::refuse(std::string_view wanted) const {
   // What was found may be as long as the file, or nested: only plain values are shown.
   std::string found = value_.is_structured() ? fmt::format("an {} of {}", value_.type_name(), value_.size()) : value_.dump();
   if (found.size() > 100) found = found.substr(0, 100) + "…";
-  fail(ExitCode::data, "tokenize", "{}: {} is {}; wanted {}", file_, place_.empty() ? "the file" : place_, found, wanted);
+  fail(ExitCode::data, "tokenize", "{}: {} is {}; expected {}", file_, place_.empty() ? "the file" : place_, found, wanted);
 }
 
 }  // namespace millrace::runtime

@@ -42,7 +42,7 @@ class JsonView {
   [[nodiscard]] std::string type() const;
   [[nodiscard]] bool is_text() const { return value_.is_string(); }
 
-  /// "FILE: PLACE is FOUND; wanted WANTED".
+  /// "FILE: PLACE is FOUND; expected WANTED".
   [[noreturn]] void refuse(std::string_view wanted) const;
 
  private:

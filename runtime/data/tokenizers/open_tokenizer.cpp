@@ -41,7 +41,7 @@ fs::path file_in(const fs::path& folder) {
   for (const std::string& name : list_directory(folder.string())) {
     if (name.ends_with(".tiktoken")) found.push_back(folder / name);
   }
-  MILLRACE_CHECK(found.size() == 1, ExitCode::data, "tokenize", "{}: {}; wanted tokenizer.json, tokenizer.model or one .tiktoken file",
+  MILLRACE_CHECK(found.size() == 1, ExitCode::data, "tokenize", "{}: {}; expected tokenizer.json, tokenizer.model or one .tiktoken file",
                  folder.string(), found.empty() ? "no tokenizer there" : "several .tiktoken files");
   return found.front();
 }
@@ -59,7 +59,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   // Llama 3 ships a .tiktoken file as tokenizer.model.
   if (name.ends_with(".tiktoken") || (name.ends_with(".model") && is_tiktoken(bytes))) return read_tiktoken(bytes, name, where);
   if (name.ends_with(".model")) return read_sentence_piece(bytes, where);
-  fail(ExitCode::data, "tokenize", "{}: not a tokenizer by its name; wanted \"byte\", a folder, tokenizer.json, .model or .tiktoken",
+  fail(ExitCode::data, "tokenize", "{}: not a tokenizer by its name; expected \"byte\", a folder, tokenizer.json, .model or .tiktoken",
        where);
 }
 

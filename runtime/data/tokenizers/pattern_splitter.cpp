@@ -69,7 +69,7 @@ class PatternSplitter final : public Splitter {
  public:
   PatternSplitter(const std::string& expression, const std::string& where) : where_(where) {
     constexpr std::size_t longest = 8192;  // published ones have less than a thousand
-    MILLRACE_CHECK(expression.size() <= longest, ExitCode::data, who, "{}: an expression of {} bytes, wanted {} at most", where,
+    MILLRACE_CHECK(expression.size() <= longest, ExitCode::data, who, "{}: an expression of {} bytes, expected {} at most", where,
                    expression.size(), longest);
     const std::string spelled = with_white_space(expression);
     int error = 0;

@@ -48,10 +48,10 @@ const Family& family_of(const std::string& name, std::size_t pieces, const std::
   for (const Family& family : families) {
     if (family.pieces == pieces) return family;
   }
-  fail(
-      ExitCode::data, who,
-      "{}: {} pieces in a file of this name: how it splits text is not known; wanted o200k, cl100k, llama3, qwen, p50k or r50k in the name",
-      where, pieces);
+  fail(ExitCode::data, who,
+       "{}: {} pieces in a file of this name: how it splits text is not known; expected o200k, cl100k, llama3, qwen, p50k or r50k in the "
+       "name",
+       where, pieces);
 }
 
 /// Nothing if the text is no base64.
@@ -116,7 +116,7 @@ std::vector<std::string> read_pieces(std::string_view text, const std::string& w
     ++number;
     if (shown.empty()) continue;
     auto line = parse_line(shown);
-    MILLRACE_CHECK(line.has_value(), ExitCode::data, who, "{}:{}: wanted base64 of 1 to {} bytes, a space and a rank", where, number,
+    MILLRACE_CHECK(line.has_value(), ExitCode::data, who, "{}:{}: expected base64 of 1 to {} bytes, a space and a rank", where, number,
                    longest_piece);
     MILLRACE_CHECK(lines.size() < most_pieces, ExitCode::data, who, "{}: more than {} pieces", where, most_pieces);
     lines.push_back(std::move(*line));
@@ -160,7 +160,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char one = static_cast<char>(static_cast<unsigned char>(byte));
     const auto found = ids.find(std::string_view(&one, 1));
-    MILLRACE_CHECK(found != ids.end(), ExitCode::data, who, "{}: no piece for the byte 0x{:02x}; wanted all 256", where, byte);
+    MILLRACE_CHECK(found != ids.end(), ExitCode::data, who, "{}: no piece for the byte 0x{:02x}; expected all 256", where, byte);
     model.bytes[byte] = found->second;
   }
   for (const auto& [piece, id] : ids) model.whole.emplace(piece, id);

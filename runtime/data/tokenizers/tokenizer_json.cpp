@@ -147,7 +147,7 @@ class Reader {
       const std::string piece = over_bytes_ ? alphabet_.character(byte) : byte_piece(byte);
       const auto found = pieces_.find(piece);
       MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, who,
-                     "{}: the vocabulary has no piece {} for the byte 0x{:02x}; wanted all 256", where_, piece, byte);
+                     "{}: the vocabulary has no piece {} for the byte 0x{:02x}; expected all 256", where_, piece, byte);
       model_.bytes[byte] = found->second;
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
     }

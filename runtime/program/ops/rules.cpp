@@ -9,7 +9,7 @@ void require(bool fits, std::string_view operation, std::span<const ValueType> i
     if (!operands.empty()) operands += ", ";
     operands += fmt::format("{} {}", kernels::to_string(type.dtype), kernels::to_string(type.shape));
   }
-  fail(ExitCode::internal, "runtime.program", "{}({}), wanted {}", operation, operands, wanted);
+  fail(ExitCode::internal, "runtime.program", "{}({}), expected {}", operation, operands, wanted);
 }
 
 bool is_matrix(const ValueType& type) {

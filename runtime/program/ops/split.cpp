@@ -80,7 +80,7 @@ class Split final : public OperationRule {
 
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name) {
   static const Split rule;
-  MILLRACE_CHECK(!widths.empty() && widths.size() <= most_parts, ExitCode::internal, "runtime.program", "a split into {}, wanted 1 to {}",
+  MILLRACE_CHECK(!widths.empty() && widths.size() <= most_parts, ExitCode::internal, "runtime.program", "a split into {}, expected 1 to {}",
                  widths.size(), most_parts);
   Attributes attributes;
   for (std::size_t i = 0; i < widths.size(); ++i) attributes.set(fmt::format("width_{}", i), widths[i]);

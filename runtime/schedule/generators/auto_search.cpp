@@ -253,13 +253,13 @@ SearchInput complete_input(int ranks, const SearchInput& input) {
   like_1f1b.limit = ranks;
   if (complete.ranks.empty()) complete.ranks.assign(static_cast<std::size_t>(ranks), like_1f1b);
   MILLRACE_CHECK(static_cast<int>(complete.ranks.size()) == ranks, ExitCode::config, who,
-                 "auto has costs of {} ranks, wanted one for each of {}", complete.ranks.size(), ranks);
-  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, who, "auto: latency {}, wanted 0 or more",
+                 "auto has costs of {} ranks, expected one for each of {}", complete.ranks.size(), ranks);
+  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, who, "auto: latency {}, expected 0 or more",
                  input.latency);
   for (std::size_t rank = 0; rank < complete.ranks.size(); ++rank) {
     const RankCost& cost = complete.ranks[rank];
     for (double number : {cost.forward, cost.input_gradient, cost.weight_gradient, cost.held, cost.held_weight}) {
-      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, who, "auto: a cost of rank {} is {}, wanted 0 or more", rank,
+      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, who, "auto: a cost of rank {} is {}, expected 0 or more", rank,
                      number);
     }
     const double one = std::max(cost.held, cost.held_weight);

@@ -19,7 +19,7 @@ namespace millrace::runtime {
 
 Schedule circular(int ranks, int chunks, int microbatches) {
   MILLRACE_CHECK(microbatches % ranks == 0, ExitCode::config, "runtime.schedule",
-                 "circular on {} ranks: train.microbatches = {}, wanted a multiple of {}; nearest legal: train.microbatches = {}", ranks,
+                 "circular on {} ranks: train.microbatches = {}, expected a multiple of {}; nearest legal: train.microbatches = {}", ranks,
                  microbatches, ranks, nearest_legal(microbatches, ranks, [ranks](int m) { return m % ranks == 0; }));
   Schedule schedule = looped_bfs(ranks, chunks, microbatches);
   schedule.name = "circular";

@@ -19,13 +19,14 @@
 namespace millrace::runtime {
 
 Schedule dualpipe(int ranks, int microbatches) {
-  MILLRACE_CHECK(ranks % 2 == 0, ExitCode::config, "runtime.schedule",
-                 "dualpipe on {} ranks, wanted an even number, for microbatches enter at both ends; nearest legal: pipeline.ranks = {}, or "
-                 "dualpipe-v, which takes any",
-                 ranks, nearest_legal(ranks, 2, [](int p) { return p % 2 == 0; }));
+  MILLRACE_CHECK(
+      ranks % 2 == 0, ExitCode::config, "runtime.schedule",
+      "dualpipe on {} ranks, expected an even number, for microbatches enter at both ends; nearest legal: pipeline.ranks = {}, or "
+      "dualpipe-v, which takes any",
+      ranks, nearest_legal(ranks, 2, [](int p) { return p % 2 == 0; }));
   MILLRACE_CHECK(
       microbatches % 2 == 0 && microbatches >= 2 * ranks, ExitCode::config, "runtime.schedule",
-      "dualpipe on {} ranks: train.microbatches = {}, wanted an even number of {} or more; nearest legal: train.microbatches = {}", ranks,
+      "dualpipe on {} ranks: train.microbatches = {}, expected an even number of {} or more; nearest legal: train.microbatches = {}", ranks,
       microbatches, 2 * ranks, nearest_legal(microbatches, 2 * ranks, [](int m) { return m % 2 == 0; }));
   Schedule schedule = blank_schedule("dualpipe", Placement::mirror(ranks), microbatches);
   for (int rank = 0; rank < ranks; ++rank) {

@@ -16,7 +16,7 @@ namespace millrace::runtime {
 
 Schedule dualpipe_v(int ranks, int microbatches) {
   MILLRACE_CHECK(microbatches >= 2 * ranks, ExitCode::config, "runtime.schedule",
-                 "dualpipe-v on {} ranks: train.microbatches = {}, wanted {} or more; nearest legal: train.microbatches = {}", ranks,
+                 "dualpipe-v on {} ranks: train.microbatches = {}, expected {} or more; nearest legal: train.microbatches = {}", ranks,
                  microbatches, 2 * ranks, 2 * ranks);
   Schedule schedule = blank_schedule("dualpipe-v", Placement::v_shape(ranks), microbatches);
   for (int rank = 0; rank < ranks; ++rank) {

@@ -74,7 +74,7 @@ void fill_in_groups(Schedule& schedule) {
 }  // namespace
 
 Schedule forward_only(const Placement& placement, int microbatches) {
-  MILLRACE_CHECK(microbatches >= 1, ExitCode::config, "runtime.schedule", "a forward-only schedule of {} microbatches, wanted 1 or more",
+  MILLRACE_CHECK(microbatches >= 1, ExitCode::config, "runtime.schedule", "a forward-only schedule of {} microbatches, expected 1 or more",
                  microbatches);
   Schedule schedule{"forward-only", placement, microbatches, std::vector<std::vector<Action>>(static_cast<std::size_t>(placement.ranks()))};
   placement.name() == "loop" ? fill_in_groups(schedule) : fill_greedily(schedule);

@@ -25,7 +25,7 @@ int checked_group(const char* name, int ranks, int chunks, int microbatches, int
     advice = fmt::format("pipeline.group = {}, or {}", near, advice);
   }
   fail(ExitCode::config, "runtime.schedule",
-       "{} of {} chunks on {} ranks: train.microbatches = {} with pipeline.group = {}, wanted groups of {} (the ranks) to "
+       "{} of {} chunks on {} ranks: train.microbatches = {} with pipeline.group = {}, expected groups of {} (the ranks) to "
        "train.microbatches "
        "and a last group that is full or not smaller than {}; nearest legal: {}",
        name, chunks, ranks, microbatches, group, ranks, ranks, advice);

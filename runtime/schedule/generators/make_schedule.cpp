@@ -62,9 +62,9 @@ const Generator& find_generator(std::string_view name) {
 
 // What no schedule can do, and what this one has no use for.
 void check_request(const Request& request, const Generator& generator) {
-  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, wanted 1 or more", request.ranks);
-  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, wanted 1 or more", request.chunks);
-  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, who, "train.microbatches = {}, wanted 1 or more", request.microbatches);
+  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, expected 1 or more", request.ranks);
+  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, expected 1 or more", request.chunks);
+  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, who, "train.microbatches = {}, expected 1 or more", request.microbatches);
   MILLRACE_CHECK(generator.chunks != Chunks::one || request.chunks == 1, ExitCode::config, who,
                  "{} runs one chunk a rank, pipeline.chunks = {} found; take pipeline.chunks = 1, or looped-bfs, which runs several",
                  request.name, request.chunks);
@@ -72,7 +72,7 @@ void check_request(const Request& request, const Generator& generator) {
                  "{} runs two chunks a rank, pipeline.chunks = {} found; take pipeline.chunks = 2", request.name, request.chunks);
   MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, who,
                  "{} has no warm-up parameter; leave it out, or take 1f1b, which has one", request.name);
-  MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, wanted 0 or more", request.group);
+  MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, expected 0 or more", request.group);
   const bool grouped = request.name == "interleaved" || request.name == "interleaved-zb";
   MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, who,
                  "{} has no groups, pipeline.group = {} found; take pipeline.group = 0, or interleaved, which has them", request.name,

@@ -19,9 +19,9 @@ Action maker_like(const TransferCell& cell) {
 ChannelState::ChannelState(const Placement& placement, const FullTable& table, const TransportModel& model)
     : placement_(placement), model_(model), edges_(edges_of(placement)), channels_(edges_.size()), queues_(2 * table.size()) {
   MILLRACE_CHECK(static_cast<int>(table.size()) == placement.ranks(), ExitCode::config, who,
-                 "the full table has {} lists, wanted one for each of {} ranks", table.size(), placement.ranks());
+                 "the full table has {} lists, expected one for each of {} ranks", table.size(), placement.ranks());
   MILLRACE_CHECK(!model.slots || model.slots->size() == edges_.size(), ExitCode::internal, who,
-                 "{} slot counts, wanted one for each of {} edges", model.slots ? model.slots->size() : 0, edges_.size());
+                 "{} slot counts, expected one for each of {} edges", model.slots ? model.slots->size() : 0, edges_.size());
   int last = -1;
   for (std::size_t rank = 0; rank < table.size(); ++rank) {
     for (const TransferCell& cell : table[rank]) {

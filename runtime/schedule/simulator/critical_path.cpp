@@ -16,7 +16,7 @@ const Action& action_at(const Schedule& schedule, const Simulation& simulation, 
 
 void check_trace(const Simulation& simulation) {
   MILLRACE_CHECK(simulation.bindings.size() == simulation.actions(), ExitCode::internal, "runtime.schedule",
-                 "a simulation without trace, wanted simulate(schedule, costs, true)");
+                 "a simulation without trace, expected simulate(schedule, costs, true)");
 }
 
 // The action that ends the step.

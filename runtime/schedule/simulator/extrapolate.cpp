@@ -51,10 +51,10 @@ class Extrapolator {
  public:
   Extrapolator(const Schedule& schedule, const Costs& costs, const ScaleModel& model) : schedule_(schedule), costs_(costs), model_(model) {
     MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= fewest_samples && model.optimizer >= 0,
-                   ExitCode::internal, who, "spread {}, jitter {}, {} samples, optimizer {}, wanted none below 0 and {} samples",
+                   ExitCode::internal, who, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples",
                    model.spread, costs.noise.jitter, model.samples, model.optimizer, fewest_samples);
     MILLRACE_CHECK(model.error.error >= 0 && model.error.growth >= 0 && model.error.ranks >= 1, ExitCode::internal, who,
-                   "error {}, growing by {}, of {} ranks, wanted none below 0 and a rank", model.error.error, model.error.growth,
+                   "error {}, growing by {}, of {} ranks, expected none below 0 and a rank", model.error.error, model.error.growth,
                    model.error.ranks);
     base_ = costs.noise.slowdown;
     base_.resize(schedule.ranks.size(), 1);
@@ -143,7 +143,7 @@ class Extrapolator {
   }
 
   ScalePoint point(int replicas, const Extrapolation& known) {
-    MILLRACE_CHECK(replicas >= 1, ExitCode::internal, who, "{} replicas, wanted 1 or more", replicas);
+    MILLRACE_CHECK(replicas >= 1, ExitCode::internal, who, "{} replicas, expected 1 or more", replicas);
     ScalePoint point;
     point.replicas = replicas;
     point.ranks = static_cast<double>(replicas) * static_cast<double>(schedule_.ranks.size());

@@ -10,7 +10,7 @@ namespace millrace::runtime {
 Goodput goodput(const FailureModel& failures, double ranks, double step) {
   const auto& [rank_interval, snapshot, restart] = failures;
   MILLRACE_CHECK(rank_interval >= 0 && snapshot >= 0 && restart >= 0 && step > 0 && ranks >= 1, ExitCode::internal, "runtime.schedule",
-                 "failures every {}, snapshot {}, restart {}, step {}, {} ranks, wanted times of 0 or more, a step and a rank",
+                 "failures every {}, snapshot {}, restart {}, step {}, {} ranks, expected times of 0 or more, a step and a rank",
                  rank_interval, snapshot, restart, step, ranks);
   if (rank_interval == 0) return {};
   Goodput result;

@@ -32,7 +32,7 @@ std::vector<RankReduction> reduce_gradients(const Schedule& schedule, const Simu
                                             int replicas) {
   const auto stages = static_cast<std::size_t>(schedule.placement.stages());
   MILLRACE_CHECK(reduction.bytes.empty() || reduction.bytes.size() == stages, ExitCode::internal, "runtime.schedule",
-                 "{} sizes of gradients, wanted {}", reduction.bytes.size(), stages);
+                 "{} sizes of gradients, expected {}", reduction.bytes.size(), stages);
   const auto complete = gradients_complete(schedule, simulation);
   std::vector<RankReduction> ranks(schedule.ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -75,7 +75,7 @@ class Walk {
 
 MemoryPeak memory_peak(const Schedule& schedule, RankId rank, const std::vector<StageBytes>& bytes) {
   MILLRACE_CHECK(static_cast<int>(bytes.size()) == schedule.placement.stages(), ExitCode::internal, "runtime.schedule",
-                 "bytes of {} stages, wanted {}", bytes.size(), schedule.placement.stages());
+                 "bytes of {} stages, expected {}", bytes.size(), schedule.placement.stages());
   return Walk(schedule, rank, bytes).run();
 }
 

@@ -180,7 +180,7 @@ std::vector<StageCost> stage_costs(const Placement& placement, const LayerCosts&
   const auto model_stages = static_cast<std::size_t>(placement.model_stages());
   const auto layers = std::accumulate(counts.begin(), counts.end(), 0);
   MILLRACE_CHECK(counts.size() == model_stages && layers == static_cast<int>(costs.layers.size()), ExitCode::internal, "runtime.partition",
-                 "{} stages of {} layers together, wanted {} of {}", counts.size(), layers, model_stages, costs.layers.size());
+                 "{} stages of {} layers together, expected {} of {}", counts.size(), layers, model_stages, costs.layers.size());
   std::vector<StageCost> stages(static_cast<std::size_t>(placement.stages()), StageCost{0, 0, 0, 0});
   for (std::size_t replica = 0; replica < stages.size(); replica += model_stages) {
     std::size_t layer = 0;

@@ -23,7 +23,7 @@ std::size_t column_of(double time, double unit, int columns) { return static_cas
 
 std::string render(const Timeline& timeline, const Placement& placement, double unit, int columns) {
   MILLRACE_CHECK(unit > 0 && columns >= 2, ExitCode::internal, "runtime.schedule",
-                 "render with a unit of {} and {} columns, wanted above 0 and 2 or more", unit, columns);
+                 "render with a unit of {} and {} columns, expected above 0 and 2 or more", unit, columns);
   double last = 0;
   for (const auto& list : timeline.ranks) last = list.empty() ? last : std::max(last, list.back().end);
   const std::size_t width = column_of(last, unit, columns);

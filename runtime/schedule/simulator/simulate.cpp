@@ -99,7 +99,7 @@ class Simulator {
     }
     result_.first.push_back(actions);
     MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, who,
-                   "schedule \"{}\" has {} actions, wanted less than 2^32", schedule_.name, actions);
+                   "schedule \"{}\" has {} actions, expected less than 2^32", schedule_.name, actions);
     result_.begin.resize(actions);
     result_.end.resize(actions);
     result_.ranks.resize(ranks_.size());

@@ -114,7 +114,7 @@ class Backwards {
 
 std::vector<double> slack(const Schedule& schedule, const Costs& costs, const Simulation& simulation) {
   MILLRACE_CHECK(simulation.bindings.size() == simulation.actions(), ExitCode::internal, "runtime.schedule",
-                 "a simulation without trace, wanted simulate(schedule, costs, true)");
+                 "a simulation without trace, expected simulate(schedule, costs, true)");
   return Backwards(schedule, costs, simulation).run();
 }
 

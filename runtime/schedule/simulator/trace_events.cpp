@@ -20,7 +20,7 @@ class Tracer {
   Tracer(const Schedule& schedule, const Costs& costs, const Simulation& simulation)
       : schedule_(schedule), costs_(costs), simulation_(simulation), table_(schedule) {
     MILLRACE_CHECK(simulation.bindings.size() == simulation.actions(), ExitCode::internal, "runtime.schedule",
-                   "a simulation without trace, wanted simulate(schedule, costs, true)");
+                   "a simulation without trace, expected simulate(schedule, costs, true)");
   }
 
   std::string write() {

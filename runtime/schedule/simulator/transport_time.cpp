@@ -148,9 +148,9 @@ class TimedReplay {
 
 double transport_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport) {
   MILLRACE_CHECK(transport != Transport::rendezvous, ExitCode::config, "runtime.schedule",
-                 "transport {} has no queues to time; wanted free, edge-fifo, direction-fifo or rank-fifo", to_string(transport));
+                 "transport {} has no queues to time; expected free, edge-fifo, direction-fifo or rank-fifo", to_string(transport));
   MILLRACE_CHECK(static_cast<int>(costs.size()) == schedule.placement.stages(), ExitCode::internal, "runtime.schedule",
-                 "{} stage costs, wanted {}", costs.size(), schedule.placement.stages());
+                 "{} stage costs, expected {}", costs.size(), schedule.placement.stages());
   return TimedReplay(schedule, costs, latency, transport).run();
 }
 

@@ -132,7 +132,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   const auto at = [](const char* pointer) { return json::json_pointer(pointer); };
   const std::vector<Rejection> table = {
       {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported are \"llama\", \"mistral\""}},
-      {"family of another type", at("/model_type"), 3, {"model_type = 3", "wanted a string"}},
+      {"family of another type", at("/model_type"), 3, {"model_type = 3", "expected a string"}},
       {"attention bias", at("/attention_bias"), true, {"attention_bias = true", "supported is false"}},
       {"mlp bias", at("/mlp_bias"), true, {"mlp_bias = true", "supported is false"}},
       {"activation", at("/hidden_act"), "gelu", {"hidden_act = \"gelu\"", "supported is \"silu\""}},
@@ -142,19 +142,19 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "expected a number"}},
       {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "above low_freq_factor"}},
-      {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "wanted an object"}},
-      {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "wanted an integer from 1"}},
+      {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "expected an object"}},
+      {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "expected an integer from 1"}},
       {"zero layers", at("/num_hidden_layers"), 0, {"num_hidden_layers = 0"}},
       {"absurd size", at("/intermediate_size"), 1e12, {"intermediate_size"}},
-      {"beyond 63 bits", at("/vocab_size"), 18446744073709551615U, {"vocab_size = 18446744073709551615", "wanted an integer"}},
-      {"a size as text", at("/vocab_size"), "128", {"vocab_size = \"128\"", "wanted an integer"}},
-      {"a size as float", at("/vocab_size"), 128.0, {"vocab_size = 128.0", "wanted an integer"}},
-      {"size missing", at("/vocab_size"), nullptr, {"vocab_size = null", "wanted an integer"}},
+      {"beyond 63 bits", at("/vocab_size"), 18446744073709551615U, {"vocab_size = 18446744073709551615", "expected an integer"}},
+      {"a size as text", at("/vocab_size"), "128", {"vocab_size = \"128\"", "expected an integer"}},
+      {"a size as float", at("/vocab_size"), 128.0, {"vocab_size = 128.0", "expected an integer"}},
+      {"size missing", at("/vocab_size"), nullptr, {"vocab_size = null", "expected an integer"}},
       {"heads", at("/num_key_value_heads"), 3, {"num_key_value_heads = 3", "does not divide num_attention_heads = 4"}},
       {"no heads", at("/num_key_value_heads"), 0, {"num_key_value_heads = 0"}},
       {"odd heads", at("/head_dim"), 7, {"head_dim = 7", "even"}},
-      {"epsilon", at("/rms_norm_eps"), -1.0, {"rms_norm_eps = -1.0", "wanted a number from 0"}},
-      {"tied as a number", at("/tie_word_embeddings"), 1, {"tie_word_embeddings = 1", "wanted true or false"}},
+      {"epsilon", at("/rms_norm_eps"), -1.0, {"rms_norm_eps = -1.0", "expected a number from 0"}},
+      {"tied as a number", at("/tie_word_embeddings"), 1, {"tie_word_embeddings = 1", "expected true or false"}},
   };
   for (const Rejection& rejection : table) {
     SCOPED_TRACE(rejection.name);
@@ -299,7 +299,7 @@ TEST(ConfigFile, RejectsAModelBeyondMeasure) {
   json config = version_5();
   for (const char* key : {"hidden_size", "intermediate_size", "vocab_size"}) config[key] = 1 << 20;
   config["num_hidden_layers"] = 4096;
-  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: a model of", "wanted at most 1e+15"});
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: a model of", "expected at most 1e+15"});
 }
 
 TEST(ConfigFile, ALongValueIsCutInItsMessage) {
@@ -393,13 +393,13 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
 
 TEST(ConfigFile, RejectsWhatIsNoConfig) {
   expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: no JSON"});
-  expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, wanted an object"});
+  expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, expected an object"});
   expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"no JSON"});
   expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"nested deeper than 16"});
   expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' stands twice"});
   expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"no JSON"});
   expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"no JSON", "1e999"});
-  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, wanted at most"});
+  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, expected at most"});
   const TemporaryFolder folder;
   expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
 }

@@ -131,7 +131,7 @@ TEST(BatchSource, CountsTheTargetsItWillGive) {
 TEST(BatchSource, WantsAWholeWindow) {
   const CountingStream stream(8, {});
   expect_error([&] { const BatchSource source(stream, {.rows = 1, .sequence = 8}); }, ExitCode::data,
-               {"8 tokens for training, wanted 9 or more"});
+               {"8 tokens for training, expected 9 or more"});
 }
 
 TEST(EvaluationSource, GivesEveryTargetOnceAndPadsTheRest) {

@@ -103,10 +103,10 @@ TEST(Megatron, RefusesWhatDoesNotFit) {
   refused([](Index& index) { index.code = 7; }, {"element code 7"});
   refused([](Index& index) { index.sequences = ~std::uint64_t{0}; }, {"too few"});
   refused([](Index& index) { index.borders = std::uint64_t{1} << 62; }, {"too few"});
-  refused([](Index& index) { index.tail = "x"; }, {"bytes, wanted 94"});
+  refused([](Index& index) { index.tail = "x"; }, {"bytes, expected 94"});
   refused([](Index& index) { index.documents.pop_back(); }, {"93 bytes"});
   refused([](Index& index) { index.lengths = raw<std::int32_t>({2, -1, 3}); }, {"sequence 1 has -1 tokens"});
-  refused([](Index& index) { index.offsets = raw<std::int64_t>({0, 4, 6}); }, {"sequence 2 begins at byte 6, wanted 4"});
+  refused([](Index& index) { index.offsets = raw<std::int64_t>({0, 4, 6}); }, {"sequence 2 begins at byte 6, expected 4"});
   refused([](Index& index) { index.offsets = raw<std::int64_t>({0, -8, 4}); }, {"sequence 1"});
   refused([](Index&) {}, {"5 tokens", "12 bytes"}, five + "ab");
   refused([](Index& index) { index.documents = raw<std::int64_t>({0, 4, 3}); }, {"border 1", "4"});

@@ -149,7 +149,7 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
     rank.start();
     expect_contains(error_of(ExitCode::internal, [&] { event(rank); }), message);
   };
-  expect_error("token 1 came on the activation edge from stage 0 to 1, wanted token 0",
+  expect_error("token 1 came on the activation edge from stage 0 to 1, expected token 0",
                [](Middle& r) { r.engine.boundary_arrived(activation_in, 1); });
   expect_error("token 0 came on the activation edge from stage 1 to 2, which goes from rank 1 to rank 2",
                [](Middle& r) { r.engine.boundary_arrived(activation_out, 0); });
@@ -161,7 +161,7 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
   expect_error("the slot of token 0 came back on the activation edge from stage 1 to 2, which holds token -1 there",
                [](Middle& r) { r.engine.credit_returned(activation_out, 0); });
   expect_error("the slot of token -3 came back", [](Middle& r) { r.engine.credit_returned(activation_out, -3); });
-  expect_error("the batch of microbatch 2 came in step 7, wanted 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
+  expect_error("the batch of microbatch 2 came in step 7, expected 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
   expect_error("the batch of microbatch 0 of step 7 came twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
   expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.action_finished(parse_action("1F0")); });
   expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {

@@ -52,7 +52,7 @@ TEST(TraceRing, KeepsNothingWhileToldSo) {
 
 TEST(TraceRing, RefusesAnOddCapacity) {
   for (std::size_t capacity : {std::size_t{0}, std::size_t{1}, std::size_t{48}}) {
-    expect_contains(error_of(ExitCode::internal, [&] { TraceRing ring(capacity); }), "wanted a power of two");
+    expect_contains(error_of(ExitCode::internal, [&] { TraceRing ring(capacity); }), "expected a power of two");
   }
 }
 

@@ -53,7 +53,7 @@ TEST(Safetensors, ReturnsWhatWasWritten) {
   file.read("weight", std::span(narrow));
   EXPECT_EQ(narrow[5].bits, 0x40c0);
   EXPECT_TRUE(contains(error_of(ExitCode::model, [&] { file.read("count", std::span(weight).first(1)); }), "I64"));
-  EXPECT_TRUE(contains(error_of(ExitCode::model, [&] { file.read("scale", std::span(weight)); }), "wanted 6"));
+  EXPECT_TRUE(contains(error_of(ExitCode::model, [&] { file.read("scale", std::span(weight)); }), "expected 6"));
   EXPECT_TRUE(contains(error_of(ExitCode::model, [&] { file.read("bias", std::span(weight)); }), "no tensor 'bias'"));
 }
 
@@ -163,7 +163,7 @@ TEST(Safetensors, RefusesHostileHeaders) {
       {"no tensor but data", "{}", 1, "last tensor"},
       {"beyond the file", "{" + entry("a", "2", "0,8") + "}", 4, "cut short"},
       {"backwards", "{" + entry("a", "1", "4,0") + "}", 4, "data_offsets"},
-      {"size and shape differ", "{" + entry("a", "3", "0,4") + "}", 4, "wanted 12 bytes"},
+      {"size and shape differ", "{" + entry("a", "3", "0,4") + "}", 4, "expected 12 bytes"},
       {"product overflows", "{" + entry("a", "4294967296,4294967296,4294967296", "0,0") + "}", 0, "overflows"},
       {"product overflows before a zero", "{" + entry("a", "9223372036854775807,9223372036854775807,0", "0,0") + "}", 0, "overflows"},
       {"over 2^63", "{" + entry("a", "9223372036854775808", "0,0") + "}", 0, "2^63"},
@@ -217,8 +217,8 @@ TEST(Safetensors, RefusesHostileLengths) {
     spill(scratch / "f", bytes + std::string(rest, ' '));
     return error_of(ExitCode::checkpoint, [&] { const SafetensorsFile file(scratch / "f", ExitCode::checkpoint); });
   };
-  EXPECT_TRUE(contains(refused(0, 10), "wanted 2"));
-  EXPECT_TRUE(contains(refused(1, 10), "wanted 2"));
+  EXPECT_TRUE(contains(refused(0, 10), "expected 2"));
+  EXPECT_TRUE(contains(refused(1, 10), "expected 2"));
   EXPECT_TRUE(contains(refused(2, 0), "a header of 2 bytes in a file of 8: the file was cut short"));
   EXPECT_TRUE(contains(refused(2, 2), "does not begin with '{'"));
   EXPECT_TRUE(contains(refused(11, 10), "cut short"));
@@ -227,7 +227,7 @@ TEST(Safetensors, RefusesHostileLengths) {
   EXPECT_TRUE(contains(refused(~std::uint64_t{0}, 10), "18446744073709551615"));
   spill(scratch / "f", std::string(7, '\0'));
   const auto message = error_of(ExitCode::checkpoint, [&] { const SafetensorsFile file(scratch / "f", ExitCode::checkpoint); });
-  EXPECT_TRUE(contains(message, "/f: 7 bytes, wanted 8 or more")) << message;
+  EXPECT_TRUE(contains(message, "/f: 7 bytes, expected 8 or more")) << message;
 }
 
 TEST(Safetensors, AcceptsWhatOthersWrite) {

@@ -88,7 +88,8 @@ TEST(TensorFolder, ChecksAgainstTheModelInOneMessage) {
   source.check(right);
   const std::vector<ExpectedTensor> wrong = {{"a", {4}}, {"c", {4, 2}}, {"d", {1}}};
   const auto message = error_of(ExitCode::model, [&] { source.check(wrong); });
-  EXPECT_TRUE(contains(message, "1 missing: d") && contains(message, "1 unexpected: b") && contains(message, "c is [2, 4], wanted [4, 2]"))
+  EXPECT_TRUE(contains(message, "1 missing: d") && contains(message, "1 unexpected: b") &&
+              contains(message, "c is [2, 4], expected [4, 2]"))
       << message;
   source.check(std::vector<ExpectedTensor>{{"a", {4}}}, std::vector<std::string>{"b", "c", "rotary"});
 }

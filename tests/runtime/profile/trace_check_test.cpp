@@ -30,7 +30,7 @@ Json* find(Json& trace, const std::string& phase, int skip = 0) {
 
 void expect_problem(const Json& trace, const std::string& wanted) {
   const auto problems = trace_problems(trace.dump());
-  ASSERT_FALSE(problems.empty()) << "accepted; wanted " << wanted;
+  ASSERT_FALSE(problems.empty()) << "accepted; expected " << wanted;
   EXPECT_NE(problems.front().find(wanted), std::string::npos) << problems.front();
 }
 

@@ -116,7 +116,7 @@ TEST(Executor, RuntimeCountsAreChecked) {
   Rig rig(net, {});
   const std::array<std::int64_t, 1> many = {net.tokens() + 1}, negative = {-1}, none = {0};
   EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward); }).find("runtime count 0"), std::string::npos);
-  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, many); }).find("wanted 0 to 8"), std::string::npos);
+  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, many); }).find("expected 0 to 8"), std::string::npos);
   EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, negative); }).find("is -1"), std::string::npos);
   rig.run(ProgramKind::forward, nullptr, none);
   EXPECT_EQ(rig.loss(), 0.0);

@@ -21,10 +21,16 @@ TEST(Action, BadTextNamesTheColumn) {
     const char* message;
   };
   const Case cases[] = {
-      {"", "column 1: wanted the stage"},          {"F0", "column 1: wanted the stage"}, {"-1F0", "column 1: wanted the stage"},
-      {"3X2", "column 2: wanted F, I, W"},         {"3", "column 2: wanted F, I, W"},    {"3F", "column 3: wanted the microbatch"},
-      {"3F-2", "column 3: wanted the microbatch"}, {"3F2 ", "column 4: wanted nothing"}, {"99999999999F0", "column 1: wanted the stage"},
-      {"3SEND_F1", "column 2: wanted F, I, W"},
+      {"", "column 1: expected the stage"},
+      {"F0", "column 1: expected the stage"},
+      {"-1F0", "column 1: expected the stage"},
+      {"3X2", "column 2: expected F, I, W"},
+      {"3", "column 2: expected F, I, W"},
+      {"3F", "column 3: expected the microbatch"},
+      {"3F-2", "column 3: expected the microbatch"},
+      {"3F2 ", "column 4: expected nothing"},
+      {"99999999999F0", "column 1: expected the stage"},
+      {"3SEND_F1", "column 2: expected F, I, W"},
   };
   for (const Case& bad : cases) expect_contains(error_of(ExitCode::config, [&] { (void)parse_action(bad.text); }), bad.message);
 }

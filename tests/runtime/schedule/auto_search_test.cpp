@@ -92,7 +92,7 @@ TEST(AutoSearch, OneMicrobatchOfMemoryStillRuns) {
 
 TEST(AutoSearch, RefusesWhatCannotBe) {
   const auto refusal = [](const SearchInput& input) { return error_of(ExitCode::config, [&] { (void)auto_search(2, 4, input); }); };
-  expect_contains(refusal(same_for_all(3, {})), "costs of 3 ranks, wanted one for each of 2");
+  expect_contains(refusal(same_for_all(3, {})), "costs of 3 ranks, expected one for each of 2");
   expect_contains(refusal(same_for_all(2, {}, -1)), "latency -1");
   RankCost cost;
   cost.held = 2;

@@ -52,7 +52,7 @@ TEST(Placement, RefusesWhatCannotBe) {
                            [] {
                              (void)Placement::by_hand(2, {RankId{0}, RankId{2}});
                            }),
-                  "stage 1 is placed on rank 2, wanted 0 to 1");
+                  "stage 1 is placed on rank 2, expected 0 to 1");
   expect_contains(error_of(ExitCode::config, [] { (void)Placement::by_hand(3, {RankId{0}, RankId{2}}); }), "rank 1 owns no stage");
   expect_contains(error_of(ExitCode::config, [] { (void)Placement::loop(0, 1); }), "pipeline.ranks = 0");
 }

@@ -44,7 +44,7 @@ std::string error_of(ExitCode code, Call&& call) {
 }
 
 inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "wanted \"" << part << "\" in: " << text;
+  EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\" in: " << text;
 }
 
 /// Every built-in schedule with every legal number of chunks up to 3, and 1f1b with longer warm-ups.

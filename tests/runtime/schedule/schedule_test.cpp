@@ -36,8 +36,8 @@ TEST(Schedules, WarmupIsAParameter) {
                            [] {
                              (void)one_f_one_b(3, 4, std::vector<int>{1, 0});
                            }),
-                  "2 values, wanted one for each of 3 ranks");
-  expect_contains(error_of(ExitCode::config, [] { (void)one_f_one_b(1, 4, std::vector<int>{-1}); }), "wanted 0 or more");
+                  "2 values, expected one for each of 3 ranks");
+  expect_contains(error_of(ExitCode::config, [] { (void)one_f_one_b(1, 4, std::vector<int>{-1}); }), "expected 0 or more");
 }
 
 TEST(Schedules, ARisingWarmupWouldIndeedHang) {
@@ -69,17 +69,21 @@ TEST(Schedules, IllegalCombinationsTellTheNearestLegalOne) {
                              (void)make_schedule({"gpipe", 2, 1, 4, std::vector<int>{1, 0}});
                            }),
                   "gpipe has no warm-up");
-  expect_contains(error_of(ExitCode::config, [] { (void)make_schedule({"gpipe", 0, 1, 4, {}}); }), "pipeline.ranks = 0, wanted 1 or more");
+  expect_contains(error_of(ExitCode::config,
+                           [] {
+                             (void)make_schedule({"gpipe", 0, 1, 4, {}});
+                           }),
+                  "pipeline.ranks = 0, expected 1 or more");
   expect_contains(error_of(ExitCode::config,
                            [] {
                              (void)make_schedule({"gpipe", 1, 1, 0, {}});
                            }),
-                  "train.microbatches = 0, wanted 1 or more");
+                  "train.microbatches = 0, expected 1 or more");
   expect_contains(error_of(ExitCode::config,
                            [] {
                              (void)make_schedule({"looped-bfs", 1, 0, 1, {}});
                            }),
-                  "pipeline.chunks = 0, wanted 1 or more");
+                  "pipeline.chunks = 0, expected 1 or more");
 }
 
 TEST(Schedules, EveryOneIsWellFormedAndLive) {
@@ -160,14 +164,14 @@ TEST(Schedules, GroupsThatWouldStarveAChunk) {
   const auto refusal = [](const ScheduleRequest& request) { return error_of(ExitCode::config, [&] { (void)make_schedule(request); }); };
   expect_contains(
       refusal({"interleaved", 4, 2, 6, {}}),
-      "train.microbatches = 6 with pipeline.group = 4, wanted groups of 4 (the ranks) to train.microbatches and a last group that "
+      "train.microbatches = 6 with pipeline.group = 4, expected groups of 4 (the ranks) to train.microbatches and a last group that "
       "is full or not smaller than 4; nearest legal: pipeline.group = 6, or train.microbatches = 8 with pipeline.group = 4");
   expect_contains(refusal({"interleaved", 4, 2, 3, {}}), "nearest legal: train.microbatches = 4 with pipeline.group = 4");
   expect_contains(refusal({"interleaved", 4, 2, 8, {}, 3}), "nearest legal: pipeline.group = 4, or train.microbatches = 8 with");
   expect_contains(refusal({"interleaved-zb", 4, 2, 9, {}}),
                   "train.microbatches = 9 do not divide into 2 equal rounds; nearest legal: train.microbatches = 10");
   expect_contains(refusal({"zb-v", 4, 2, 8, {}, 4}), "zb-v has no groups, pipeline.group = 4 found; take pipeline.group = 0");
-  expect_contains(refusal({"interleaved", 4, 2, 8, {}, -1}), "pipeline.group = -1, wanted 0 or more");
+  expect_contains(refusal({"interleaved", 4, 2, 8, {}, -1}), "pipeline.group = -1, expected 0 or more");
   EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 6, {}, 6}));
   EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 9, {}, 5}));
   EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 1, 3, {}}));
@@ -175,12 +179,12 @@ TEST(Schedules, GroupsThatWouldStarveAChunk) {
 
 TEST(Schedules, WhatTwoEndsAndRoundsNeed) {
   const auto refusal = [](const ScheduleRequest& request) { return error_of(ExitCode::config, [&] { (void)make_schedule(request); }); };
-  expect_contains(refusal({"circular", 4, 2, 6, {}}), "wanted a multiple of 4; nearest legal: train.microbatches = 8");
-  expect_contains(refusal({"dualpipe", 3, 1, 8, {}}), "dualpipe on 3 ranks, wanted an even number");
+  expect_contains(refusal({"circular", 4, 2, 6, {}}), "expected a multiple of 4; nearest legal: train.microbatches = 8");
+  expect_contains(refusal({"dualpipe", 3, 1, 8, {}}), "dualpipe on 3 ranks, expected an even number");
   expect_contains(refusal({"dualpipe", 3, 1, 8, {}}), "nearest legal: pipeline.ranks = 4, or dualpipe-v");
   expect_contains(refusal({"dualpipe", 4, 1, 9, {}}), "nearest legal: train.microbatches = 10");
   expect_contains(refusal({"dualpipe", 4, 1, 6, {}}), "an even number of 8 or more; nearest legal: train.microbatches = 8");
-  expect_contains(refusal({"dualpipe-v", 4, 2, 7, {}}), "wanted 8 or more; nearest legal: train.microbatches = 8");
+  expect_contains(refusal({"dualpipe-v", 4, 2, 7, {}}), "expected 8 or more; nearest legal: train.microbatches = 8");
   expect_contains(refusal({"zb-v", 4, 1, 8, {}}), "zb-v runs two chunks a rank, pipeline.chunks = 1 found; take pipeline.chunks = 2");
 }
 

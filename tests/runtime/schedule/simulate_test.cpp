@@ -299,7 +299,7 @@ TEST(Simulate, WrongSizesAndDeadRingsAreErrors) {
   const Schedule schedule = gpipe(2, 3);
   Costs costs = unit_costs(schedule);
   costs.links.resize(1);
-  expect_contains(error_of(ExitCode::internal, [&] { (void)simulate(schedule, costs); }), "1 link costs, wanted 2");
+  expect_contains(error_of(ExitCode::internal, [&] { (void)simulate(schedule, costs); }), "1 link costs, expected 2");
   costs.links.clear();
   costs.slots = {2, 3};
   expect_contains(error_of(ExitCode::config, [&] { (void)simulate(schedule, costs); }), "rank 0 stops before its action 2, 0F2");

@@ -46,17 +46,17 @@ TEST(Table, HeaderDescribesTheSchedule) {
 TEST(Table, HeaderIsCheckedAgainstTheCells) {
   const std::string cells = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n";
   expect_contains(refusal("#placment single\n" + cells), "own.csv:1: #placment, did you mean #placement?");
-  expect_contains(refusal("#microbatches 3\n" + cells), "own.csv:1: #microbatches, wanted #M");
-  expect_contains(refusal("#ranks 3\n" + cells), "own.csv:1: #ranks, wanted #P");
-  expect_contains(refusal("#chunks 3\n" + cells), "own.csv:1: #chunks, wanted #V");
+  expect_contains(refusal("#microbatches 3\n" + cells), "own.csv:1: #microbatches, expected #M");
+  expect_contains(refusal("#ranks 3\n" + cells), "own.csv:1: #ranks, expected #P");
+  expect_contains(refusal("#chunks 3\n" + cells), "own.csv:1: #chunks, expected #V");
   expect_contains(refusal("#placement single mine\n" + cells), "own.csv:1: \"mine\" behind #placement single");
   expect_contains(refusal("#P 3\n" + cells), "own.csv: #P says 3, the table has 2");
   expect_contains(refusal("#V 2\n" + cells), "own.csv: #V says 2, the table has 1");
   expect_contains(refusal("#M 4\n" + cells), "own.csv: #M says 4, the table has 2");
-  expect_contains(refusal("#millrace-schedule 2\n" + cells), "own.csv:1: a table of version 2, wanted version 1");
-  expect_contains(refusal("#placement V\n" + cells), "#placement v of 2 stages on 2 ranks, wanted 4 stages");
-  expect_contains(refusal("#placement zig-zag\n" + cells), "own.csv:1: #placement \"zig-zag\", wanted one of single, loop, v, mirror");
-  expect_contains(refusal("\n#M many\n" + cells), "own.csv:2: #M \"many\", wanted a decimal number");
+  expect_contains(refusal("#millrace-schedule 2\n" + cells), "own.csv:1: a table of version 2, expected version 1");
+  expect_contains(refusal("#placement V\n" + cells), "#placement v of 2 stages on 2 ranks, expected 4 stages");
+  expect_contains(refusal("#placement zig-zag\n" + cells), "own.csv:1: #placement \"zig-zag\", expected one of single, loop, v, mirror");
+  expect_contains(refusal("\n#M many\n" + cells), "own.csv:2: #M \"many\", expected a decimal number");
   const std::string found = fmt::format("{:016x}", content_hash(gpipe(2, 2)));
   expect_contains(refusal("#hash 00000000000000ff\n" + cells), "#hash says 00000000000000ff, the table has " + found);
   EXPECT_NO_THROW(static_cast<void>(parse_table("#hash " + found + "\n" + cells, "own.csv")));
@@ -85,9 +85,9 @@ TEST(Table, ReadsWhatPyTorchWrites) {
 TEST(Table, NamesWhatIsWrong) {
   expect_contains(refusal("0F0,0X0\n"), "own.csv:1: cell 2");
   expect_contains(refusal("0F0,0SEND_X0\n"), "own.csv:1: cell 2");
-  expect_contains(refusal("0F0,(0F1;0F0)OVERLAP_F_B\n"), "wanted F first and B or I second");
+  expect_contains(refusal("0F0,(0F1;0F0)OVERLAP_F_B\n"), "expected F first and B or I second");
   expect_contains(refusal("0F0,(0F0;0B0)OVERLAP_F_B\n"), "both halves of an overlapped pair are of microbatch 0");
-  expect_contains(refusal("0F0,(0F1;0B0)\n"), "wanted an overlapped pair like (0F5;7B0)OVERLAP_F_B");
+  expect_contains(refusal("0F0,(0F1;0B0)\n"), "expected an overlapped pair like (0F5;7B0)OVERLAP_F_B");
   expect_contains(refusal("# nothing\n"), "no line");
   expect_contains(refusal("0F0,0B0,2F0,2B0\n"), "stage 1 is missing");
   expect_contains(refusal("0F0\n0B0\n"), "rank 1");

@@ -26,9 +26,9 @@ TEST(WellFormed, EachRuleNamesTheAction) {
       {{"0F0 0B0", "1F0"}, "stage 1 on rank 1 has no B (or I and W) for microbatch 0"},
       {{"0F0 0B0", ""}, "stage 1 on rank 1 has no F for microbatch 0"},
       {{"0F0 1F0 0B0", "1B0"}, "rank 0, action 1F0: stage 1 belongs to rank 1"},
-      {{"0F0 0B0", "1F0 2F0 1B0"}, "rank 1, action 2F0: stage 2 is unknown, wanted 0 to 1"},
-      {{"0F0 0F1 0B0", "1F0 1B0"}, "action 0F1: microbatch 1 is unknown, wanted 0 to 0"},
-      {{"0F0 0B0"}, "1 lists, wanted one for each of 2 ranks"},
+      {{"0F0 0B0", "1F0 2F0 1B0"}, "rank 1, action 2F0: stage 2 is unknown, expected 0 to 1"},
+      {{"0F0 0F1 0B0", "1F0 1B0"}, "action 0F1: microbatch 1 is unknown, expected 0 to 0"},
+      {{"0F0 0B0"}, "1 lists, expected one for each of 2 ranks"},
   };
   for (const Case& bad : cases) {
     expect_contains(error_of(ExitCode::config, [&] { check_well_formed(table(Placement::single(2), 1, bad.rows)); }), bad.message);
@@ -150,9 +150,9 @@ TEST(WellFormed, PairsAreAForwardAndABackwardOfTwoMicrobatches) {
     schedule.ranks[0][at].overlaps_next = true;
     return error_of(ExitCode::config, [&] { check_well_formed(schedule); });
   };
-  expect_contains(error(0, "0F0 0B0 0F1 0B1"), "rank 0, pair (0F0;0B0): both halves are of microbatch 0, wanted two different ones");
-  expect_contains(error(0, "0F0 0F1 0B0 0B1"), "rank 0, pair (0F0;0F1): wanted an F, then a B or I");
-  expect_contains(error(2, "0F0 0F1 0B0 0B1"), "rank 0, pair (0B0;0B1): wanted an F, then a B or I");
+  expect_contains(error(0, "0F0 0B0 0F1 0B1"), "rank 0, pair (0F0;0B0): both halves are of microbatch 0, expected two different ones");
+  expect_contains(error(0, "0F0 0F1 0B0 0B1"), "rank 0, pair (0F0;0F1): expected an F, then a B or I");
+  expect_contains(error(2, "0F0 0F1 0B0 0B1"), "rank 0, pair (0B0;0B1): expected an F, then a B or I");
   expect_contains(error(3, "0F0 0F1 0B0 0B1"), "rank 0, action 0B1: begins an overlapped pair, and no action follows");
   Schedule chained = table(Placement::single(1), 2, {"0F0 0F1 0B0 0B1"});
   chained.ranks[0][1].overlaps_next = true;
