@@ -39,6 +39,7 @@ DOORS = {
     "MPI": (r"^mpi\.h", ["cluster/"]),
     "Asio": (r"^boost/", ["cluster/"]),
     "TOML++": (r"^toml\+\+/", ["configs/load.cpp"]),
+    "CLI11": (r"^CLI/", ["tools/commands/command_line.cpp"]),
     "PCRE2": (r"^pcre2\.h", ["runtime/data/tokenizers/pattern_splitter.cpp"]),
     "utf8proc": (r"^utf8proc\.h", ["runtime/data/tokenizers/unicode.cpp"]),
     "SentencePiece": (r"^sentencepiece", ["runtime/data/tokenizers/sentence_piece.cpp"]),

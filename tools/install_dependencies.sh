@@ -6,7 +6,7 @@ packages=(
   g++ cmake ninja-build ccache git            # build
   clang-format                                # the format that CI checks
   libcaf-dev libboost-dev libopenmpi-dev openmpi-bin openssh-client libssl-dev
-  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev
+  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev libcli11-dev
   libpcre2-dev libutf8proc-dev libsentencepiece-dev   # tokenizers
   libgtest-dev libgmock-dev python3-minimal iproute2   # tests
 )

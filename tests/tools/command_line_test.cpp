@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <sstream>
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
@@ -37,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mistake{"command", {"inspekt", tiny}, ExitCode::usage, {"unknown command inspekt", "inspect"}},
         Mistake{"option", {"inspect", tiny, "--stagee", "1"}, ExitCode::usage, {"unknown option --stagee", "--stage"}},
-        Mistake{"option_without_value", {"inspect", tiny, "--stage"}, ExitCode::usage, {"--stage wants a value"}},
+        Mistake{"option_without_value", {"inspect", tiny, "--stage"}, ExitCode::usage, {"--stage without a value"}},
         Mistake{"option_no_number", {"inspect", tiny, "--stage", "first"}, ExitCode::usage, {"--stage first", "whole number"}},
         Mistake{"stage_beyond", {"inspect", tiny, "--stage", "9"}, ExitCode::usage, {"--stage 9", "from 0 to 0"}},
         Mistake{"program",
@@ -52,6 +54,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"choice", {"inspect", tiny, "pipeline.schedule=gpip"}, ExitCode::config, {"pipeline.schedule", "did you mean gpipe"}},
         Mistake{"no_file", {"inspect", "no/such/run.toml"}, ExitCode::config, {"no/such/run.toml"}},
         Mistake{"preset", {"inspect", tiny, "model.preset=tinny"}, ExitCode::config, {"tinny", "tiny"}},
+        Mistake{"option_of_another",
+                {"inspect", tiny, "--replicas", "3"},
+                ExitCode::usage,
+                {"unknown option --replicas", "millrace inspect --help"}},
+        Mistake{"option_of_none", {"--stage", "1"}, ExitCode::usage, {"unknown option --stage"}},
+        Mistake{"option_short", {"inspect", tiny, "-s", "1"}, ExitCode::usage, {"unknown option -s"}},
+        Mistake{"option_equals", {"inspect", tiny, "--stage=first"}, ExitCode::usage, {"--stage first", "whole number"}},
+        Mistake{"option_empty", {"inspect", tiny, "--stage="}, ExitCode::usage, {"--stage , expected a whole number"}},
+        Mistake{"option_choice", {"parity", "x", "--dtype", "fp61"}, ExitCode::usage, {"--dtype fp61", "fp32 or bf16"}},
+        Mistake{"help_of_none", {"help", "inspekt"}, ExitCode::usage, {"unknown command inspekt", "did you mean inspect"}},
         Mistake{"no_model", {"inspect"}, ExitCode::config, {"model.preset"}},
         Mistake{"too_many_stages", {"inspect", tiny, "pipeline.ranks=9"}, ExitCode::config, {"9", "layers"}},
         Mistake{"layout_drops_a_layer",
@@ -60,15 +72,15 @@ INSTANTIATE_TEST_SUITE_P(
                 {"layers", "E t | H"}},
         Mistake{"both_kinds_of_data", {"inspect", tiny, "data.tokens=a.bin"}, ExitCode::config, {"data.text", "data.tokens", "both"}},
         Mistake{"accumulators", {"inspect", tiny, "train.accumulators=3"}, ExitCode::config, {"train.accumulators = 3", "does not divide"}},
-        Mistake{"config_word", {"config", "shwo"}, ExitCode::usage, {"unknown word shwo", "did you mean show"}},
+        Mistake{"config_word", {"config", "shwo"}, ExitCode::usage, {"unknown command shwo", "did you mean show"}},
         Mistake{"config_nothing", {"config"}, ExitCode::usage, {"show", "keys"}},
         Mistake{"config_key", {"config", "keys", "train.stepz"}, ExitCode::config, {"unknown key train.stepz", "train.steps"}},
-        Mistake{"ckpt_word", {"ckpt", "verfy", "x"}, ExitCode::usage, {"unknown word verfy", "did you mean verify"}},
+        Mistake{"ckpt_word", {"ckpt", "verfy", "x"}, ExitCode::usage, {"unknown command verfy", "did you mean verify"}},
         Mistake{"ckpt_nothing", {"ckpt"}, ExitCode::usage, {"export-hf"}},
         Mistake{"ckpt_paths", {"ckpt", "hash"}, ExitCode::usage, {"hash with 0 paths"}},
         Mistake{"ckpt_dtype", {"ckpt", "export-hf", "a", "b", "--dtype", "fp16"}, ExitCode::usage, {"--dtype fp16", "fp32 or bf16"}},
         Mistake{"schedule_nothing", {"schedule"}, ExitCode::usage, {"list, show, check, simulate"}},
-        Mistake{"schedule_word", {"schedule", "shwo", "1f1b"}, ExitCode::usage, {"unknown word shwo", "did you mean show"}},
+        Mistake{"schedule_word", {"schedule", "shwo", "1f1b"}, ExitCode::usage, {"unknown command shwo", "did you mean show"}},
         Mistake{"schedule_no_name", {"schedule", "show"}, ExitCode::usage, {"show with 0 names", "zb-h1"}},
         Mistake{"schedule_name",
                 {"schedule", "show", "zb-h3", "--ranks", "2", "--microbatches", "4"},
@@ -122,6 +134,48 @@ TEST(CommandLine, HelpListsEveryCommand) {
   EXPECT_EQ(result.code, 0);
   expect_parts(result.out, {"train", "parity", "inspect", "ckpt", "config", "schedule", "doctor"});
   EXPECT_EQ(run_millrace({}).code, static_cast<int>(ExitCode::usage));
+}
+
+TEST(CommandLine, EveryCommandHasHelp) {
+  // The words of --help, by which a command of a group is found too.
+  const std::function<int(Words)> count = [&](const Words& path) {
+    const auto result = run_millrace(joined(path, {"--help"}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    expect_parts(result.out, {"Usage: millrace", "--help"});
+    std::istringstream lines(result.out.substr(std::min(result.out.size(), result.out.find("\nCommands:\n"))));
+    int found = 0;
+    for (std::string line; std::getline(lines, line);)
+      if (line.size() > 3 && line.starts_with("  ") && line[2] != ' ')
+        found += 1 + count(joined(path, {line.substr(2, line.find(' ', 2) - 2)}));
+    return found;
+  };
+  EXPECT_GE(count({}), 27);
+}
+
+TEST(CommandLine, HelpBeforeACommandIsItsHelp) {
+  const auto result = run_millrace({"help", "replay"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, run_millrace({"replay", "--help"}).out);
+  expect_parts(result.out, {"Usage: millrace replay RUN_DIRECTORY", "--step N", "--repeat R", "Default: 1"});
+}
+
+TEST(CommandLine, AProcessOfAJobSaysItOnce) {
+  for (const Words& words : {Words{"train", "--recrod", "hashes"}, Words{"trian"}}) {
+    const auto result = run_millrace(words, on_processes(3));
+    EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << result.err;
+    const auto first = result.err.find("unknown");
+    ASSERT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("unknown", first + 1), std::string::npos) << result.err;
+  }
+}
+
+TEST(CommandLine, ValuesAreTakenAsTheyAre) {
+  // Text that looks like an option, a list or a file of CLI11's own.
+  for (const char* value : {"--stage", "{}", "[a,b]", "%%"})
+    expect_failure(run_millrace({"inspect", tiny, "--stage", value}), ExitCode::usage, {fmt::format("--stage {}, expected", value)});
+  expect_failure(run_millrace({"inspect", tiny, "--stage", "1", "--stage", "x"}), ExitCode::usage, {"--stage x"});
+  expect_failure(run_millrace({"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--slow", "9:2", "--slow", "1:2"}),
+                 ExitCode::usage, {"--slow 9:2"});
 }
 
 TEST(CommandLine, WhatRunsARunWantsOne) {

@@ -280,7 +280,7 @@ TEST(Eval, SaysWhatIsWrong) {
   refused({"--model", run.directory(), "data.text=docs", "data.held_out=9999"}, ExitCode::data, {"data.held_out = 9999 holds out none of"});
   refused({"--model", run.directory(), "data.text=/no/such/text"}, ExitCode::data, {"/no/such/text"});
   refused({"--model", run.directory(), "--sequence", "0"}, ExitCode::config, {"train.sequence = 0"});
-  refused({"--model", run.directory(), "--jsno"}, ExitCode::usage, {"nearest is --json"});
+  refused({"--model", run.directory(), "--jsno"}, ExitCode::usage, {"expected --json"});
   refused({"--model", "tests/golden/hf_gpt2", "--sequence", "65", "data.tokens=" + beyond}, ExitCode::data, {"300"});
 }
 

@@ -164,7 +164,7 @@ TEST(Generate, NamesWhatWasMeant) {
   expect_failure(run_millrace({"generate", "--checkpoint", "docs", "--prompt", "a"}), ExitCode::checkpoint,
                  {"docs: neither a run directory"});
   expect_failure(write_on(golden("hf_llama"), "a", {"--tokenzier", "byte"}), ExitCode::usage,
-                 {"unknown option --tokenzier, nearest is --tokenizer"});
+                 {"unknown option --tokenzier, expected --tokenizer"});
   expect_failure(write_on(golden("hf_llama"), "a", {"more", "words"}), ExitCode::usage, {"more: expected options alone"});
   for (const Words& wrong :
        {Words{"--tokens", "0"}, Words{"--temperature", "-1"}, Words{"--top-p", "1.5"}, Words{"--top-k", "-3"}, Words{"--dtype", "fp8"}})

@@ -29,11 +29,12 @@ TEST(ScheduleList, HasEverySchedule) {
 }
 
 TEST(ScheduleHelp, TellsEveryOption) {
-  const auto result = run_millrace({"schedule", "--help"});
-  ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"--ranks P", "--microbatches M", "--chunks V", "--group N", "--warmup W", "--memory X", "--costs F,I,W[,c]",
-                            "--link-latency X", "--slow RANK:FACTOR", "--jitter X", "--seed N", "--json", "--svg FILE", "--csv FILE",
-                            "--full-csv FILE", "--trace FILE", "--slots N", "--outbox N", "ends with 0, with 1"});
+  const Words sizes{"--ranks P", "--microbatches M", "--chunks V", "--group N", "--warmup W", "--memory X"};
+  const Words prices{"--costs F,I,W[,c]", "--link-latency X", "--slow RANK:FACTOR", "--jitter X", "--stall RANK:INDEX:X", "--seed N"};
+  const auto help = [](const char* word) { return run_millrace({"schedule", word, "--help"}).out; };
+  expect_parts(help("show"), joined(joined(sizes, prices), {"--svg FILE", "--csv FILE", "--full-csv FILE", "--trace FILE"}));
+  expect_parts(help("simulate"), joined(joined(sizes, prices), {"--json"}));
+  expect_parts(help("check"), joined(sizes, {"--slots N", "--outbox N", "ends with 0, with 1"}));
 }
 
 TEST(ScheduleShow, DrawsAndCounts) {

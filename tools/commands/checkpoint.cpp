@@ -1,7 +1,4 @@
-#include <algorithm>
-
 #include "kernels/base/check.hpp"
-#include "kernels/base/nearest.hpp"
 #include "layers/model_folder.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/units.hpp"
@@ -59,7 +56,6 @@ int hash(const std::string& path, bool quick) {
 }
 
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
-  MILLRACE_CHECK(dtype == "fp32" || dtype == "bf16", ExitCode::usage, who, "--dtype {}, expected fp32 or bf16", dtype);
   const auto checkpoint = open_checkpoint(path, who);
   const auto model = model_of(checkpoint, who);
   std::vector<float> elements;
@@ -84,25 +80,51 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   return 0;
 }
 
+const std::string& single_path(const Arguments& arguments, const char* command, const char* expected) {
+  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, who, "{} with {} paths, expected {}", command,
+                 arguments.positional().size(), expected);
+  return arguments.positional().front();
+}
+
 }  // namespace
 
-int checkpoint(const std::vector<std::string>& arguments) {
-  constexpr const char* usage = "ls RUN_DIRECTORY | verify PATH | hash PATH [--quick] | export-hf PATH OUT [--dtype fp32|bf16]";
-  const Arguments parsed(arguments, {"dtype"}, {"quick"});
-  const auto& words = parsed.positional();
-  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who, "nothing to do, expected {}", usage);
-  const std::string& what = words.front();
-  const std::vector<std::string> known{"ls", "verify", "hash", "export-hf"};
-  MILLRACE_CHECK(std::find(known.begin(), known.end(), what) != known.end(), ExitCode::usage, who, "unknown word {}, expected {}{}", what,
-                 usage, did_you_mean(what, known));
-  const std::size_t wanted = what == "export-hf" ? 3 : 2;
-  MILLRACE_CHECK(words.size() == wanted, ExitCode::usage, who, "{} with {} paths, expected {}", what, words.size() - 1, usage);
-  MILLRACE_CHECK(what == "export-hf" || !parsed.flag("dtype"), ExitCode::usage, who, "--dtype goes with export-hf, not with {}", what);
-  MILLRACE_CHECK(what == "hash" || !parsed.flag("quick"), ExitCode::usage, who, "--quick goes with hash, not with {}", what);
-  if (what == "ls") return list(words[1]);
-  if (what == "verify") return verify(words[1]);
-  if (what == "hash") return hash(words[1], parsed.flag("quick"));
-  return export_model_folder(words[1], words[2], parsed.text("dtype", "fp32"));
+Command checkpoint_command() {
+  constexpr const char* path = "RUN_DIRECTORY|CHECKPOINT";
+  return {
+      .name = "ckpt",
+      .summary = "List, check, hash and export checkpoints.",
+      .notes = "For a run directory, hash and export-hf take its newest checkpoint.",
+      .parts = {
+          {.name = "ls",
+           .words = "RUN_DIRECTORY",
+           .summary = "List the committed checkpoints of a run directory.",
+           .offer = offer_folders,
+           .run = [](const Arguments& given) { return list(single_path(given, "ls", "RUN_DIRECTORY")); }},
+          {.name = "verify",
+           .words = path,
+           .summary = "Read every byte of a checkpoint, or of all checkpoints of a run. Ends with 1 if one is damaged.",
+           .offer = offer_folders,
+           .run = [](const Arguments& given) { return verify(single_path(given, "verify", "RUN_DIRECTORY or a checkpoint")); }},
+          {.name = "hash",
+           .words = path,
+           .summary = "Print the hash of a checkpoint's state, read from the disk.",
+           .options = {{.name = "quick", .help = "Print the hash that the manifest has, without reading the data."}},
+           .offer = offer_folders,
+           .run =
+               [](const Arguments& given) {
+                 return hash(single_path(given, "hash", "RUN_DIRECTORY or a checkpoint"), given.given("quick"));
+               }},
+          {.name = "export-hf",
+           .words = "RUN_DIRECTORY|CHECKPOINT OUT",
+           .summary = "Write config.json and model.safetensors, as transformers reads them, to a new folder OUT.",
+           .options = {{.name = "dtype", .value = "TYPE", .help = "Type of the weights.", .fallback = "fp32", .choices = {"fp32", "bf16"}}},
+           .offer = offer_folders,
+           .run = [](const Arguments& given) {
+             const auto& paths = given.positional();
+             MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, who,
+                            "export-hf with {} paths, expected a run directory or checkpoint, and OUT", paths.size());
+             return export_model_folder(paths[0], paths[1], given.text("dtype"));
+           }}}};
 }
 
 }  // namespace millrace::tools

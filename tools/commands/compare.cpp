@@ -14,10 +14,6 @@
 
 namespace millrace::tools {
 
-const char* const compare_help =
-    "Both were trained with `millrace train RUN.toml --record hashes`, on any number of ranks each. For the values both are run again in\n"
-    "this process, from their nearest checkpoints. Nothing is written. Ends with 0 where they are identical, with 1 where they differ.\n";
-
 namespace {
 
 constexpr const char* who = "millrace compare";
@@ -86,10 +82,7 @@ void print_values(const Side& left, const Side& right, const Difference& differe
   }
 }
 
-}  // namespace
-
-int compare(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {}, {});
+int compare(const Arguments& parsed) {
   MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} names, expected the directories of two runs",
                  parsed.positional().size());
   cluster::widen_affinity();
@@ -110,6 +103,20 @@ int compare(const std::vector<std::string>& arguments) {
              found.first->differing, found.first->compared);
   print_values(left, right, *found.first);
   return 1;
+}
+
+}  // namespace
+
+Command compare_command() {
+  return {.name = "compare",
+          .words = "RUN_A RUN_B",
+          .summary = "Find where two recorded runs first differ: step, microbatch, stage, operation, tensor, values.",
+          .notes =
+              "Both were trained with `millrace train RUN.toml --record hashes`, each on any number of ranks. To print values, both are "
+              "run again in this process, from their nearest checkpoints. Nothing is written. Ends with 0 if they are identical, with 1 "
+              "if they differ.",
+          .offer = offer_folders,
+          .run = compare};
 }
 
 }  // namespace millrace::tools

@@ -10,19 +10,20 @@ namespace {
 constexpr const char* who = "millrace config";
 
 /// TOML that loads to the same run, each value with where it came from. A model or data may be missing: it shows what there is.
-int show(const std::vector<std::string>& words) {
-  const auto run = load_run(words, false);
+int show(const Arguments& arguments) {
+  const auto run = load_run(arguments.positional(), false);
   print_warnings(run);
   fmt::print("{}", configs::show(run));
   return 0;
 }
 
-int keys(const std::vector<std::string>& words, bool markdown) {
+int keys(const Arguments& arguments) {
+  const auto& words = arguments.positional();
   for (const auto& word : words) {
     MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, who, "unknown key {}{}", word,
                    did_you_mean(word, configs::key_names()));
   }
-  if (words.empty()) fmt::print("{}", markdown ? configs::key_reference() : configs::help_text());
+  if (words.empty()) fmt::print("{}", arguments.given("markdown") ? configs::key_reference() : configs::help_text());
   for (const auto& word : words) {
     const configs::Key& key = *configs::find_key(word);
     fmt::print("{}\n    {}; default {}; {}; {}\n    {}\n", key.name, configs::wanted(key),
@@ -34,18 +35,21 @@ int keys(const std::vector<std::string>& words, bool markdown) {
 
 }  // namespace
 
-int config(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {}, {"markdown"});
-  auto words = parsed.positional();
-  MILLRACE_CHECK(!words.empty(), ExitCode::usage, who,
-                 "nothing to do, expected show [RUN.toml] [key=value …] or keys [KEY …] [--markdown]");
-  const std::string what = words.front();
-  words.erase(words.begin());
-  const std::vector<std::string> known{"show", "keys"};
-  MILLRACE_CHECK(what == "keys" || !parsed.flag("markdown"), ExitCode::usage, who, "--markdown goes with keys, not with {}", what);
-  if (what == "show") return show(words);
-  if (what == "keys") return keys(words, parsed.flag("markdown"));
-  fail(ExitCode::usage, who, "unknown word {}, expected show or keys{}", what, did_you_mean(what, known));
+Command config_command() {
+  return {.name = "config",
+          .summary = "Print every value of a run with the file and line it came from, or every key.",
+          .parts = {{.name = "show",
+                     .words = "[RUN.toml] [key=value …]",
+                     .summary = "Print TOML that loads to the same run, each value with the place it came from.",
+                     .notes = "A model or data may be missing.",
+                     .offer = offer_run,
+                     .run = show},
+                    {.name = "keys",
+                     .words = "[KEY …]",
+                     .summary = "Print what a key means: type, range, default, environment variable.",
+                     .options = {{.name = "markdown", .help = "Print the page docs/keys.md."}},
+                     .offer = offer_keys,
+                     .run = keys}}};
 }
 
 }  // namespace millrace::tools

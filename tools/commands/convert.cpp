@@ -13,15 +13,6 @@
 
 namespace millrace::tools {
 
-const char* const convert_help = R"(
-  FROM    a folder of transformers or MaxText (config.json, model.safetensors or its shards), or a GPT-2 of llm.c (gpt2_124M.bin)
-  TO      a folder that is not there yet or empty; with --format llmc a file that is not there yet
-  --dtype   fp32 or bf16; as in FROM where not given (fp32 where its tensors differ)
-  --format  folder (its config.json in the language of FROM's) or llmc (a GPT-2 alone)
-
-TO appears when all of it is written. Tokenizer files and generation_config.json are copied beside the weights.
-)";
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,35 +33,22 @@ void copy_companions(const std::string& from, const std::string& to) {
   }
 }
 
-kernels::DType dtype_named(const std::string& name) {
-  MILLRACE_CHECK(name == "fp32" || name == "bf16", ExitCode::usage, who, "--dtype {}, expected fp32 or bf16", name);
-  return name == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
-}
-
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
 }
 
-}  // namespace
-
-int convert(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"dtype", "format"}, {});
+int convert(const Arguments& parsed) {
   MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} paths, expected FROM and TO", parsed.positional().size());
   const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
-  const std::string format = parsed.text("format", "folder");
-  const std::vector<std::string> formats{"folder", "llmc"};
-  MILLRACE_CHECK(std::ranges::find(formats, format) != formats.end(), ExitCode::usage, who, "--format {}, expected folder or llmc{}",
-                 format, did_you_mean(format, formats));
-  const bool folder = format == "folder";
-  const std::string dtype_name = parsed.text("dtype", "");
-  if (!dtype_name.empty()) static_cast<void>(dtype_named(dtype_name));
+  const bool folder = parsed.text("format") == "folder";
+  const std::string dtype_name = parsed.text("dtype");
   want_nothing_at(to, folder, who);
 
   const auto config = layers::read_config_file(from);
   print_warnings(config.warnings);
   const auto weights = layers::open_weights(from, config.model);
-  const auto dtype = dtype_name.empty() ? weights->dtype() : dtype_named(dtype_name);
+  const auto dtype = dtype_name.empty() ? weights->dtype() : dtype_name == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
   std::vector<float> elements;  // of one tensor at a time
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));
@@ -88,6 +66,29 @@ int convert(const std::vector<std::string>& arguments) {
   fmt::print("{}: {} with {} weights in {}\n", to, config.model.family, layers::count_parameters(config.model),
              dtype == kernels::DType::bf16 ? "bf16" : "fp32");
   return 0;
+}
+
+}  // namespace
+
+Command convert_command() {
+  return {.name = "convert",
+          .words = "FROM TO",
+          .summary = "Convert a published model's folder, or llm.c's GPT-2 file, to another format or type.",
+          .notes =
+              "FROM is a folder of transformers or MaxText (config.json, model.safetensors or its shards), or a GPT-2 of llm.c "
+              "(gpt2_124M.bin). TO is a folder that does not exist yet or is empty; with --format llmc, a file that does not exist "
+              "yet. TO appears when all of it is written. Tokenizer files and generation_config.json are copied beside the weights.",
+          .options = {{.name = "dtype",
+                       .value = "TYPE",
+                       .help = "Type of the weights. Default: as in FROM (fp32 if its tensors differ).",
+                       .choices = {"fp32", "bf16"}},
+                      {.name = "format",
+                       .value = "FORMAT",
+                       .help = "folder keeps the format of FROM's config.json; llmc is for a GPT-2 only.",
+                       .fallback = "folder",
+                       .choices = {"folder", "llmc"}}},
+          .offer = offer_files | offer_folders,
+          .run = convert};
 }
 
 }  // namespace millrace::tools

@@ -15,23 +15,15 @@
 
 namespace millrace::tools {
 
-const char* const debug_help =
-    "  --script FILE        commands from a file, one a line; from standard input where that is no terminal. An error ends the session\n"
-    "  --checkpoint FOLDER  begins with this checkpoint's weights and step; otherwise with the run's own beginning\n"
-    "Commands are told by `help`. Nothing is written but what `dump` is asked to. docs/debugging.md walks through a session.\n";
-
 namespace {
 
 constexpr const char* who = "millrace debug";
 
-}  // namespace
-
-int debug(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"script", "checkpoint"}, {});
+int debug(const Arguments& parsed) {
   MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, expected RUN.toml or key=value");
   actors::DebugSession* session = nullptr;
   std::unique_ptr<actors::LineReader> reader;
-  if (parsed.flag("script") || isatty(STDIN_FILENO) == 0) {
+  if (parsed.given("script") || isatty(STDIN_FILENO) == 0) {
     reader = std::make_unique<actors::ScriptReader>(parsed.text("script", "-"));
   } else {
     reader = std::make_unique<actors::TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
@@ -41,7 +33,7 @@ int debug(const std::vector<std::string>& arguments) {
   print_warnings(run);
   const auto settings = settings_of(run.config, build_id());
   std::optional<runtime::CheckpointReader> checkpoint;
-  if (parsed.flag("checkpoint")) checkpoint.emplace(parsed.text("checkpoint", ""));
+  if (parsed.given("checkpoint")) checkpoint.emplace(parsed.text("checkpoint"));
   const actors::SteppedRun stepped(settings, std::move(checkpoint));
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, who,
@@ -53,6 +45,26 @@ int debug(const std::vector<std::string>& arguments) {
   session = &debugging;
   debugging.run();
   return 0;
+}
+
+}  // namespace
+
+Command debug_command() {
+  return {
+      .name = "debug",
+      .words = run_words,
+      .summary = "Run the whole pipeline in one process, one action or operation at a time: break points, tensors, NaN.",
+      .notes = "The command `help` of the session lists its commands. Only `dump` writes files. docs/debugging.md walks through a session.",
+      .options = {{.name = "script",
+                   .value = "FILE",
+                   .help = "Read commands from a file, one per line; an error ends the session. Default: standard input.",
+                   .offer = offer_files},
+                  {.name = "checkpoint",
+                   .value = "FOLDER",
+                   .help = "Begin with this checkpoint's weights and step. Default: the run's own beginning.",
+                   .offer = offer_folders}},
+      .offer = offer_run,
+      .run = debug};
 }
 
 }  // namespace millrace::tools

@@ -178,10 +178,7 @@ void folders(Report& report) {
   }
 }
 
-}  // namespace
-
-int doctor(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {}, {});
+int doctor(const Arguments& parsed) {
   MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, "millrace doctor", "{} given, expected no arguments",
                  parsed.positional().front());
   Report report;
@@ -196,5 +193,9 @@ int doctor(const std::vector<std::string>& arguments) {
   fmt::print("{}\n", report.warnings() == 0 ? std::string("all is well") : fmt::format("{} to look at", report.warnings()));
   return 0;
 }
+
+}  // namespace
+
+Command doctor_command() { return {.name = "doctor", .summary = "Report what this machine and this build can do.", .run = doctor}; }
 
 }  // namespace millrace::tools

@@ -25,16 +25,6 @@
 
 namespace millrace::tools {
 
-const char* const evaluate_help =
-    "  data.text=FILES      text files and folders, a document a file; or data.tokens=FILES, token files. data.suffixes, data.separator,\n"
-    "                       data.packing are as in a run; data.held_out=N takes what a run holds out: every N-th file, of a single one\n"
-    "                       its last part. Of a run directory not given: what the run itself holds out\n"
-    "  --sequence S         tokens of a row (the run's, else 512 or what the model is meant for)\n"
-    "  --batch B            rows of a microbatch (the run's, else 4)\n"
-    "  --microbatches M     at most so many (0: all)\n"
-    "  --choices FILE       instead of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion\n"
-    "  --json               one line of JSON instead of words\n" MILLRACE_MODEL_OPTIONS_HELP;
-
 namespace {
 
 constexpr const char* who = "millrace eval";
@@ -87,7 +77,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   request.overrides.insert(request.overrides.end(), words.begin(), words.end());
   for (const auto& [option, key] :
        {std::pair{"sequence", "train.sequence"}, {"batch", "train.batch"}, {"microbatches", "evaluate.batches"}})
-    if (arguments.flag(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option, "")));
+    if (arguments.given(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option)));
   auto config = configs::load(request).config;
   if (!given) {
     const auto data = data_of_run(model);
@@ -103,8 +93,8 @@ void read_choices(Request& request, const Arguments& arguments, const actors::Se
   MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, expected one of them",
                  arguments.positional().front());
   for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
-    MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
-  const auto path = request.choices_path = arguments.text("choices", "");
+    MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
+  const auto path = request.choices_path = arguments.text("choices");
   const auto& model = request.model.model;
   request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
   const ChoiceData data(*request.choices);
@@ -119,15 +109,15 @@ void read_choices(Request& request, const Arguments& arguments, const actors::Se
 Request read(const Arguments& arguments, const actors::Session& session) {
   Request request;
   request.model = find_model(arguments, who);
-  request.json = arguments.flag("json");
-  if (arguments.flag("choices")) {
+  request.json = arguments.given("json");
+  if (arguments.given("choices")) {
     read_choices(request, arguments, session);
     return request;
   }
   const auto config = config_of(request.model, arguments);
   const auto vocabulary = request.model.model.vocab_size;
   const bool text = !config.data.text.empty();
-  MILLRACE_CHECK(text || !arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, expected data.text");
+  MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, expected data.text");
   if (text) request.tokens = find_tokenizer(request.model, arguments, who);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;
@@ -211,16 +201,36 @@ void measure(actors::Session& session, const Request& request) {
   if (session.leads()) (choices ? tell_choices : tell)(request, evaluated);
 }
 
-}  // namespace
-
-int evaluate(const std::vector<std::string>& arguments) {
+int evaluate(const Arguments& arguments) {
   actors::Session session;
   Request request;
-  session.prepare_together([&] {
-    const Arguments parsed(arguments, with_model_options({"sequence", "batch", "microbatches", "choices"}), {"json"});
-    request = read(parsed, session);
-  });
+  session.prepare_together([&] { request = read(arguments, session); });
   return run_job(session, request.job, request.model, [&] { measure(session, request); });
+}
+
+}  // namespace
+
+Command evaluate_command() {
+  return {.name = "eval",
+          .words = "data.text=FILES|data.tokens=FILES [data.…=… …]",
+          .summary = "Print the loss of a trained model on files: nats per token, perplexity, bits per byte. Alone or under mpirun.",
+          .notes =
+              "data.text names text files and folders, each file a document; data.tokens names token files. data.suffixes, "
+              "data.separator and data.packing are as in a run; data.held_out=N takes what a run holds out: every N-th file, or the "
+              "last part of a single one. Without data, a run directory's own held-out data is taken.",
+          .options = with_model_options(
+              {{.name = "sequence",
+                .value = "S",
+                .help = "Tokens per row. Default: the run's, else 512 or what the model is meant for if that is less."},
+               {.name = "batch", .value = "B", .help = "Rows per microbatch. Default: the run's, else 4."},
+               {.name = "microbatches", .value = "M", .help = "Stop after this many; 0 takes all. Default: 0."},
+               {.name = "choices",
+                .value = "FILE",
+                .help = "In place of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion.",
+                .offer = offer_files},
+               {.name = "json", .help = "Print one line of JSON."}}),
+          .offer = offer_assignments,
+          .run = evaluate};
 }
 
 }  // namespace millrace::tools

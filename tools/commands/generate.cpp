@@ -17,14 +17,6 @@
 
 namespace millrace::tools {
 
-const char* const generate_help =
-    "  --prompt TEXT        what to go on behind; or --prompt-file FILE\n"
-    "  --tokens N           so many at most (64); the end of the document and --stop TEXT end the text too\n"
-    "  --temperature T      0 takes the most probable token (0.8); --top-k K the K most probable ones only (0: all); --top-p P of those "
-    "the\n"
-    "                       fewest that have this share of the probability (1: all); --seed S of the drawing "
-    "(1)\n" MILLRACE_MODEL_OPTIONS_HELP;
-
 namespace {
 
 constexpr const char* who = "millrace generate";
@@ -41,14 +33,14 @@ struct Request {
 };
 
 std::string prompt_of(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.flag("prompt") != arguments.flag("prompt-file"), ExitCode::usage, who, "{}, expected one of them",
-                 arguments.flag("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
-  if (arguments.flag("prompt")) {
-    const auto prompt = arguments.text("prompt", "");
+  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, who, "{}, expected one of them",
+                 arguments.given("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
+  if (arguments.given("prompt")) {
+    const auto prompt = arguments.text("prompt");
     MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, who, "--prompt is empty, expected text to go on behind");
     return prompt;
   }
-  const auto path = arguments.text("prompt-file", "");
+  const auto path = arguments.text("prompt-file");
   auto prompt = runtime::read_text_file(path, longest_prompt, ExitCode::data);
   MILLRACE_CHECK(!prompt.empty(), ExitCode::data, who, "{} is empty, expected text to go on behind", path);
   return prompt;
@@ -86,9 +78,9 @@ std::int64_t fitting(Request& request, std::int64_t wanted) {
 }
 
 double temperature_of(const Arguments& arguments) {
-  const auto text = arguments.text("temperature", "0.8");
+  const auto text = arguments.text("temperature");
   const bool zero = text.find_first_not_of("0.") == std::string::npos && text.find('0') != std::string::npos;
-  return zero ? 0.0 : arguments.real("temperature", 0.8);
+  return zero ? 0.0 : arguments.real("temperature");
 }
 
 Request read(const Arguments& arguments, const actors::Session& session) {
@@ -100,14 +92,14 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   request.tokens = find_tokenizer(request.model, arguments, who);
   auto& settings = request.settings;
   settings.prompt = encode(request.tokens, prompt, request.model.model.vocab_size);
-  settings.tokens = fitting(request, arguments.integer("tokens", 64, 1, 1 << 24));
+  settings.tokens = fitting(request, arguments.integer("tokens", 1, 1 << 24));
   settings.sampling.temperature = temperature_of(arguments);
-  settings.sampling.top_k = arguments.integer("top-k", 0, 0, 1 << 30);
-  settings.sampling.top_p = arguments.real("top-p", 1);
+  settings.sampling.top_k = arguments.integer("top-k", 0, 1 << 30);
+  settings.sampling.top_p = arguments.real("top-p");
   MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, who, "--top-p {}, expected a share above 0 and at most 1",
                  settings.sampling.top_p);
-  settings.sampling.seed = static_cast<std::uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
-  request.stop = arguments.text("stop", "");
+  settings.sampling.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, INT64_MAX));
+  request.stop = arguments.text("stop");
   const auto sequence = static_cast<std::int64_t>(settings.prompt.size()) + settings.tokens - 1;
   request.job = job_of(request.model, arguments, session, 1, sequence);
   return request;
@@ -154,17 +146,37 @@ void write(actors::Session& session, Request& request) {
              static_cast<double>(done.tokens) / std::max(done.seconds, 1e-9), why);
 }
 
-}  // namespace
-
-int generate(const std::vector<std::string>& arguments) {
+int generate(const Arguments& arguments) {
   actors::Session session;
   Request request;
-  session.prepare_together([&] {
-    const Arguments parsed(arguments,
-                           with_model_options({"prompt", "prompt-file", "tokens", "temperature", "top-k", "top-p", "seed", "stop"}), {});
-    request = read(parsed, session);
-  });
+  session.prepare_together([&] { request = read(arguments, session); });
   return run_job(session, request.job, request.model, [&] { write(session, request); });
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {.name = "generate",
+          .summary = "Continue a prompt with a trained model. Alone or under mpirun.",
+          .options = with_model_options(
+              {{.name = "prompt", .value = "TEXT", .help = "The text to continue."},
+               {.name = "prompt-file", .value = "FILE", .help = "A file with the text to continue.", .offer = offer_files},
+               {.name = "tokens",
+                .value = "N",
+                .help = "Write at most this many. The end of the document ends the text too.",
+                .fallback = "64"},
+               {.name = "stop", .value = "TEXT", .help = "End before this text."},
+               {.name = "temperature",
+                .value = "T",
+                .help = "Divides the logits before a token is drawn; 0 takes the most probable token.",
+                .fallback = "0.8"},
+               {.name = "top-k", .value = "K", .help = "Draw from the K most probable tokens; 0 draws from all.", .fallback = "0"},
+               {.name = "top-p",
+                .value = "P",
+                .help = "Draw from the fewest most probable tokens that together have this probability.",
+                .fallback = "1"},
+               {.name = "seed", .value = "S", .help = "Random seed.", .fallback = "1"}}),
+          .run = generate};
 }
 
 }  // namespace millrace::tools

@@ -6,7 +6,6 @@
 #include "actors/rank/memory_check.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/base/nearest.hpp"
 #include "runtime/program/print.hpp"
 #include "runtime/schedule/simulator/replay.hpp"
 #include "runtime/units.hpp"
@@ -29,16 +28,6 @@ const std::vector<std::pair<std::string, ProgramKind>>& program_words() {
                                                                       {"backward", ProgramKind::backward},
                                                                       {"evaluate", ProgramKind::evaluate}};
   return words;
-}
-
-ProgramKind program_of(const std::string& word) {
-  std::vector<std::string> known;
-  for (const auto& [name, kind] : program_words()) {
-    if (name == word) return kind;
-    known.push_back(name);
-  }
-  fail(ExitCode::usage, who, "--program {}, expected forward, input_gradient, weight_gradient, backward or evaluate{}", word,
-       did_you_mean(word, known));
 }
 
 /// Everything that is printed comes from here: the run, its plan, and each rank's memory.
@@ -240,29 +229,39 @@ void print_stage(const Inspection& run, runtime::StageId stage, const std::strin
   const auto& runner = rank.stage(stage);
   fmt::print("\nstage {} on rank {}, holds {}\n", stage.value, rank_id.value, layers::print_layout({run.plan.layout[stage.index()]}));
   for (const auto& [name, kind] : program_words()) {
-    const bool wanted = program.empty() ? runtime::runs(mode_of(run.plan), kind) : program_of(program) == kind;
+    const bool wanted = program.empty() ? runtime::runs(mode_of(run.plan), kind) : name == program;
     if (wanted) print_program(run, rank, runner, kind);
   }
   fmt::print("\nmemory of rank {}, with all its stages ({}):\n{}", rank_id.value,
              stages_text(run.plan.schedule.placement.stages_of(rank_id)), rank.print());
 }
 
-}  // namespace
-
-int inspect(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"stage", "program"}, {});
-  const auto program = parsed.text("program", "");
-  if (parsed.flag("program")) static_cast<void>(program_of(program));
-  MILLRACE_CHECK(parsed.flag("stage") || !parsed.flag("program"), ExitCode::usage, who, "--program {} without --stage", program);
+int inspect(const Arguments& parsed) {
+  const auto program = parsed.text("program");
+  MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, who, "--program {} without --stage", program);
   const auto run = inspection_of(parsed.positional());
-  const long stage = parsed.integer("stage", 0, 0, run.plan.stages() - 1);
+  const long stage = parsed.integer("stage", 0, run.plan.stages() - 1);
   print_head(run);
-  if (parsed.flag("stage")) {
+  if (parsed.given("stage")) {
     print_stage(run, runtime::StageId(static_cast<int>(stage)), program);
   } else {
     print_overview(run);
   }
   return 0;
+}
+
+}  // namespace
+
+Command inspect_command() {
+  std::vector<std::string> programs;
+  for (const auto& [name, kind] : program_words()) programs.push_back(name);
+  return {.name = "inspect",
+          .words = run_words,
+          .summary = "Print the programs of a run before it starts: operations, shapes, labels, FLOPs, bytes, memory.",
+          .options = {{.name = "stage", .value = "S", .help = "Print the programs of this stage and its rank's memory.", .fallback = "0"},
+                      {.name = "program", .value = "NAME", .help = "With --stage: print this program only.", .choices = programs}},
+          .offer = offer_run,
+          .run = inspect};
 }
 
 }  // namespace millrace::tools

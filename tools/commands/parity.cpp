@@ -5,32 +5,56 @@
 
 namespace millrace::tools {
 
-int parity(const std::vector<std::string>& arguments) {
+namespace {
+
+int parity(const Arguments& parsed) {
   actors::Session session;
   actors::ParitySettings settings;
   session.prepare_together([&] {
-    const Arguments parsed(arguments, {"dtype", "device", "ranks", "chunks", "schedule", "layout", "rematerialize", "tolerance", "threads"},
-                           {});
     MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, "millrace parity",
                    "{} folders given, expected one with config.json, model.safetensors, golden.safetensors", parsed.positional().size());
     settings.folder = parsed.positional().front();
-    settings.dtype = parsed.text("dtype", "fp32");
-    MILLRACE_CHECK(settings.dtype == "fp32" || settings.dtype == "bf16", ExitCode::usage, "millrace parity",
-                   "--dtype {}, expected fp32 or bf16", settings.dtype);
-    settings.device = parsed.text("device", "cpu");
+    settings.dtype = parsed.text("dtype");
+    settings.device = parsed.text("device");
     static_cast<void>(kernels::parse_device(settings.device));
     settings.ranks = static_cast<int>(parsed.integer("ranks", session.launch().processes, 1, 4096));
-    settings.chunks = static_cast<int>(parsed.integer("chunks", 1, 1, 4096));
+    settings.chunks = static_cast<int>(parsed.integer("chunks", 1, 4096));
     settings.schedule = parsed.text("schedule", settings.chunks > 1 ? "looped-bfs" : "1f1b");
-    settings.layout = parsed.text("layout", "");
-    settings.rematerialize = parsed.text("rematerialize", "none");
-    settings.tolerance = parsed.real("tolerance", 1);
-    settings.threads = static_cast<int>(parsed.integer("threads", 1, 1, 4096));
+    settings.layout = parsed.text("layout");
+    settings.rematerialize = parsed.text("rematerialize");
+    settings.tolerance = parsed.real("tolerance");
+    settings.threads = static_cast<int>(parsed.integer("threads", 1, 4096));
   });
   session.connect(settings.ranks, settings.cluster);
   bool within = false;
   session.carry_out([&] { within = actors::run_parity(session, settings); });
   return within ? 0 : static_cast<int>(ExitCode::difference);
+}
+
+}  // namespace
+
+Command parity_command() {
+  return {
+      .name = "parity",
+      .words = "DIR",
+      .summary = "Compare a converted model with reference outputs, gradients included. Alone or under mpirun.",
+      .notes =
+          "DIR has config.json, model.safetensors and golden.safetensors. Ends with 1 beyond tolerance. Prints a hash that is the "
+          "same for every layout.",
+      .options = {{.name = "dtype", .value = "TYPE", .help = "Type that is computed in.", .fallback = "fp32", .choices = {"fp32", "bf16"}},
+                  {.name = "device", .value = "DEVICE", .help = "cpu, cuda or cuda:N.", .fallback = "cpu"},
+                  {.name = "ranks", .value = "P", .help = "Ranks of the pipeline. Default: one per process."},
+                  {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
+                  {.name = "schedule",
+                   .value = "NAME",
+                   .help = "Default: 1f1b, or looped-bfs with several stages per rank.",
+                   .offer = offer_schedules},
+                  {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, as \"E t*2 | t H\"."},
+                  {.name = "rematerialize", .value = "POLICY", .help = "The same as rematerialize.policy.", .fallback = "none"},
+                  {.name = "tolerance", .value = "X", .help = "Factor on the tolerances of the folder.", .fallback = "1"},
+                  {.name = "threads", .value = "T", .help = "Threads per rank.", .fallback = "1"}},
+      .offer = offer_folders,
+      .run = parity};
 }
 
 }  // namespace millrace::tools

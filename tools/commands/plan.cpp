@@ -19,22 +19,6 @@
 
 namespace millrace::tools {
 
-const char* const plan_help =
-    "  --measure            run the programs of the embedding, one layer and the head here; otherwise FLOPs are what time goes by\n"
-    "  --repeats N          runs of each that the median is taken of (7)\n"
-    "  --costs FILE         times from a file: part,F,I,W[,B] in ms a line; parts are embedding, layer, layer 3, layer 4-7, head\n"
-    "  --schedules A,B,C    the ones to choose from (1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min)\n"
-    "  --memory BYTES       of a rank (15GiB): layouts within it, and where there is none, less kept from forward to backward\n"
-    "  --link-latency MS, --link-rate BYTES_PER_SECOND   of the links between ranks (free)\n"
-    "  --out FILE           writes a plan that train takes: train RUN.toml FILE, or pipeline.plan=FILE\n"
-    "  --replicas 1,16,256  predicts the step of so many data-parallel copies of the plan; the rest is for them\n"
-    "  --spread 0.02 --jitter 0.02   how unlike ranks are for good, and a rank's actions from one to the next (0)\n"
-    "  --reduce-rate BYTES_PER_SECOND --reduce-latency MS   of the rings that sum gradients (free)\n"
-    "  --optimizer MS       of a step (0)\n"
-    "  --mtbf-hours H --snapshot-seconds S --restart-minutes M   one rank fails every H hours; what a snapshot and a restart take (0)\n"
-    "  --error PERCENT --error-ranks P --error-growth PERCENT   by how much predictions were off on P ranks (the plan's), and how much\n"
-    "                       more for each doubling (0): the band\n";
-
 namespace {
 
 constexpr const char* who = "millrace plan";
@@ -62,9 +46,9 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
 }
 
 double positive(const Arguments& arguments, const char* option) {
-  const double number = arguments.real(option, 0);
-  MILLRACE_CHECK(!arguments.flag(option) || (std::isfinite(number) && number > 0), ExitCode::usage, who,
-                 "--{} {}, expected a number above 0", option, arguments.text(option, ""));
+  if (!arguments.given(option)) return 0;
+  const double number = arguments.real(option);
+  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, who, "--{} {}, expected a finite number above 0", option, arguments.text(option));
   return number;
 }
 
@@ -76,16 +60,16 @@ struct Planning {
 };
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
-  const bool measure = arguments.flag("measure"), file = arguments.flag("costs");
+  const bool measure = arguments.given("measure"), file = arguments.given("costs");
   MILLRACE_CHECK(!measure || !file, ExitCode::usage, who, "--measure and --costs, expected one of them");
-  MILLRACE_CHECK(measure || !arguments.flag("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
+  MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
   auto& search = planning.search;
   if (file) {
-    const auto costs = actors::read_costs(arguments.text("costs", ""), static_cast<int>(planning.config.model.layers));
+    const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(planning.config.model.layers));
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
     search.may_rematerialize = false;  // the file has the times of one policy
   } else if (measure) {
-    const int repeats = static_cast<int>(arguments.integer("repeats", 7, 1, 10000));
+    const int repeats = static_cast<int>(arguments.integer("repeats", 1, 10000));
     search.costs = [threads = search.needs.threads, repeats](const actors::PlanRequest& request) {
       return actors::measured_costs(request, threads, repeats);
     };
@@ -113,8 +97,8 @@ Planning planning_of(const Arguments& arguments) {
       config.model,        config.train, config.pipeline, {config.rematerialize.policy, {}}, kernels::device_kind(config.device),
       !config.data.packing};
   search.needs = needs_of(config);
-  search.schedules = names_of(arguments.text("schedules", "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min"));
-  if (arguments.flag("memory")) search.memory = arguments.bytes("memory");
+  search.schedules = names_of(arguments.text("schedules"));
+  if (arguments.given("memory")) search.memory = arguments.bytes("memory");
   choose_costs(planning, arguments);
   search.latency = positive(arguments, "link-latency");
   search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
@@ -213,12 +197,7 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
   return text;
 }
 
-}  // namespace
-
-int plan(const std::vector<std::string>& arguments) {
-  std::vector<std::string> options{"costs", "repeats", "schedules", "memory", "link-latency", "link-rate", "out"};
-  options.insert(options.end(), scale_options.begin(), scale_options.end());
-  const Arguments parsed(arguments, options, {"measure"});
+int plan(const Arguments& parsed) {
   const auto scale = read_scale(parsed);
   const auto planning = planning_of(parsed);
   print_head(planning);
@@ -228,11 +207,47 @@ int plan(const std::vector<std::string>& arguments) {
                  planning.search.memory.value_or(0), result.uniform.most_bytes());
   print_choice(planning, result);
   if (scale) print_scale(*scale, planning.search.request, result.runs.front());
-  const auto file = parsed.text("out", "");
+  const auto file = parsed.text("out");
   if (file.empty()) return 0;
   runtime::write_text_file(file, plan_file(planning, result));
   fmt::print("wrote     {}: millrace train RUN.toml {}\n", file, file);
   return 0;
+}
+
+}  // namespace
+
+Command plan_command() {
+  std::vector<Option> options{
+      {.name = "measure",
+       .help = "Run the programs of the embedding, one layer and the head here to measure their times. Default: count FLOPs."},
+      {.name = "repeats", .value = "N", .help = "Runs of each program, of which the median is taken.", .fallback = "7"},
+      {.name = "costs",
+       .value = "FILE",
+       .help = "Read times from a file with a line part,F,I,W[,B] in ms per part; parts are embedding, layer, layer 3, layer 4-7, head.",
+       .offer = offer_files},
+      {.name = "schedules",
+       .value = "A,B,C",
+       .help = "Schedules to choose from.",
+       .fallback = "1f1b,zb-h1,zb-h2,interleaved,interleaved-zb,zb-v,v-half,v-min",
+       .offer = offer_schedules},
+      {.name = "memory",
+       .value = "BYTES",
+       .help = "Memory per rank, as 15GiB: choose layouts that fit, and where none does, keep less from forward to backward."},
+      {.name = "link-latency", .value = "MS", .help = "Latency of the links between ranks. Default: 0."},
+      {.name = "link-rate", .value = "BYTES_PER_SECOND", .help = "Bandwidth of the links between ranks. Default: unlimited."},
+      {.name = "out",
+       .value = "FILE",
+       .help = "Write a plan that train reads: `train RUN.toml FILE`, or pipeline.plan=FILE.",
+       .offer = offer_files}};
+  const auto scale = scale_options();
+  options.insert(options.end(), scale.begin(), scale.end());
+  return {.name = "plan",
+          .words = run_words,
+          .summary = "Choose layout, schedule and rematerialisation by what the model's parts cost.",
+          .notes = "docs/planning.md explains what is printed.",
+          .options = options,
+          .offer = offer_run,
+          .run = plan};
 }
 
 }  // namespace millrace::tools

@@ -13,9 +13,22 @@
 
 namespace millrace::tools {
 
-const std::vector<std::string> scale_options{"replicas",         "spread",    "jitter",       "reduce-rate",
-                                             "reduce-latency",   "optimizer", "mtbf-hours",   "restart-minutes",
-                                             "snapshot-seconds", "error",     "error-growth", "error-ranks"};
+std::vector<Option> scale_options() {
+  return {{.name = "replicas", .value = "1,16,256", .help = "Predict the step of this many data-parallel replicas of the plan."},
+          {.name = "spread", .value = "X", .help = "With --replicas: relative standard deviation of the ranks' speeds. Default: 0."},
+          {.name = "jitter", .value = "X", .help = "With --replicas: relative standard deviation of a rank's actions. Default: 0."},
+          {.name = "reduce-rate",
+           .value = "BYTES_PER_SECOND",
+           .help = "With --replicas: bandwidth of the rings that sum gradients. Default: unlimited."},
+          {.name = "reduce-latency", .value = "MS", .help = "With --reduce-rate: latency of those rings. Default: 0."},
+          {.name = "optimizer", .value = "MS", .help = "With --replicas: time of the optimizer per step. Default: 0."},
+          {.name = "mtbf-hours", .value = "H", .help = "With --replicas: mean time between failures of one rank. Default: no failures."},
+          {.name = "snapshot-seconds", .value = "S", .help = "With --mtbf-hours: time that a snapshot takes. Default: 0."},
+          {.name = "restart-minutes", .value = "M", .help = "With --mtbf-hours: time that a restart takes. Default: 0."},
+          {.name = "error", .value = "PERCENT", .help = "With --replicas: error of earlier predictions; prints a band."},
+          {.name = "error-ranks", .value = "P", .help = "With --error: ranks of those predictions. Default: the plan's."},
+          {.name = "error-growth", .value = "PERCENT", .help = "With --error: more error per doubling of ranks. Default: 0."}};
+}
 
 namespace {
 
@@ -24,8 +37,8 @@ constexpr long most_replicas = 1L << 24;
 
 /// Of this option, from `least` to `most`; 0 where it is not given.
 double number(const Arguments& arguments, const char* option, double least, double most, const char* wanted) {
-  if (!arguments.flag(option)) return 0;
-  const auto text = arguments.text(option, "");
+  if (!arguments.given(option)) return 0;
+  const auto text = arguments.text(option);
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, who,
@@ -46,11 +59,11 @@ std::vector<int> replicas_of(const std::string& text) {
 }
 
 void check_together(const Arguments& arguments) {
-  for (const auto& option : scale_options)
-    MILLRACE_CHECK(!arguments.flag(option) || arguments.flag("replicas"), ExitCode::usage, who, "--{} without --replicas, which it is for",
-                   option);
+  for (const auto& [option, value, help, fallback, choices, offer] : scale_options())
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, who,
+                   "--{} without --replicas, which it is for", option);
   const auto needs = [&](const char* option, const char* other) {
-    MILLRACE_CHECK(!arguments.flag(option) || arguments.flag(other), ExitCode::usage, who, "--{} without --{}, which it is for", option,
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, who, "--{} without --{}, which it is for", option,
                    other);
   };
   needs("reduce-latency", "reduce-rate");
@@ -119,8 +132,8 @@ void print_point(const ScaleRequest& scale, const runtime::ScalePoint& point, do
 
 std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   check_together(arguments);
-  if (!arguments.flag("replicas")) return std::nullopt;
-  MILLRACE_CHECK(arguments.flag("measure") || arguments.flag("costs"), ExitCode::usage, who,
+  if (!arguments.given("replicas")) return std::nullopt;
+  MILLRACE_CHECK(arguments.given("measure") || arguments.given("costs"), ExitCode::usage, who,
                  "--replicas goes with times: --measure or --costs");
   constexpr double endless = std::numeric_limits<double>::max();
   constexpr const char* part = "a number from 0 to 1, as 0.02 for 2 %";
@@ -129,16 +142,16 @@ std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   constexpr double least = std::numeric_limits<double>::min();
   ScaleRequest scale;
   auto& model = scale.model;
-  scale.replicas = replicas_of(arguments.text("replicas", ""));
+  scale.replicas = replicas_of(arguments.text("replicas"));
   model.spread = number(arguments, "spread", 0, 1, part);
   scale.jitter = number(arguments, "jitter", 0, 1, part);
-  scale.reduces = arguments.flag("reduce-rate");
+  scale.reduces = arguments.given("reduce-rate");
   if (scale.reduces) model.reduction.bytes_per_unit = number(arguments, "reduce-rate", least, endless, positive) / 1000;
   model.reduction.latency = number(arguments, "reduce-latency", 0, endless, any);
   model.optimizer = number(arguments, "optimizer", 0, endless, any);
   model.failures = {3.6e6 * number(arguments, "mtbf-hours", least, 1e12, positive),
                     1e3 * number(arguments, "snapshot-seconds", 0, 1e12, any), 6e4 * number(arguments, "restart-minutes", 0, 1e12, any)};
-  scale.error = arguments.flag("error");
+  scale.error = arguments.given("error");
   model.error = {number(arguments, "error", 0, 100, "percent from 0 to 100") / 100,
                  number(arguments, "error-growth", 0, 100, "percent from 0 to 100") / 100,
                  number(arguments, "error-ranks", 1, endless, "a number of ranks, 1 or more")};

@@ -20,7 +20,7 @@ struct ScaleRequest {
 };
 
 /// Options of `millrace plan` that belong here; all of them take a value.
-extern const std::vector<std::string> scale_options;
+[[nodiscard]] std::vector<Option> scale_options();
 
 /// Reads them; nothing where none is given. Error(usage) for a number out of its range, for one of them without --replicas, and without
 /// costs in milliseconds (--measure or --costs).

@@ -17,16 +17,6 @@
 
 namespace millrace::tools {
 
-const char* const profile_help =
-    R"(
-  One step to warm up, then N that are profiled, from the run's initial state. Nothing is written but the folder: no checkpoint, no metrics.
-  Under mpirun all processes take part and process 0 tells. docs/profiling.md says what the causes mean.
-
-  --steps N      steps, 5
-  --out FOLDER   where profile.json, trace.json (for ui.perfetto.dev) and report.html go; "profile"
-  --check FOLDER instead of all that: checks the files of such a folder; ends with 1 where one is not sound
-)";
-
 namespace {
 
 constexpr const char* who = "millrace profile";
@@ -34,7 +24,7 @@ constexpr const char* who = "millrace profile";
 int check(const Arguments& parsed) {
   MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, who, "--check with {}, expected the folder alone",
                  parsed.positional().front());
-  const auto folder = parsed.text("check", "");
+  const auto folder = parsed.text("check");
   const auto problems = check_profile(folder);
   fmt::print("{}", problems.empty() ? fmt::format("{}: profile.json adds up, trace.json is sound\n", folder) : problems);
   return problems.empty() ? 0 : static_cast<int>(ExitCode::difference);
@@ -60,19 +50,16 @@ int tell(const runtime::Profile& profile, const std::string& folder) {
   return static_cast<int>(ExitCode::difference);
 }
 
-}  // namespace
-
-int profile(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"steps", "out", "check"}, {});
-  if (parsed.flag("check")) return check(parsed);
+int profile(const Arguments& parsed) {
+  if (parsed.given("check")) return check(parsed);
   actors::Session session;
   std::optional<configs::LoadedRun> run;
   actors::ProfileSettings settings;
   session.prepare_together([&] {
     run = load_run(parsed.positional());
-    settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
+    settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
     static_cast<void>(kernels::parse_device(run->config.device));
-    if (session.leads()) runtime::make_directories(parsed.text("out", "profile"));  // what cannot be made is told before the steps
+    if (session.leads()) runtime::make_directories(parsed.text("out"));  // what cannot be made is told before the steps
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
@@ -86,10 +73,34 @@ int profile(const std::vector<std::string>& arguments) {
     };
     if (auto measured = actors::profile_training(session, settings)) {
       measured->planned = promised_costs(*run, *measured);
-      code = tell(runtime::analyze(std::move(*measured)), parsed.text("out", "profile"));
+      code = tell(runtime::analyze(std::move(*measured)), parsed.text("out"));
     }
   });
   return code;
+}
+
+}  // namespace
+
+Command profile_command() {
+  return {.name = "profile",
+          .words = run_words,
+          .summary = "Show where the time of some steps goes, by rank and cause, action and operation. Alone or under mpirun.",
+          .notes =
+              "One step to warm up, then the steps that are profiled, from the run's initial state. Only the folder is written: no "
+              "checkpoint, no metrics. Under mpirun all processes take part and process 0 prints. docs/profiling.md explains the "
+              "causes.",
+          .options = {{.name = "steps", .value = "N", .help = "Steps to profile.", .fallback = "5"},
+                      {.name = "out",
+                       .value = "FOLDER",
+                       .help = "Folder for profile.json, trace.json (for ui.perfetto.dev) and report.html.",
+                       .fallback = "profile",
+                       .offer = offer_folders},
+                      {.name = "check",
+                       .value = "FOLDER",
+                       .help = "Instead of a run: check the files of such a folder; ends with 1 if one is not sound.",
+                       .offer = offer_folders}},
+          .offer = offer_run,
+          .run = profile};
 }
 
 }  // namespace millrace::tools

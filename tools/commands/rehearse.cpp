@@ -26,15 +26,6 @@ struct Request {
   configs::LoadedRun run;
 };
 
-Arguments parse(std::vector<std::string> words) {
-  std::vector<std::string> options{"bytes", "steps", "profile"};
-  options.insert(options.end(), schedule_options.begin(), schedule_options.end());
-  options.insert(options.end(), price_options.begin(), price_options.end());
-  const auto prices = std::any_of(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("--costs"); });
-  if (!prices) words.emplace_back("--costs=20,20,20");
-  return {words, options, {"json", "fastest"}};
-}
-
 bool is_run(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(),
                      [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; });
@@ -71,7 +62,7 @@ Request table_request(const Arguments& parsed) {
   Request request;
   request.settings.schedule = actors::as_run(schedule_of(parsed.positional().front(), parsed));
   request.settings.costs = costs_of(request.settings.schedule, parsed);
-  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", 65536, 1, 1L << 30));
+  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", 1, 1L << 30));
   request.costs = describe_costs(parsed) + " ms";
   return request;
 }
@@ -80,7 +71,7 @@ Request request_of(const Arguments& parsed) {
   auto request = is_run(parsed.positional()) ? run_request(parsed) : table_request(parsed);
   MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, who,
                  "{} has no backwards, expected the table of a training step", request.settings.schedule.name);
-  request.settings.steps = static_cast<int>(parsed.integer("steps", 5, 1, 10'000));
+  request.settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
   return request;
 }
 
@@ -115,36 +106,12 @@ std::string describe_stalls(const actors::RehearsalSettings& settings) {
   return text;
 }
 
-}  // namespace
-
-const char* const rehearse_help =
-    R"(
-  The real coordinator, actors, engines, compute workers and links run the schedule. In the place of an action's program its compute
-  worker waits, asleep until shortly before the end, so that many ranks share few cores. Printed are the median step and the
-  simulator's prediction with the same inputs, by cause and rank. A schedule is run as training runs it: one kind of backward, and the
-  halves of overlapped pairs in order. Under mpirun the ranks are shared between the processes.
-
-  RUN.toml PLAN.toml [key=value ...]: the run's schedule and layout, with actions as long as pipeline.costs of the plan says
-  a built-in schedule:    --ranks P --microbatches M [--chunks V] [--group N] [--warmup W] [--memory X], as of millrace schedule
-  --costs F,I,W[,c]       milliseconds of a whole rank for one microbatch, and from rank to rank; 20,20,20,0
-  --link-latency X        the same as c: a token is told of so much after it came
-  --bytes B               of a token, 65536
-  --slow RANK:FACTOR      a slow rank; again, or with commas, for more
-  --jitter X [--seed N]   durations x exp(X normal - X^2/2)
-  --stall RANK:INDEX:X    that action of the rank's list, from 0, lasts X longer; --stall X: one that --seed draws
-  --steps N               measured steps, 5; one more goes before them
-  --fastest               shows the fastest of them in place of the median: the one that a busy machine disturbed least
-  --json                  the same for programs
-  --profile FOLDER        a profile of the measured steps there, as millrace profile leaves it of a training run
-)";
-
-int rehearse(const std::vector<std::string>& arguments) {
-  const Arguments parsed = parse(arguments);
+int rehearse(const Arguments& parsed) {
   actors::Session session;
   Request request;
   session.prepare_together([&] { request = request_of(parsed); });
   std::optional<actors::GatheredRecords> records;
-  if (parsed.flag("profile"))
+  if (parsed.given("profile"))
     request.settings.examine = [&](actors::Pipeline& pipeline) { records = actors::gather_records(session, pipeline, 1); };
   const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
@@ -152,13 +119,13 @@ int rehearse(const std::vector<std::string>& arguments) {
   session.carry_out([&] {
     if (session.leads()) print_warnings(request.run);
     const auto rehearsal = actors::rehearse(session, settings);
-    if (records) write_rehearsal_profile(std::move(*records), request, session, parsed.text("profile", ""));
+    if (records) write_rehearsal_profile(std::move(*records), request, session, parsed.text("profile"));
     if (!rehearsal) return;
     const auto simulation = runtime::simulate(schedule, settings.costs);
-    const bool fastest = parsed.flag("fastest");
+    const bool fastest = parsed.given("fastest");
     const auto& step = fastest ? rehearsal->fastest() : rehearsal->median();
     const auto comparison = compare(schedule, settings.costs, simulation, step);
-    if (parsed.flag("json")) {
+    if (parsed.given("json")) {
       fmt::print("{}", to_json(comparison, schedule, simulation, *rehearsal, step));
     } else {
       const int processes = session.launch().processes;
@@ -168,6 +135,37 @@ int rehearse(const std::vector<std::string>& arguments) {
     }
   });
   return 0;
+}
+
+}  // namespace
+
+Command rehearse_command() {
+  std::vector<Option> options = schedule_options();
+  const auto prices = price_options("20,20,20,0");
+  options.insert(options.end(), prices.begin(), prices.end());
+  const std::vector<Option> own{
+      {.name = "bytes", .value = "B", .help = "Bytes per message between stages. For a run: its own.", .fallback = "65536"},
+      {.name = "steps", .value = "N", .help = "Steps to measure, after one to warm up.", .fallback = "5"},
+      {.name = "fastest", .help = "Show the fastest step, which other work on the machine disturbed least. Default: the median."},
+      {.name = "json", .help = "Print JSON."},
+      {.name = "profile",
+       .value = "FOLDER",
+       .help = "Write a profile of the measured steps there, as millrace profile does.",
+       .offer = offer_folders}};
+  options.insert(options.end(), own.begin(), own.end());
+  return {.name = "rehearse",
+          .words = "NAME|FILE|RUN.toml PLAN.toml [key=value …]",
+          .summary = "Run a schedule with timers in place of compute, beside its prediction. Alone or under mpirun.",
+          .notes =
+              "The real coordinator, actors, engines, compute workers and links run the schedule. In place of an action's program its "
+              "compute worker waits, asleep until shortly before the end, so that many ranks share few cores. Printed are the median "
+              "step and the simulator's prediction with the same inputs, by cause and rank. A schedule is run as training runs it: one "
+              "kind of backward, and the halves of overlapped pairs in order. Under mpirun the ranks are shared between the "
+              "processes.\nNAME is a built-in schedule, FILE a table. RUN.toml with PLAN.toml rehearses the run's schedule and layout, "
+              "with actions as long as pipeline.costs of the plan says. Costs are in milliseconds.",
+          .options = options,
+          .offer = offer_schedules | offer_run,
+          .run = rehearse};
 }
 
 }  // namespace millrace::tools

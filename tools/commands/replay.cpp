@@ -15,12 +15,6 @@
 
 namespace millrace::tools {
 
-const char* const replay_help =
-    "  --step N       the step, counted from 1; those between the nearest checkpoint and it are run too\n"
-    "  --stage S      then this stage of it alone, from recorded inputs: for perf, a sanitizer, or a kernel under study\n"
-    "  --repeat R     so often (1)\n"
-    "Keys behind it change layout (pipeline.ranks=1), not numbers. Nothing is written. Ends with 1 where a bit differs.\n";
-
 namespace {
 
 constexpr const char* who = "millrace replay";
@@ -63,21 +57,18 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
   return equal;
 }
 
-}  // namespace
-
-int replay(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"step", "stage", "repeat"}, {});
-  MILLRACE_CHECK(!parsed.positional().empty() && parsed.flag("step"), ExitCode::usage, who, "expected RUN_DIRECTORY --step N");
-  MILLRACE_CHECK(!parsed.flag("repeat") || parsed.flag("stage"), ExitCode::usage, who, "--repeat without --stage, expected both");
+int replay(const Arguments& parsed) {
+  MILLRACE_CHECK(!parsed.positional().empty() && parsed.given("step"), ExitCode::usage, who, "expected RUN_DIRECTORY --step N");
+  MILLRACE_CHECK(!parsed.given("repeat") || parsed.given("stage"), ExitCode::usage, who, "--repeat without --stage, expected both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
   const auto [settings, model_warnings] = recorded_run(parsed.positional(), who);
   print_warnings(model_warnings);
-  const long step = parsed.integer("step", 1, 1, settings.train.steps);
+  const long step = parsed.integer("step", 1, settings.train.steps);
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
   const auto run = run_before(settings, directory, step);
   const auto& plan = run->plan();
-  const long stage = parsed.integer("stage", 0, 0, plan.stages() - 1);
+  const long stage = parsed.integer("stage", 0, plan.stages() - 1);
   auto setup = run->setup();
   fmt::print("from {}, {} ranks, schedule {}, {} threads a rank\n",
              setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
@@ -90,7 +81,7 @@ int replay(const std::vector<std::string>& arguments) {
     actors::Stepper stepper(setup);
     actors::RecordingRunner* recorder = nullptr;
     while (!stepper.ended() && stepper.step() < step) {
-      if (parsed.flag("stage") && stepper.step() + 1 == step && recorder == nullptr) {
+      if (parsed.given("stage") && stepper.step() + 1 == step && recorder == nullptr) {
         beginning = stepper.beginning();
         auto runner = std::make_unique<actors::RecordingRunner>(runtime::StageId(static_cast<int>(stage)));
         recorder = runner.get();
@@ -104,14 +95,33 @@ int replay(const std::vector<std::string>& arguments) {
     }
     if (recorder != nullptr) recording = recorder->recording();
   }
-  if (parsed.flag("stage")) {
+  if (parsed.given("stage")) {
     setup.state = beginning.get();
     setup.first_step = beginning->step;
     const actors::Stepper stepper(setup);
     equal &=
-        replay_stage(stepper.rank(plan.schedule.placement.rank_of(recording.stage)), recording, parsed.integer("repeat", 1, 1, 1'000'000));
+        replay_stage(stepper.rank(plan.schedule.placement.rank_of(recording.stage)), recording, parsed.integer("repeat", 1, 1'000'000));
   }
   return equal ? 0 : 1;
+}
+
+}  // namespace
+
+Command replay_command() {
+  return {.name = "replay",
+          .words = "RUN_DIRECTORY [key=value …]",
+          .summary = "Run a finished step again, bit for bit, from the nearest checkpoint; or one stage of it alone.",
+          .notes = "Keys may change the layout (pipeline.ranks=1), not the numbers. Nothing is written. Ends with 1 if a bit differs.",
+          .options = {{.name = "step",
+                       .value = "N",
+                       .help = "The step, counted from 1. The steps between the nearest checkpoint and it are run too."},
+                      {.name = "stage",
+                       .value = "S",
+                       .help = "Then run this stage of it alone, from recorded inputs: for perf, a sanitizer, or a kernel under study.",
+                       .fallback = "0"},
+                      {.name = "repeat", .value = "R", .help = "With --stage: times to run it.", .fallback = "1"}},
+          .offer = offer_folders | offer_assignments,
+          .run = replay};
 }
 
 }  // namespace millrace::tools

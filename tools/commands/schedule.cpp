@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/generators/catalogue.hpp"
 #include "runtime/schedule/simulator/render.hpp"
@@ -20,13 +19,8 @@ constexpr const char* who = "millrace schedule";
 constexpr std::size_t widest_picture = 2000;      // columns of text
 constexpr std::size_t most_ledger = 200'000'000;  // actions x ranks: seconds
 
-std::vector<std::string> joined(std::vector<std::string> options, const std::vector<std::string>& more) {
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-int list(const std::vector<std::string>& arguments) {
-  MILLRACE_CHECK(arguments.empty(), ExitCode::usage, who, "list {}, expected no arguments", arguments.front());
+int list(const Arguments& arguments) {
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "list {}, expected no arguments", arguments.positional().front());
   for (const auto& facts : runtime::schedule_catalogue()) {
     fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages a microbatch\n{:<15} takes {}\n", facts.name, facts.use,
                "", facts.bubble, facts.peak, facts.messages, "", facts.wants);
@@ -70,7 +64,7 @@ std::string legend(const runtime::Schedule& schedule) {
 }
 
 void write(const Arguments& parsed, const std::string& option, const std::string& text) {
-  const std::string path = parsed.text(option, "");
+  const std::string path = parsed.text(option);
   runtime::write_text_file(path, text);
   fmt::print("{}: {} bytes\n", path, text.size());
 }
@@ -78,7 +72,7 @@ void write(const Arguments& parsed, const std::string& option, const std::string
 bool write_files(const Arguments& parsed, const runtime::Schedule& schedule, const runtime::Costs& costs,
                  const runtime::Simulation& simulation) {
   bool wrote = false;
-  const auto asked = [&](const char* option) { return parsed.flag(option) && (wrote = true); };
+  const auto asked = [&](const char* option) { return parsed.given(option) && (wrote = true); };
   if (asked("svg")) write(parsed, "svg", runtime::svg_picture(schedule, simulation, describe_costs(parsed)));
   if (asked("csv")) write(parsed, "csv", runtime::print_table(schedule));
   if (asked("full-csv")) write(parsed, "full-csv", runtime::print_full_table(schedule));
@@ -86,8 +80,7 @@ bool write_files(const Arguments& parsed, const runtime::Schedule& schedule, con
   return wrote;
 }
 
-int show(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, joined(joined({"svg", "csv", "full-csv", "trace"}, schedule_options), price_options), {});
+int show(const Arguments& parsed) {
   const auto schedule = schedule_of(subject(parsed, "show"), parsed);
   const auto costs = costs_of(schedule, parsed);
   const auto simulation = runtime::simulate(schedule, costs);
@@ -101,13 +94,12 @@ int show(const std::vector<std::string>& arguments) {
 
 // -- simulate -------------------------------------------------------------------------------------------------------------
 
-int simulate(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, joined(schedule_options, price_options), {"json"});
+int simulate(const Arguments& parsed) {
   const auto schedule = schedule_of(subject(parsed, "simulate"), parsed);
   const auto costs = costs_of(schedule, parsed);
   const auto simulation = runtime::simulate(schedule, costs);
   const auto lost = runtime::lost_time(schedule, costs);
-  if (parsed.flag("json")) {
+  if (parsed.given("json")) {
     fmt::print("{}", runtime::to_json(schedule, costs, simulation, lost));
     return 0;
   }
@@ -118,43 +110,40 @@ int simulate(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+/// A command about one schedule and its costs.
+Command priced(Command command) {
+  for (auto& option : schedule_options()) command.options.push_back(std::move(option));
+  for (auto& option : price_options("1,1,1,0")) command.options.push_back(std::move(option));
+  return command;
+}
+
 }  // namespace
 
-const char* const schedule_help =
-    R"(
-  list                    names, bubble, memory, messages, when to take which
-  show NAME|FILE          a picture in letters, idle time, peaks, slots; or, in place of it, files:
-    --svg FILE            a picture to look at
-    --csv FILE            the table of actions, as pipeline.plan and PyTorch's pipelining read it
-    --full-csv FILE       the same with SEND and RECV
-    --trace FILE          a trace for ui.perfetto.dev, one unit of the costs a millisecond
-  check NAME|FILE …       proved, or rejected with what is wrong; ends with 0, with 1 where a fault was found, with 3 where a table
-                          cannot be read or a schedule cannot be made
-    --slots N             tokens that may wait at the end of an edge; unbounded
-    --outbox N            unfinished sends of an edge before the next one blocks its list; unbounded
-  simulate NAME|FILE      time, idle time by cause, waits of each rank, critical path, sensitivities
-    --json                the same for programs
-
-  a built-in schedule:    --ranks P --microbatches M [--chunks V] [--group N] [--warmup W] [--memory X]
-                          W: 1f1b's forwards of rank 0 ahead of its first backward; N: of interleaved and interleaved-zb;
-                          X: microbatches that a rank may hold, for auto, P if not said
-  show and simulate:      --costs F,I,W[,c]       times of a whole rank for one microbatch, and from rank to rank; 1,1,1,0
-                          --link-latency X        the same as c
-                          --slow RANK:FACTOR      a slow rank; again, or with commas, for more
-                          --jitter X [--seed N]   durations x exp(X normal - X^2/2)
-                          --stall RANK:INDEX:X    that action of the rank's list, from 0, lasts X longer; --stall X: one that --seed draws
-)";
-
-int schedule(const std::vector<std::string>& arguments) {
-  static const std::vector<std::string> known{"list", "show", "check", "simulate"};
-  MILLRACE_CHECK(!arguments.empty(), ExitCode::usage, who, "nothing to do, expected one of {}; --help tells more", fmt::join(known, ", "));
-  const std::string& what = arguments.front();
-  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  if (what == "list") return list(rest);
-  if (what == "show") return show(rest);
-  if (what == "check") return schedule_check(rest);
-  if (what == "simulate") return simulate(rest);
-  fail(ExitCode::usage, who, "unknown word {}, expected one of {}{}", what, fmt::join(known, ", "), did_you_mean(what, known));
+Command schedule_command() {
+  const auto file = [](const char* name, const char* help) {
+    return Option{.name = name, .value = "FILE", .help = help, .offer = offer_files};
+  };
+  constexpr std::uint8_t offer = offer_schedules | offer_files;
+  return {.name = "schedule",
+          .summary = "List pipeline schedules; draw, prove and price a built-in one or a table of your own.",
+          .notes = "A built-in schedule takes --ranks P and --microbatches M; a table has its own.",
+          .parts = {{.name = "list", .summary = "List schedules: names, bubble, memory, messages, when to take which.", .run = list},
+                    priced({.name = "show",
+                            .words = "NAME|FILE",
+                            .summary = "Draw a schedule in letters, with idle time, peaks and slots; or write files.",
+                            .options = {file("svg", "Write a picture."),
+                                        file("csv", "Write the table of actions, as pipeline.plan and PyTorch's pipelining read it."),
+                                        file("full-csv", "Write the same table with SEND and RECV."),
+                                        file("trace", "Write a trace for ui.perfetto.dev, one unit of the costs as a millisecond.")},
+                            .offer = offer,
+                            .run = show}),
+                    schedule_check_command(),
+                    priced({.name = "simulate",
+                            .words = "NAME|FILE",
+                            .summary = "Print time, idle time by cause, waits per rank, critical path, sensitivities.",
+                            .options = {{.name = "json", .help = "Print JSON."}},
+                            .offer = offer,
+                            .run = simulate})}};
 }
 
 }  // namespace millrace::tools

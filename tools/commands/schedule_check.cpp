@@ -104,12 +104,7 @@ bool check_table(const std::string& path, const Bounds& bounds) {
   }
 }
 
-}  // namespace
-
-int schedule_check(const std::vector<std::string>& arguments) {
-  auto options = schedule_options;
-  options.insert(options.end(), {"slots", "outbox"});
-  const Arguments parsed(arguments, options, {});
+int check(const Arguments& parsed) {
   MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "check without a name, expected built-in schedules or files");
   const Bounds bounds{static_cast<int>(parsed.integer("slots", 0, 0, 1 << 20)), static_cast<int>(parsed.integer("outbox", 0, 0, 1 << 20))};
   bool all = true, tables = true;
@@ -119,6 +114,24 @@ int schedule_check(const std::vector<std::string>& arguments) {
     all = (is_built_in(word) ? prove(built_in(word, parsed), std::nullopt, bounds) : check_table(word, bounds)) && all;
   }
   return all ? 0 : static_cast<int>(ExitCode::difference);
+}
+
+}  // namespace
+
+Command schedule_check_command() {
+  auto options = schedule_options();
+  options.push_back({.name = "slots", .value = "N", .help = "Messages that may wait at the end of an edge. Default: unbounded."});
+  options.push_back(
+      {.name = "outbox", .value = "N", .help = "Unfinished sends per edge before the next one blocks its list. Default: unbounded."});
+  return {.name = "check",
+          .words = "NAME|FILE …",
+          .summary = "Prove schedules, or reject them and say what is wrong.",
+          .notes =
+              "The command ends with 0, with 1 where a fault was found, with 3 where a table cannot be read or a schedule cannot be "
+              "made.",
+          .options = options,
+          .offer = offer_schedules | offer_files,
+          .run = check};
 }
 
 }  // namespace millrace::tools

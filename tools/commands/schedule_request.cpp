@@ -32,7 +32,8 @@ struct Prices {
 
 Prices prices_of(const Arguments& arguments) {
   Prices prices;
-  const std::string text = arguments.text("costs", "1,1,1,0");
+  const std::string text = arguments.text("costs");
+  if (text.empty() && !arguments.given("costs")) return prices;  // `schedule check` has no costs: of an `auto` they are all 1
   const auto parts = runtime::split(text, ',');
   MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, who,
                  "--costs {}, expected F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
@@ -41,7 +42,7 @@ Prices prices_of(const Arguments& arguments) {
   prices.input_gradient = number_of(parts[1], "costs", least);
   prices.weight_gradient = number_of(parts[2], "costs", least);
   if (parts.size() == 4) prices.latency = number_of(parts[3], "costs", 0);
-  if (arguments.flag("link-latency")) prices.latency = number_of(arguments.text("link-latency", ""), "link-latency", 0);
+  if (arguments.given("link-latency")) prices.latency = number_of(arguments.text("link-latency"), "link-latency", 0);
   return prices;
 }
 
@@ -89,15 +90,35 @@ runtime::SearchInput search_input(int ranks, const Arguments& arguments) {
   const Prices prices = prices_of(arguments);
   runtime::SearchInput input;
   input.latency = prices.latency;
-  const double limit = arguments.flag("memory") ? number_of(arguments.text("memory", ""), "memory", 1) : ranks;
+  const double limit = arguments.given("memory") ? number_of(arguments.text("memory"), "memory", 1) : ranks;
   input.ranks.assign(static_cast<std::size_t>(ranks), {prices.forward, prices.input_gradient, prices.weight_gradient, 1, 1, limit});
   return input;
 }
 
 }  // namespace
 
-const std::vector<std::string> schedule_options{"ranks", "microbatches", "chunks", "group", "warmup", "memory"};
-const std::vector<std::string> price_options{"costs", "link-latency", "slow", "jitter", "stall", "seed"};
+std::vector<Option> schedule_options() {
+  return {{.name = "ranks", .value = "P", .help = "Of a built-in schedule: ranks of the pipeline."},
+          {.name = "microbatches", .value = "M", .help = "Of a built-in schedule: microbatches per step."},
+          {.name = "chunks", .value = "V", .help = "Of a built-in schedule: stages per rank. Default: what the schedule needs."},
+          {.name = "group", .value = "N", .help = "Of interleaved (default: P) and interleaved-zb: microbatches per group."},
+          {.name = "warmup", .value = "W", .help = "Of 1f1b: forwards of rank 0 ahead of its first backward. Default: P - 1."},
+          {.name = "memory", .value = "X", .help = "Of auto: microbatches that a rank may hold. Default: P."}};
+}
+
+std::vector<Option> price_options(const std::string& costs) {
+  return {{.name = "costs",
+           .value = "F,I,W[,c]",
+           .help = "Times of a whole rank for one microbatch, and c of a message from rank to rank.",
+           .fallback = costs},
+          {.name = "link-latency", .value = "X", .help = "The same as c."},
+          {.name = "slow", .value = "RANK:FACTOR", .help = "A slow rank. Several with commas, or by giving the option again."},
+          {.name = "jitter", .value = "X", .help = "Multiply durations by exp(X normal - X^2/2)."},
+          {.name = "stall",
+           .value = "RANK:INDEX:X",
+           .help = "This action of the rank's list, counted from 0, takes X longer; X alone: an action that --seed draws."},
+          {.name = "seed", .value = "N", .help = "Random seed of --jitter and --stall.", .fallback = "0"}};
+}
 
 bool is_built_in(const std::string& word) {
   const auto& names = runtime::schedule_names();
@@ -105,21 +126,21 @@ bool is_built_in(const std::string& word) {
 }
 
 runtime::Schedule built_in(const std::string& name, const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.flag("ranks") && arguments.flag("microbatches"), ExitCode::usage, who,
+  MILLRACE_CHECK(arguments.given("ranks") && arguments.given("microbatches"), ExitCode::usage, who,
                  "{} without --{}, expected --ranks P and --microbatches M, as {} --ranks 4 --microbatches 8", name,
-                 arguments.flag("ranks") ? "microbatches" : "ranks", name);
+                 arguments.given("ranks") ? "microbatches" : "ranks", name);
   runtime::ScheduleRequest request;
   request.name = name;
   request.ranks = static_cast<int>(arguments.integer("ranks", 1, 1, 65536));
   request.microbatches = static_cast<int>(arguments.integer("microbatches", 1, 1, 1 << 20));
   request.chunks = static_cast<int>(arguments.integer("chunks", runtime::usual_chunks(name), 1, 1024));
   request.group = static_cast<int>(arguments.integer("group", 0, 0, 1 << 20));
-  if (arguments.flag("warmup"))
+  if (arguments.given("warmup"))
     request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
   MILLRACE_CHECK(1L * request.ranks * request.chunks <= most_pairs / request.microbatches, ExitCode::usage, who,
                  "{} ranks x {} chunks x {} microbatches, expected {} at most", request.ranks, request.chunks, request.microbatches,
                  most_pairs);
-  MILLRACE_CHECK(name == "auto" || !arguments.flag("memory"), ExitCode::usage, who,
+  MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, who,
                  "--memory with {}, expected auto, which looks for what fits", name);
   if (name == "auto") request.search = search_input(request.ranks, arguments);
   return runtime::make_schedule(request);
@@ -132,9 +153,9 @@ std::string read_table(const std::string& path) {
 }
 
 void refuse_sizes(const std::string& path, const Arguments& arguments) {
-  for (const auto& option : schedule_options)
-    MILLRACE_CHECK(!arguments.flag(option), ExitCode::usage, who, "--{} goes with a built-in schedule; the table {} says it for itself",
-                   option, path);
+  for (const auto& option : schedule_options())
+    MILLRACE_CHECK(!arguments.given(option.name), ExitCode::usage, who,
+                   "--{} with the table {}, which has it; expected it with a built-in schedule only", option.name, path);
 }
 
 runtime::Schedule schedule_of(const std::string& word, const Arguments& arguments) {
@@ -150,10 +171,10 @@ runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& argu
   costs.stages = runtime::uniform_costs(schedule.placement, prices.forward, prices.input_gradient, prices.weight_gradient);
   if (prices.latency > 0) costs.links = runtime::uniform_links(schedule.placement, prices.latency);
   costs.noise.slowdown = slowdowns(arguments, schedule.placement.ranks());
-  if (arguments.flag("jitter")) costs.noise.jitter = number_of(arguments.text("jitter", ""), "jitter", 0);
-  costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 0, 1L << 62));
+  if (arguments.given("jitter")) costs.noise.jitter = number_of(arguments.text("jitter"), "jitter", 0);
+  costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 1L << 62));
   costs.noise.stalls = stalls(schedule, arguments, costs.noise.seed);
-  MILLRACE_CHECK(!arguments.flag("seed") || arguments.flag("jitter") || arguments.flag("stall"), ExitCode::usage, who,
+  MILLRACE_CHECK(!arguments.given("seed") || arguments.given("jitter") || arguments.given("stall"), ExitCode::usage, who,
                  "--seed without --jitter or --stall, which it is for");
   return costs;
 }
@@ -164,8 +185,8 @@ std::string describe_costs(const Arguments& arguments) {
       fmt::format("F {:g}, I {:g}, W {:g}, link {:g}", prices.forward, prices.input_gradient, prices.weight_gradient, prices.latency);
   for (const auto& slow : arguments.texts("slow")) text += ", slow " + slow;
   for (const auto& stall : arguments.texts("stall")) text += ", stall " + stall;
-  if (arguments.flag("jitter")) text += ", jitter " + arguments.text("jitter", "");
-  if (arguments.flag("jitter") || arguments.flag("seed")) text += " seed " + arguments.text("seed", "0");
+  if (arguments.given("jitter")) text += ", jitter " + arguments.text("jitter");
+  if (arguments.given("jitter") || arguments.given("seed")) text += " seed " + arguments.text("seed");
   return text;
 }
 

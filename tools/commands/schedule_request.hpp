@@ -9,8 +9,10 @@
 
 namespace millrace::tools {
 
-/// Options that say which schedule is meant, and those that price it.
-extern const std::vector<std::string> schedule_options, price_options;
+/// Options that complete the name of a built-in schedule.
+[[nodiscard]] std::vector<Option> schedule_options();
+/// Options that set the costs of a schedule; `costs` is the default of --costs.
+[[nodiscard]] std::vector<Option> price_options(const std::string& costs);
 
 /// Whether `word` names a built-in schedule; otherwise it is a file.
 [[nodiscard]] bool is_built_in(const std::string& word);
@@ -35,6 +37,6 @@ void refuse_sizes(const std::string& path, const Arguments& arguments);
 [[nodiscard]] std::string describe(const runtime::Schedule& schedule);
 
 /// `millrace schedule check`.
-int schedule_check(const std::vector<std::string>& arguments);
+[[nodiscard]] Command schedule_check_command();
 
 }  // namespace millrace::tools

@@ -21,16 +21,13 @@ std::string write_live_profile(runtime::Measured measured, const std::string& fo
   return fmt::format("profile   of {} steps in {}{}", profile.steps.size(), folder, problems.empty() ? "" : "\n" + problems);
 }
 
-}  // namespace
-
-int train(const std::vector<std::string>& arguments) {
-  const Arguments parsed(arguments, {"record"}, {});
+int train(const Arguments& parsed) {
   actors::note_signals();
   actors::Session session;
   std::optional<configs::LoadedRun> run;
   session.prepare_together([&] {
     auto words = parsed.positional();
-    if (parsed.flag("record")) words.push_back("run.record=" + parsed.text("record", ""));
+    if (parsed.given("record")) words.push_back("run.record=" + parsed.text("record"));
     run = load_run(words);
     static_cast<void>(kernels::parse_device(run->config.device));  // refuses what this build has no kernels for
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
@@ -44,6 +41,21 @@ int train(const std::vector<std::string>& arguments) {
     actors::train(session, settings);
   });
   return 0;
+}
+
+}  // namespace
+
+Command train_command() {
+  return {.name = "train",
+          .words = run_words,
+          .summary = "Train a model; the same command again resumes the run. Alone or under mpirun.",
+          .notes = "`millrace config keys` prints every key. docs/errors.md says which signals save and end a run.",
+          .options = {{.name = "record",
+                       .value = "WHAT",
+                       .help = "The same as run.record: hashes of every tensor, for `millrace compare`.",
+                       .choices = {"none", "hashes"}}},
+          .offer = offer_run,
+          .run = train};
 }
 
 }  // namespace millrace::tools

@@ -55,17 +55,40 @@ bool has_tokenizer(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<std::string> with_model_options(std::vector<std::string> options) {
-  for (const char* option : {"model", "checkpoint", "tokenizer", "dtype", "ranks", "chunks", "layout", "threads"})
-    options.emplace_back(option);
+std::vector<Option> with_model_options(std::vector<Option> options) {
+  const std::vector<Option> model{
+      {.name = "model",
+       .value = "DIR",
+       .help = "A folder with config.json and model.safetensors (of transformers or MaxText), llm.c's file of a GPT-2, or as --checkpoint.",
+       .offer = offer_files | offer_folders},
+      {.name = "checkpoint",
+       .value = "DIR",
+       .help = "A run directory (its newest checkpoint) or a checkpoint of one.",
+       .offer = offer_folders},
+      {.name = "tokenizer",
+       .value = "PATH",
+       .help = "tokenizer.json, a .model or .tiktoken file, a folder, or byte. Default: the model folder's, or byte for a model that was "
+               "trained on bytes.",
+       .offer = offer_files | offer_folders},
+      {.name = "dtype",
+       .value = "TYPE",
+       .help = "Type that is computed in. Default: the checkpoint's, else fp32.",
+       .choices = {"fp32", "bf16"}},
+      {.name = "ranks", .value = "R", .help = "Ranks of the pipeline. Default: one per process."},
+      {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
+      {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, as \"E t*2 | t H\"."},
+      {.name = "threads",
+       .value = "T",
+       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores by ranks."}};
+  options.insert(options.end(), model.begin(), model.end());
   return options;
 }
 
 TrainedModel find_model(const Arguments& arguments, const char* who) {
-  MILLRACE_CHECK(arguments.flag("model") != arguments.flag("checkpoint"), ExitCode::usage, who, "{}, expected one of them",
-                 arguments.flag("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
-  if (arguments.flag("checkpoint")) return from_checkpoint(arguments.text("checkpoint", ""), who);
-  const std::string path = arguments.text("model", "");
+  MILLRACE_CHECK(arguments.given("model") != arguments.given("checkpoint"), ExitCode::usage, who, "{}, expected one of them",
+                 arguments.given("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
+  if (arguments.given("checkpoint")) return from_checkpoint(arguments.text("checkpoint"), who);
+  const std::string path = arguments.text("model");
   if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, who);
   std::error_code error;
   if (!layers::is_llmc_file(path)) {
@@ -103,22 +126,20 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   const auto recorded = model.identity.find("train.dtype");
   const bool bf16 = recorded != model.identity.end() && recorded->second.find("bf16") != std::string::npos;
   request.train.dtype = arguments.text("dtype", bf16 ? "bf16" : "fp32");
-  MILLRACE_CHECK(request.train.dtype == "fp32" || request.train.dtype == "bf16", ExitCode::usage, "millrace",
-                 "--dtype {}, expected fp32 or bf16", request.train.dtype);
   request.train.batch = rows;
   request.train.sequence = sequence;
   request.pipeline.ranks = arguments.integer("ranks", session.launch().processes, 1, 4096);
-  request.pipeline.chunks = arguments.integer("chunks", 1, 1, 4096);
+  request.pipeline.chunks = arguments.integer("chunks", 1, 4096);
   request.pipeline.schedule = request.pipeline.chunks > 1 ? "looped-bfs" : "1f1b";
-  request.pipeline.layout = arguments.text("layout", "");
+  request.pipeline.layout = arguments.text("layout");
   request.train.microbatches = 2 * request.pipeline.ranks;  // so deep are the channels: as many are under way at a time
   return job;
 }
 
 NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who) {
-  std::string path = arguments.text("tokenizer", "");
+  std::string path = arguments.text("tokenizer");
   if (path.empty()) {
-    MILLRACE_CHECK(!arguments.flag("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, expected a path or byte");
+    MILLRACE_CHECK(!arguments.given("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, expected a path or byte");
     if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
     if (path.empty() && byte_vocabulary(model)) path = "byte";
     MILLRACE_CHECK(!path.empty(), ExitCode::usage, who, "nothing tells the tokenizer of {}: {}; say where it is with --tokenizer PATH",

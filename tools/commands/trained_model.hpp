@@ -29,18 +29,8 @@ struct TrainedModel {
   [[nodiscard]] const std::string& path() const { return checkpoint.empty() ? folder : checkpoint; }
 };
 
-/// The options that name a model and how it is computed: model, checkpoint, tokenizer, dtype, ranks, chunks, layout, threads.
-[[nodiscard]] std::vector<std::string> with_model_options(std::vector<std::string> options);
-/// What --help says of them.
-#define MILLRACE_MODEL_OPTIONS_HELP                                                                                                    \
-  "  --model DIR          a folder with config.json and model.safetensors (transformers' or MaxText's), llm.c's file of a GPT-2, or\n" \
-  "                       as --checkpoint\n"                                                                                           \
-  "  --checkpoint DIR     a run directory (its newest checkpoint) or a checkpoint of one\n"                                            \
-  "  --tokenizer PATH     tokenizer.json, a .model or .tiktoken file, a folder, or byte. Not given: the model folder's, or byte for\n" \
-  "                       a model that was trained on bytes\n"                                                                         \
-  "  --dtype fp32|bf16    what is computed in (the checkpoint's, else fp32)\n"                                                         \
-  "  --ranks R            of the pipeline (as many as processes); --chunks V stages a rank (1); --layout \"E t*2 | t H\"\n"            \
-  "  --threads T          of a rank (the checkpoint's, else the cores by the ranks); the same bits for the same T\n"
+/// Adds the options that name a model and say how it is computed.
+[[nodiscard]] std::vector<Option> with_model_options(std::vector<Option> options);
 
 /// Errors: Error(usage) for none or two of --model and --checkpoint, Error(model), Error(checkpoint).
 [[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* who);

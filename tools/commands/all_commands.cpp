@@ -1,0 +1,18 @@
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands{
+      train_command(),    parity_command(),   inspect_command(),    debug_command(),   replay_command(), compare_command(),
+      generate_command(), evaluate_command(), checkpoint_command(), convert_command(), config_command(), data_command(),
+      schedule_command(), profile_command(),  rehearse_command(),   plan_command(),    doctor_command()};
+  return commands;
+}
+
+const std::vector<Option>& common_options() {
+  static const std::vector<Option> options;
+  return options;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,32 @@
+#include <cstdio>
+
+#include "kernels/base/check.hpp"
+#include "layers/config_file.hpp"
+#include "tools/commands/command.hpp"
+
+namespace millrace::tools {
+
+configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
+  MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
+  configs::LoadRequest request;
+  for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
+  request.environment = configs::environment_of_process();
+  request.read_model = [](const std::string& path) {
+    auto file = layers::read_config_file(path);
+    return configs::ModelFile{std::move(file.model), file.z_loss, std::move(file.warnings)};
+  };
+  request.complete = complete;
+  return configs::load(request);
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  // Not fmt::print, which throws where stderr cannot be written.
+  for (const auto& warning : warnings) std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
+}
+
+void print_warnings(const configs::LoadedRun& run) {
+  print_warnings(run.model_warnings);
+  print_warnings(run.warnings);
+}
+
+}  // namespace millrace::tools
