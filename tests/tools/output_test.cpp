@@ -58,6 +58,7 @@ class Output : public ::testing::Test {
             {"profile", tiny, "--steps", "1", "--out", folder_ / "profile", "data.text=" + run_.data(), "train.threads=1"},
             {"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1,1,1"},
             {"plan", tiny, "pipeline.ranks=2", "data.text=" + run_.data()},
+            {"completion", "bash"},
             {"doctor"}};
   }
   void SetUp() override {

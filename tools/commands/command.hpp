@@ -26,6 +26,7 @@ namespace millrace::tools {
 [[nodiscard]] Command rehearse_command();
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command doctor_command();
+[[nodiscard]] Command completion_command();
 
 /// What `millrace --help` lists, in its order.
 [[nodiscard]] const std::vector<Command>& all_commands();
