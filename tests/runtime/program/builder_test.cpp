@@ -102,5 +102,54 @@ TEST(Builder, AProgramHasOneEnd) {
   expect_words(message_of([&] { builder.set_boundary_out(x); }), {"boundary_out"});
 }
 
+TEST(Builder, IsOutsideOfLayersUntilItEntersOneAndAfterTheEnd) {
+  auto builder = small_builder();
+  for (int program = 0; program < 2; ++program) {
+    const auto x = builder.boundary_in(16);
+    const auto outside = copy(builder, x, "outside");
+    builder.enter(2, "layers.2");
+    const auto inside = copy(builder, outside, "inside");
+    const auto weight = builder.parameter("weight", {16});
+    builder.set_boundary_out(inside);
+    const auto made = builder.finish();
+    ASSERT_EQ(made.operations.size(), 2U);
+    EXPECT_EQ(made.operations[0].name, "outside");
+    EXPECT_EQ(made.operations[0].layer, -1);
+    EXPECT_EQ(made.value(outside).layer, -1);
+    EXPECT_EQ(made.value(x).layer, -1);
+    EXPECT_EQ(made.operations[1].name, "layers.2.inside");
+    EXPECT_EQ(made.operations[1].layer, 2);
+    EXPECT_EQ(made.value(inside).layer, 2);
+    EXPECT_EQ(made.value(weight).layer, 2);
+    EXPECT_TRUE(builder.scope().empty());
+  }
+}
+
+TEST(Builder, TheEndsAreOfTheTypesThatTheyHaveEverywhere) {
+  auto builder = small_builder();
+  const auto x = builder.boundary_in(16);
+  const auto narrow = builder.parameter("w", {4, 16}), vector = builder.parameter("n", {16});
+  expect_words(message_of([&] { builder.set_boundary_out(narrow); }), {"boundary_out is f32 [4, 16]", "[8, width]"});
+  expect_words(message_of([&] { builder.set_boundary_out(vector); }), {"boundary_out is f32 [16]"});
+  expect_words(message_of([&] { builder.set_loss(x); }), {"the loss is f32 [8, 16], expected f64 [2]"});
+  expect_words(message_of([&] { builder.set_logits(vector); }), {"logits are f32 [16], expected f32 [T, V]"});
+  expect_words(message_of([&] { builder.set_logits(builder.batch("tokens")); }), {"logits are i32 [8]"});
+  ProgramBuilder half({DType::bf16, 2, 4});
+  const auto y = half.boundary_in(16);
+  expect_words(message_of([&] { half.set_logits(y); }), {"logits are bf16 [8, 16]"});
+  expect_words(message_of([&] {
+                 half.set_boundary_out(logits(half, y, half.parameter("w", {16, 16}), {}, "z"));
+               }),
+               {"boundary_out is f32 [8, 16], expected bf16"});
+}
+
+TEST(Builder, AStoredFormHasAsManyElements) {
+  auto builder = small_builder();
+  EXPECT_EQ(builder.type(builder.parameter("a", {4, 6}, StoredForm{{2, 2, 6}, false})).shape, (kernels::Shape{4, 6}));
+  EXPECT_EQ(builder.type(builder.parameter("b", {4, 6}, StoredForm{{6, 4}, true})).shape, (kernels::Shape{4, 6}));
+  expect_words(message_of([&] { (void)builder.parameter("c", {4, 6}, StoredForm{{4, 5}, false}); }), {"'c'", "[4, 6]", "[4, 5]"});
+  expect_words(message_of([&] { (void)builder.parameter("d", {24}, StoredForm{{24}, true}); }), {"'d'"});
+}
+
 }  // namespace
 }  // namespace millrace::runtime

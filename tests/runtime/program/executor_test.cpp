@@ -70,6 +70,34 @@ TEST(Executor, ProgramsOfAnotherModeAndMissingBasesAreRefused) {
   EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward); }).find("batch"), std::string::npos);
 }
 
+TEST(Executor, APlanOfOtherProgramsIsRefused) {
+  const Rig small(SmallNet{}, {});
+  SmallNet net;
+  net.end_layer = 1;
+  const Rig smaller(net, {});
+  const auto message = message_of([&] { const Executor executor(small.set, smaller.plan); });
+  EXPECT_NE(message.find("the plan places " + std::to_string(smaller.set.values.size()) + " values, the programs have " +
+                         std::to_string(small.set.values.size())),
+            std::string::npos)
+      << message;
+}
+
+// What tells one execution's memory from another's: a base that the program does not touch is no part of it.
+TEST(Executor, TouchedBindingsAreThoseOfOperandsAlone) {
+  Rig rig(SmallNet{}, {});
+  const Executor executor(rig.set, rig.plan);
+  for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient}) {
+    std::array<bool, kRegions> wanted{};
+    for (const auto& operation : rig.set.program(kind))
+      for (const auto* ids : {&operation.inputs, &operation.outputs})
+        for (const auto id : *ids) wanted[static_cast<std::size_t>(rig.plan.placements[static_cast<std::size_t>(id.index)].region)] = true;
+    const auto touched = executor.touched(kind, rig.bindings);
+    for (std::size_t region = 0; region < kRegions; ++region)
+      EXPECT_EQ(touched.base[region], wanted[region] ? rig.bindings.base[region] : nullptr)
+          << to_string(kind) << " " << to_string(static_cast<Region>(region));
+  }
+}
+
 TEST(Executor, TensorIsWhereTheHookSawIt) {
   Rig rig(SmallNet{}, {});
   const Executor executor(rig.set, rig.plan);

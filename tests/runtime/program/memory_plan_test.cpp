@@ -6,7 +6,9 @@
 #include <functional>
 #include <map>
 
+#include "runtime/program/ops/rules.hpp"
 #include "tests/runtime/program/rig.hpp"
+#include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime::testing {
 namespace {
@@ -46,7 +48,12 @@ std::vector<std::pair<ProgramKind, const Operation*>> timeline(const ProgramSet&
 }
 
 TEST(MemoryPlan, NoTwoLiveValuesOverlap) {
-  for (const auto& run : every_run()) {
+  // What is fetched has its memory before the operation that yields it, in the first operation of I even.
+  auto list_of_runs = every_run();
+  for (const auto mode : {BackwardMode::fused, BackwardMode::split})
+    for (const char* policy : {"none,offload:context", "offload:mlpwi_0,offload:mlpwo"})
+      list_of_runs.push_back({mode, policy, kernels::Implementation::fast});
+  for (const auto& run : list_of_runs) {
     const Rig rig(SmallNet{}, {run.mode, run.policy});
     const auto list = timeline(rig.set, run.mode);
     std::map<int, std::pair<std::size_t, std::size_t>> lives;
@@ -187,6 +194,94 @@ TEST(MemoryPlan, AWorkspaceIsHardlyLargerThanWhatItHoldsAtOnce) {
       }
     }
   }
+}
+
+/// A value in the workspace: its size, and the operations of F from which to which it is in memory.
+struct Span {
+  std::int64_t size;  // in units of kernels::kAlignment
+  int first, last;
+};
+
+/// A program of an operation for each position, which writes the values that begin there and reads those that end there.
+ProgramSet program_of(const std::vector<Span>& spans) {
+  ProgramSet set;
+  std::vector<Operation> program(1);
+  const auto step = [&](int position) -> Operation& {
+    if (program.size() <= static_cast<std::size_t>(position)) program.resize(static_cast<std::size_t>(position) + 1);
+    return program[static_cast<std::size_t>(position)];
+  };
+  for (const auto& [size, first, last] : spans) {
+    const ValueId id{static_cast<std::int32_t>(set.values.size())};
+    const auto elements = size * static_cast<std::int64_t>(kernels::kAlignment / sizeof(float));
+    set.values.push_back({.type = {DType::f32, {elements}}, .name = "value " + std::to_string(id.index)});
+    step(first).outputs.push_back(id);
+    if (last > first) step(last).inputs.push_back(id);
+  }
+  for (auto& operation : program) operation.rule = &copy_rule();
+  set.programs[at(ProgramKind::forward)] = std::move(program);
+  return set;
+}
+
+/// Where the values lie, in the same units.
+std::vector<std::size_t> offsets_of(const std::vector<Span>& spans) {
+  const auto plan = plan_memory(program_of(spans), BackwardMode::fused, {}, 1);
+  std::vector<std::size_t> offsets;
+  for (const auto& place : plan.placements) {
+    EXPECT_EQ(place.region, Region::workspace);
+    EXPECT_EQ(place.offset % kernels::kAlignment, 0U);
+    offsets.push_back(place.offset / kernels::kAlignment);
+  }
+  return offsets;
+}
+
+// Five values that are in memory together stand one on the other, the largest lowest; two of them end early and leave gaps of 8, from 9 to
+// 17, and of 6, from 24 to 30.
+const std::vector<Span> tower{{9, 0, 9}, {8, 0, 4}, {7, 0, 9}, {6, 0, 4}, {5, 0, 9}};
+
+std::vector<std::size_t> offsets_in_tower(std::vector<Span> more) {
+  auto spans = tower;
+  spans.insert(spans.end(), more.begin(), more.end());
+  const auto offsets = offsets_of(spans);
+  EXPECT_EQ(std::vector(offsets.begin(), offsets.begin() + 5), (std::vector<std::size_t>{0, 9, 17, 24, 30}));
+  return {offsets.begin() + 5, offsets.end()};
+}
+
+TEST(MemoryPlan, AValueTakesTheSmallestGapThatHoldsIt) {
+  using Offsets = std::vector<std::size_t>;
+  EXPECT_EQ(offsets_in_tower({{4, 5, 9}}), (Offsets{24})) << "the smaller one is the second";
+  EXPECT_EQ(offsets_in_tower({{4, 5, 9}, {3, 5, 9}}), (Offsets{24, 9})) << "what is left of it, 2, holds no 3";
+  EXPECT_EQ(offsets_in_tower({{4, 5, 9}, {3, 5, 9}, {2, 5, 9}}), (Offsets{24, 9, 28})) << "as large as the gap";
+  EXPECT_EQ(offsets_in_tower({{7, 5, 9}, {1, 5, 9}}), (Offsets{9, 16})) << "the smaller one is the first";
+  EXPECT_EQ(offsets_in_tower({{5, 5, 9}, {5, 5, 9}, {5, 5, 9}}), (Offsets{24, 9, 35}))
+      << "what is left of both is too small: above them all";
+  EXPECT_EQ(offsets_in_tower({{7, 5, 9}, {5, 5, 9}, {1, 5, 9}}), (Offsets{9, 24, 16})) << "two that are alike: the lower";
+}
+
+TEST(MemoryPlan, MemoryIsFreeFromTheOperationBehindTheLastReader) {
+  EXPECT_EQ(offsets_of({{2, 0, 3}, {1, 4, 5}}), (std::vector<std::size_t>{0, 0}));
+  EXPECT_EQ(offsets_of({{2, 0, 3}, {1, 3, 5}}), (std::vector<std::size_t>{0, 2})) << "read while the other is written";
+  EXPECT_EQ(offsets_of({{1, 0, 3}, {2, 3, 3}}), (std::vector<std::size_t>{2, 0})) << "written and read by nobody";
+  const auto plan = plan_memory(program_of({{2, 0, 3}, {1, 3, 5}}), BackwardMode::fused, {}, 1);
+  EXPECT_EQ(plan.region_bytes[at(Region::workspace)], 3 * kernels::kAlignment);
+}
+
+TEST(MemoryPlan, AValueHasOneWriter) {
+  auto twice = program_of({{1, 0, 1}});
+  twice.programs[at(ProgramKind::backward)] = twice.program(ProgramKind::forward);
+  tests::expect_error([&] { (void)plan_memory(twice, BackwardMode::fused, {}, 1); }, ExitCode::internal,
+                      {"'value 0' is written by 2 programs, expected one"});
+  EXPECT_NO_THROW((void)plan_memory(twice, BackwardMode::split, {}, 1)) << "no program of this mode writes it again";
+  auto never = program_of({{1, 0, 1}});
+  never.programs[at(ProgramKind::forward)][0].outputs.clear();
+  tests::expect_error([&] { (void)plan_memory(never, BackwardMode::fused, {}, 1); }, ExitCode::internal,
+                      {"'value 0' is written by 0 programs, expected one"});
+}
+
+TEST(MemoryPlan, ABatchHasNoOtherField) {
+  tests::expect_error([] { (void)batch_offset("token", 40); }, ExitCode::internal, {"a batch has no field 'token'"});
+  EXPECT_EQ(batch_offset("samples", 40), 1024U);
+  EXPECT_EQ(batch_offset("end", 40), 1280U);
+  EXPECT_EQ(batch_offset("positions", 33), 256U) << "rounded up to the alignment";
 }
 
 TEST(MemoryPlan, BatchFieldsAlwaysLieInTheSamePlaces) {

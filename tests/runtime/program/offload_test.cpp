@@ -146,6 +146,16 @@ TEST(Offload, TheLastLayersCopyBeginsWithTheProgram) {
   EXPECT_LT(fetch, position(set, ProgramKind::input_gradient, "loss.dx"));
 }
 
+// Layer 0 too, where it is the only one of its stage.
+TEST(Offload, TheOnlyLayersCopyBeginsWithTheProgram) {
+  SmallNet net;
+  net.end_layer = 1;
+  const auto set = programs("none,offload:context", net);
+  const auto fetch = position(set, ProgramKind::input_gradient, "layers.0.attention.fetch");
+  EXPECT_GE(fetch, 0);
+  EXPECT_LT(fetch, position(set, ProgramKind::input_gradient, "loss.dx"));
+}
+
 TEST(Offload, ValuesLieInTheirOwnRegion) {
   for (const auto mode : {BackwardMode::split, BackwardMode::fused}) {
     const Rig kept(SmallNet{}, {mode, "context,mlpwi_0"}), put(SmallNet{}, {mode, "context,offload:mlpwi_0"});
