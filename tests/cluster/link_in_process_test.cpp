@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "cluster/links/slot.hpp"
@@ -76,11 +78,68 @@ TEST_F(InProcessLink, RefusesRingsAndIdsThatCannotBe) {
   EXPECT_NE(open({{spec_, ring_, {}, &events_, &events_}, {spec_, ring_, {}, &events_, &events_}}).find("twice"), std::string::npos);
 }
 
+TEST_F(InProcessLink, RefusesChannelsThatCannotBe) {
+  const auto open = [&](const ChannelSpec& spec) {
+    return message_of([&] { Links(link_world().topology, nullptr, std::vector<ChannelEnds>{{spec, ring_, {}, &events_, &events_}}); });
+  };
+  const auto with = [&](auto&& change) {
+    ChannelSpec spec = spec_;
+    change(spec);
+    return spec;
+  };
+  EXPECT_EQ(open(spec_), "no error");
+  EXPECT_EQ(open(with([](ChannelSpec& spec) { spec.id = 32767; })), "no error");
+  const auto words = "expected ids up to 32767 and existing ranks";
+  for (const ChannelSpec& spec : {with([](ChannelSpec& one) { one.id = -1; }), with([](ChannelSpec& one) { one.id = 32768; }),
+                                  with([](ChannelSpec& one) { one.depth = 0; }), with([](ChannelSpec& one) { one.from_rank = -1; }),
+                                  with([](ChannelSpec& one) { one.from_rank = 4; }), with([](ChannelSpec& one) { one.to_rank = -1; }),
+                                  with([](ChannelSpec& one) { one.to_rank = 4; })})
+    EXPECT_NE(open(spec).find(words), std::string::npos) << open(spec);
+  const std::vector<ChannelEnds> away{{spec_, {}, std::span(ring_), &events_, nullptr}};
+  EXPECT_NE(message_of([&] { Links(Topology(4, 4, 0), nullptr, away); }).find("there is no transport"), std::string::npos);
+  EXPECT_EQ(message_of([&] { Links(Topology(4, 4, 2), nullptr, away); }), "no error") << "a channel of others";
+}
+
+TEST_F(InProcessLink, RefusesPartsAndAReleaseInAnotherOrder) {
+  Link& link = links_.link(7);
+  EXPECT_NE(message_of([&] { link.begin(0, 10, 0); }).find("message 0 begins in parts, expected it whole"), std::string::npos);
+  EXPECT_NE(message_of([&] { link.ready(0, 10); }).find("a part of message 0, expected it whole"), std::string::npos);
+  link.send(0, 10, 0);
+  link.send(1, 20, 0);
+  EXPECT_NE(message_of([&] { link.release(1); }).find("message 1 is released where 0 of 2 arrived was due"), std::string::npos);
+  link.release(0);
+  const auto counters = link.counters();
+  EXPECT_EQ(counters.messages_sent, 2);
+  EXPECT_EQ(counters.messages_received, 2);
+  EXPECT_EQ(counters.bytes_sent, 30);
+  EXPECT_EQ(counters.bytes_received, 30);
+  EXPECT_EQ(counters.messages_released, 1);
+}
+
+TEST(Slots, AreAligned) {
+  ChannelSpec spec;
+  spec.depth = 3;
+  for (const auto& [bytes, stride] :
+       {std::pair<std::size_t, std::size_t>{0, 64}, {1, 128}, {63, 128}, {64, 128}, {65, 192}, {128, 192}, {129, 256}}) {
+    spec.bytes = bytes;
+    EXPECT_EQ(slot_stride(spec), stride) << bytes;
+    EXPECT_EQ(ring_bytes(spec), 3 * stride);
+  }
+}
+
 TEST_F(InProcessLink, AMixUpOnTheWireIsANamedError) {
   write_prefix(spec_, ring_, 5, 10, 0);
   EXPECT_EQ(read_prefix(spec_, ring_, 5).bytes, 10u);
   EXPECT_EQ(message_of([&] { read_prefix(spec_, ring_, 6); }),
             "[cluster.link] channel 7 (gradient, rank 0 -> rank 1): message 5 of channel 7 arrived where message 6 was due");
+  write_prefix({8, 0, 1, ChannelKind::gradient, 2, 100}, ring_, 5, 10, 0);
+  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("message 5 of channel 8 arrived where message 5 was due"),
+            std::string::npos);
+  write_prefix(spec_, ring_, 5, 100, 0);
+  EXPECT_EQ(read_prefix(spec_, ring_, 5).bytes, 100U);
+  write_prefix(spec_, ring_, 5, 101, 0);
+  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("message 5 claims 101 bytes, a slot has 100"), std::string::npos);
+  write_prefix(spec_, ring_, 5, 10, 0);
   ring_[0] = std::byte{0};
   EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("no message of a link"), std::string::npos);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -27,6 +28,31 @@ TEST(Transport, KnowsItsProcessesAndBroadcasts) {
 
 TEST(Transport, TasksRunOnItsThreadAndGiveBackWhatTheyThrow) {
   EXPECT_THROW(transport->run([] { fail(ExitCode::data, "test", "thrown there"); }), Error);
+}
+
+/// Has nothing to do, and counts how often it is asked.
+class IdlePoller final : public Poller {
+ public:
+  Activity poll() override {
+    polls.fetch_add(1, std::memory_order_relaxed);
+    return Activity::idle;
+  }
+  std::atomic<std::int64_t> polls{0};
+};
+
+// A transport that nothing is expected of looks about once a millisecond: it must not burn a core that others compute on.
+TEST(Transport, NapsWhileItHasNothingToDo) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  IdlePoller idle;
+  transport->attach(idle);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));  // it spins and yields first
+  const auto begin = std::chrono::steady_clock::now();
+  const auto before = idle.polls.load();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto looks = static_cast<double>(idle.polls.load() - before);
+  // However long the sleep was: without naps there would be hundreds of looks in each of its milliseconds.
+  EXPECT_LT(looks, 10 + 10 * Milliseconds(std::chrono::steady_clock::now() - begin).count());
+  transport->detach(idle);
 }
 
 constexpr std::chrono::minutes never(10);  // longer than CTest lets the test run

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "tests/cluster/link_exchange.hpp"
 #include "tests/cluster/link_world.hpp"
@@ -94,6 +95,16 @@ TEST(Link, LargeMessages) {
 
 TEST(Link, MessagesBeyondThePieceLimitGoInPieces) {
   exchange(pipeline(2, 100'000), {.messages = 40, .size = any_size, .piece_bytes = 1000});
+}
+
+// Handed over part by part where the channel leaves the process: the last part may be a single byte, and so may all of the message.
+TEST(Link, PartsMayBeAsShortAsAByte) {
+  for (const auto& [bytes, part_bytes] : {std::pair<std::size_t, std::size_t>{129, 64}, {1, 1}, {100'001, 10'000}}) {
+    auto specs = pipeline(3, bytes);
+    for (ChannelSpec& spec : specs) spec.part_bytes = part_bytes;
+    exchange(specs, {.messages = 30, .size = full});
+    exchange(specs, {.messages = 30, .size = any_size});
+  }
 }
 
 TEST(Link, ManyChannelsOfAllKindsAtOnce) {
