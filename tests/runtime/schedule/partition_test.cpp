@@ -1,5 +1,9 @@
 #include "runtime/schedule/simulator/partition.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -137,6 +141,48 @@ TEST(Partition, StaysWithinTheLimit) {
   EXPECT_EQ(limited.excess, 0);
   options.excess = [](const Counts& counts) { return 1.0 + counts.front(); };
   EXPECT_EQ(partition(schedule, costs, options).excess, 1) << "as near as it can come";
+}
+
+// The limit may be slow to ask: a layout that is no faster is not asked about.
+TEST(Partition, AsksForTheLimitOfFasterLayoutsAlone) {
+  const auto schedule = make_schedule({"1f1b", 4, 1, 16, {}});
+  const LayerCosts costs = model(8, 0);  // nothing is faster than two layers each
+  PartitionOptions options;
+  std::vector<Counts> asked;
+  options.excess = [&](const Counts& counts) {
+    asked.push_back(counts);
+    return 0.0;
+  };
+  EXPECT_EQ(partition(schedule, costs, options).counts, (Counts{2, 2, 2, 2}));
+  // The even spread and those with one layer moved between neighbours, where the search begins, and what is faster than one of these.
+  EXPECT_GE(asked.size(), 7U);
+  for (const Counts& counts : asked) {
+    int moved = 0;
+    for (const int layers : counts) moved += std::abs(layers - 2);
+    EXPECT_LE(moved, 2) << fmt::format("{}", fmt::join(counts, " "));
+  }
+  auto distinct = asked;
+  std::ranges::sort(distinct);
+  EXPECT_EQ(std::ranges::adjacent_find(distinct), distinct.end()) << "asked twice";
+}
+
+// An overlapped pair may take less than its halves: then the busiest rank's work says nothing of how short a step can be.
+TEST(Partition, PairsThatAreShortMakeOtherLayoutsTheFastest) {
+  const auto schedule = make_schedule({"dualpipe", 2, 1, 8, {}});
+  const LayerCosts costs = model(6, 2);
+  PartitionOptions options;
+  const auto stages = schedule.placement.stages();
+  for (int forward = 0; forward < stages; ++forward)
+    for (int backward = 0; backward < stages; ++backward)
+      options.fixed.pairs.push_back({StageId{forward}, StageId{backward}, forward == backward ? 1.0 : 0.5 + forward});
+  double best = std::numeric_limits<double>::infinity();
+  Counts counts(static_cast<std::size_t>(schedule.placement.model_stages()));
+  each_layout(counts, 0, 6, [&](const Counts& layout) {
+    Costs priced = options.fixed;
+    priced.stages = stage_costs(schedule.placement, costs, layout);
+    best = std::min(best, simulate(schedule, priced).makespan);
+  });
+  EXPECT_DOUBLE_EQ(partition(schedule, costs, options).makespan, best);
 }
 
 TEST(Partition, EndsWithItsEffort) {

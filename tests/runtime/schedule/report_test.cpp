@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "runtime/schedule/generators/catalogue.hpp"
+#include "runtime/schedule/simulator/critical_path.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
 #include "runtime/schedule/simulator/memory_curve.hpp"
 #include "runtime/schedule/simulator/path_summary.hpp"
@@ -72,6 +75,77 @@ TEST(PathSummary, AddsUpToTheMakespan) {
   }
 }
 
+// One rank: its actions one after the other, each in the sum of its own kind.
+TEST(PathSummary, GivesEachActionToItsKindAndRank) {
+  const Schedule schedule = table(Placement::single(1), 2, {"0F0 0I0 0F1 0B1 0W0"});
+  Costs costs;
+  costs.stages = {{1, 10, 100, 1000}};
+  const auto path = path_summary(schedule, costs, simulate(schedule, costs));
+  const auto of = [&](ActionKind kind) { return path.kinds[static_cast<std::size_t>(kind)]; };
+  EXPECT_EQ(of(ActionKind::forward), 2);
+  EXPECT_EQ(of(ActionKind::input_gradient), 10);
+  EXPECT_EQ(of(ActionKind::weight_gradient), 100);
+  EXPECT_EQ(of(ActionKind::backward), 1000);
+  EXPECT_EQ(path.ranks, std::vector<double>{1112});
+  EXPECT_EQ(path.actions, 5);
+  EXPECT_EQ(path.transfers, 0);
+  EXPECT_EQ(path.transfer, 0);
+  EXPECT_EQ(path.launch, 0);
+}
+
+TEST(PathSummary, AnOverlappedPairCountsAsItsFirstHalf) {
+  const Schedule schedule = dualpipe_v(1, 2);
+  Costs costs;
+  costs.stages = uniform_costs(schedule.placement, 2, 2, 2);
+  const auto path = path_summary(schedule, costs, simulate(schedule, costs));
+  std::array<double, 4> wanted{};
+  const auto& list = schedule.ranks[0];
+  int entries = 0, pairs = 0;
+  for (std::size_t i = 0; i < list.size(); ++i, ++entries) {
+    auto& sum = wanted[static_cast<std::size_t>(list[i].kind)];
+    sum += costs.stages[list[i].stage.index()].of(list[i].kind);
+    if (!list[i].overlaps_next) continue;
+    ++pairs, ++i;
+    sum += costs.stages[list[i].stage.index()].of(list[i].kind);
+  }
+  ASSERT_GT(pairs, 0);
+  EXPECT_EQ(path.kinds, wanted);
+  EXPECT_EQ(path.actions, entries);
+}
+
+TEST(PathSummary, CountsTransfersAndLaunches) {
+  const Schedule schedule = gpipe(2, 1);
+  Costs costs;
+  costs.stages = uniform_costs(schedule.placement, 1, 1, 1);
+  costs.links = uniform_links(schedule.placement, 0.5);
+  costs.launch = 0.25;
+  const auto path = path_summary(schedule, costs, simulate(schedule, costs));
+  EXPECT_EQ(path.transfers, 2);
+  EXPECT_DOUBLE_EQ(path.transfer, 1);
+  EXPECT_EQ(path.actions, 4);
+  EXPECT_GT(path.launch, 0);
+  EXPECT_EQ(path.ranks, (std::vector<double>{3, 3}));
+}
+
+TEST(Report, EveryColumnHasItsNumber) {
+  const Schedule schedule = one_f_one_b(2, 2);
+  Ledger ledger = make_ledger(schedule);
+  ledger.stages[1].stash_input = 21;
+  ledger.stages[1].stash_weight = 22;
+  ledger.stages[1].handoff = 23;
+  expect_contains(print_slots(schedule, ledger), "    1     1           21       22       23");
+  auto simulation = simulate(schedule, unit_costs(schedule));
+  const double makespan = simulation.makespan;
+  simulation.ranks[1] = {makespan / 4, 12, 13, 14, 15, 16, 17};
+  const std::string waits = print_waits(schedule, simulation);
+  const auto line = waits.substr(waits.rfind('\n', waits.size() - 2) + 1);
+  std::istringstream words(line);
+  std::vector<std::string> found;
+  for (std::string word; words >> word;) found.push_back(word);
+  EXPECT_EQ(std::vector(found.begin() + 2, found.end()), (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "75.0", "%", "1"}))
+      << line;
+}
+
 TEST(Report, SaysWhatWasMeasured) {
   const Schedule schedule = zb_v(4, 8);
   const Costs costs = unit_costs(schedule);
@@ -121,7 +195,36 @@ TEST(Report, JsonHasTheSameNumbers) {
     for (const char* part : {"busy", "activation", "gradient", "link", "slot", "launch", "drain"}) whole += rank.at(part).get<double>();
     EXPECT_NEAR(whole, 28.25, 1e-9);
   }
-  EXPECT_EQ(json.at("sensitivity").at("stages").size(), 8U);
+  const auto gain = sensitivity(schedule, costs, simulation);
+  ASSERT_EQ(json.at("sensitivity").at("stages").size(), 8U);
+  for (std::size_t stage = 0; stage < 8; ++stage) {
+    const auto& entry = json.at("sensitivity").at("stages")[stage];
+    EXPECT_EQ(entry.at("stage"), stage);
+    EXPECT_EQ(entry.at("rank"), stage % 4);
+    EXPECT_EQ(entry.at("F"), gain.stages[stage].forward);
+    EXPECT_EQ(entry.at("I"), gain.stages[stage].input_gradient);
+    EXPECT_EQ(entry.at("W"), gain.stages[stage].weight_gradient);
+    EXPECT_EQ(entry.at("B"), gain.stages[stage].backward);
+  }
+  // Edges on the critical path, each with its ends.
+  std::size_t links = 0;
+  for (const Edge& edge : edges_of(schedule.placement)) {
+    if (gain.links[edge.id.index()].latency <= 0) continue;
+    const auto& entry = json.at("sensitivity").at("links").at(links++);
+    EXPECT_EQ(entry.at("edge"), edge.id.value);
+    EXPECT_EQ(entry.at("kind"), to_string(edge.kind));
+    EXPECT_EQ(entry.at("from_stage"), edge.producer.value);
+    EXPECT_EQ(entry.at("to_stage"), edge.consumer.value);
+    EXPECT_EQ(entry.at("latency"), gain.links[edge.id.index()].latency);
+  }
+  EXPECT_GT(links, 0U);
+  EXPECT_EQ(json.at("sensitivity").at("links").size(), links);
+  const auto path = path_summary(schedule, costs, simulation);
+  EXPECT_EQ(json.at("critical_path").at("kinds").at("F"), path.kinds[static_cast<std::size_t>(ActionKind::forward)]);
+  EXPECT_EQ(json.at("critical_path").at("kinds").at("B"), path.kinds[static_cast<std::size_t>(ActionKind::backward)]);
+  EXPECT_EQ(json.at("critical_path").at("ranks"), nlohmann::json(path.ranks));
+  EXPECT_EQ(json.at("critical_path").at("transfers"), path.transfers);
+  EXPECT_EQ(json.at("critical_path").at("transfer"), path.transfer);
 }
 
 TEST(Catalogue, HasEveryScheduleInOrder) {
