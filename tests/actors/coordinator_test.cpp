@@ -119,6 +119,42 @@ TEST(Coordinator, TellsOfTheFullestDevice) {
   EXPECT_EQ(port.records[1].device_total, 0U) << "of ranks on a CPU";
 }
 
+TEST(Coordinator, TellsOfTheFullestDeviceWhicheverRankHasIt) {
+  for (const bool first_is_fuller : {true, false}) {
+    RecordingPort port;
+    Coordinator coordinator(two_ranks(1), port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    const auto report = [&](int rank, bool fuller) {
+      StepReport made{rank, 0, {}, {}, {}, 0, fuller ? 50U : 60U, fuller ? 100U : 200U};
+      made.squares = rank == 0 ? decltype(made.squares){{0, 1.0}, {2, 4.0}} : decltype(made.squares){{1, 4.0}};
+      if (rank == 1) made.losses = {12.0, 8.0};
+      return made;
+    };
+    coordinator.receive(report(0, first_is_fuller));
+    coordinator.receive(report(1, !first_is_fuller));
+    answer_optimize(coordinator, 0);
+    ASSERT_EQ(port.records.size(), 1U);
+    EXPECT_EQ(port.records[0].device_used, 50U);
+    EXPECT_EQ(port.records[0].device_total, 100U);
+  }
+}
+
+TEST(Coordinator, SharesOfTimeAreThoseOfAnyTime) {
+  for (const std::int64_t wall : {std::int64_t{0}, std::int64_t{1}}) {
+    RecordingPort port;
+    Coordinator coordinator(two_ranks(1), port);
+    coordinator.receive(RankReady{0, 0});
+    coordinator.receive(RankReady{1, 0});
+    coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {wall, 0, wall, wall, wall}, 0});
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 8.0}, {}, 0});
+    answer_optimize(coordinator, 0);
+    ASSERT_EQ(port.records.size(), 1U);
+    const auto& record = port.records[0];
+    for (const double share : {record.bubble, record.wait, record.data}) EXPECT_EQ(share, static_cast<double>(wall));
+  }
+}
+
 TEST(Coordinator, RecordsWhatAStepWas) {
   RecordingPort port;
   auto setup = two_ranks(7);

@@ -13,6 +13,12 @@ TEST(Nearest, CountsEdits) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
   EXPECT_EQ(edit_distance("setps", "steps"), 1u);  // a swap is one slip of the fingers
   EXPECT_EQ(edit_distance("stpes", "steps"), 1u);
+  EXPECT_EQ(edit_distance("tseps", "steps"), 1u);  // at the begin, …
+  EXPECT_EQ(edit_distance("stesp", "steps"), 1u);  // … and at the end
+  EXPECT_EQ(edit_distance("ab", "ba"), 1u);
+  EXPECT_EQ(edit_distance("ba", "aab"), 2u);
+  EXPECT_EQ(edit_distance("a", "b"), 1u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
   EXPECT_EQ(edit_distance("sequence", "sequences"), 1u);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/data/mapped_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,6 +20,21 @@ TEST(MappedFile, ShowsTheBytesAndGoesAlongWhenMoved) {
   ASSERT_EQ(second.bytes().size(), 3U);
   EXPECT_EQ(static_cast<char>(second.bytes()[2]), 'c');
   EXPECT_EQ(MappedFile(folder.write("empty", "")).bytes().size(), 0U);
+}
+
+/// A process that was started without stdin gets 0 for the first file that it opens.
+TEST(MappedFile, ClosesDescriptorZeroToo) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("f", "abc");
+  const int kept = dup(0);
+  close(0);
+  const MappedFile file(path);
+  EXPECT_EQ(fcntl(0, F_GETFD), -1) << "the mapping needs no open file";
+  EXPECT_EQ(file.bytes().size(), 3U);
+  if (kept >= 0) {
+    dup2(kept, 0);
+    close(kept);
+  }
 }
 
 TEST(MappedFile, AShortenedFileEndsTheProcessWithItsName) {

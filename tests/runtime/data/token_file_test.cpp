@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,16 @@ TEST(TokenFile, ReadsLlmcFilesOf32Bits) {
   const TokenFile file(folder.write("a.bin", header(20240801, 7, 2) + bytes_of<std::uint32_t>({128000, 1})), 128256);
   EXPECT_EQ(file.format(), TokenFormat::llmc_u32);
   EXPECT_EQ(all_tokens(file), (std::vector<std::int32_t>{128000, 1}));
+}
+
+TEST(TokenFile, WritesNothingBeyondWhatIsAskedFor) {
+  const TemporaryFolder folder;
+  const TokenFile file(folder.write("a.bin", header(20240520, 1, 5) + bytes_of<std::uint16_t>({5, 6, 7, 8, 9})), 10);
+  std::vector<std::int32_t> tokens(5, -7);
+  file.read(1, std::span(tokens).first(3));
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{6, 7, 8, -7, -7}));
+  file.read(4, std::span(tokens).first(0));
+  EXPECT_EQ(tokens[0], 6);
 }
 
 TEST(TokenFile, ReadsNanogptFiles) {

@@ -65,6 +65,89 @@ TEST(ParameterLayout, RefusesOneUseTwice) {
   tests::expect_error([] { (void)layout(kernels::DType::f32).at("b"); }, ExitCode::internal, {"\"b\""});
 }
 
+// What a stage's programs declare: each weight once, in their order, whether they read it packed as well or not.
+TEST(ParameterLayout, TakesTheParametersOfPrograms) {
+  ProgramSet programs;
+  const auto add = [&](const char* name, kernels::Shape shape, Role role, int use, WeightForm form) {
+    Value value;
+    value.type.shape = shape;
+    value.role = role;
+    value.name = name;
+    value.use = use;
+    value.form = form;
+    programs.values.push_back(value);
+  };
+  add("x", {4, 8}, Role::boundary_in, 0, WeightForm::plain);
+  add("norm", {8}, Role::parameter, 0, WeightForm::plain);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::plain);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed_turned);
+  add("matrix", {16, 8}, Role::accumulator, 0, WeightForm::plain);
+  add("table", {11, 8}, Role::parameter, 1, WeightForm::plain);
+  const auto list = parameters_of(programs, StageId{3});
+  ASSERT_EQ(list.size(), 3U);
+  const std::vector<std::string> names{"norm", "matrix", "table"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(list[i].name, names[i]);
+    EXPECT_EQ(list[i].stage, StageId{3});
+    EXPECT_EQ(list[i].order, static_cast<int>(i));
+    EXPECT_EQ(list[i].use, i == 2 ? 1 : 0);
+    EXPECT_EQ(list[i].decays, i > 0) << "matrices decay";
+    EXPECT_FALSE(list[i].copy);
+    EXPECT_TRUE(list[i].plain);
+    EXPECT_FALSE(list[i].packed[0] || list[i].packed[1]);
+  }
+  EXPECT_EQ(list[1].shape, (kernels::Shape{16, 8}));
+}
+
+TEST(ParameterLayout, PlacesAreThoseOfItsTensors) {
+  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, true, {true, true}},
+                                               {"a", {16, 8}, StageId{1}, 1, 0, true, false, true, {}},
+                                               {"norm", {8}, StageId{1}, 0, 1, false}};
+  const ParameterLayout bf16(parameters, kernels::DType::bf16);
+  const auto places = bf16.places();
+  const auto value = [](const char* name, kernels::DType dtype, WeightForm form, int use = 0) {
+    Value made;
+    made.type.dtype = dtype;
+    made.name = name;
+    made.form = form;
+    made.use = use;
+    return made;
+  };
+  const auto& a = bf16.at("a");
+  const auto expect_place = [](const Place& found, Region region, std::size_t offset) {
+    EXPECT_EQ(found.region, region);
+    EXPECT_EQ(found.offset, offset);
+  };
+  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::plain)), Region::copy, a.copy);
+  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed)), Region::copy, a.packed_copy[0]);
+  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed_turned)), Region::copy, a.packed_copy[1]);
+  expect_place(places.parameter(value("norm", kernels::DType::f32, WeightForm::plain)), Region::master, bf16.at("norm").offset);
+  ASSERT_EQ(a.uses.size(), 2U);
+  for (const int use : {0, 1})
+    expect_place(places.accumulator(value("a", kernels::DType::f32, WeightForm::plain, use)), Region::accumulator,
+                 a.uses[static_cast<std::size_t>(use)].accumulator);
+  EXPECT_EQ(std::set<std::size_t>({a.copy, a.packed_copy[0], a.packed_copy[1]}).size(), 3U);
+  tests::expect_error([&] { (void)places.accumulator(value("norm", kernels::DType::f32, WeightForm::plain, 1)); }, ExitCode::internal,
+                      {"no accumulator for use 1 of norm"});
+}
+
+// Of a tied table the embedding's rank is the owner, of two replicas the first one's.
+TEST(ParameterLayout, AnOwnerHasTheFirstUseAndNoCopy) {
+  const auto owns = [](int use, bool copy) {
+    return ParameterLayout({{"a", {4}, StageId{0}, use, 0, true, copy}}, kernels::DType::f32).at("a").is_owner();
+  };
+  EXPECT_TRUE(owns(0, false));
+  EXPECT_FALSE(owns(1, false));
+  EXPECT_FALSE(owns(0, true));
+  EXPECT_FALSE(owns(1, true));
+  const ParameterLayout both({{"a", {4}, StageId{0}, 1, 0, true}, {"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
+  EXPECT_TRUE(both.at("a").is_owner());
+  EXPECT_EQ(both.at("a").uses[0].use, 0) << "ascending";
+  EXPECT_TRUE(both.at("a").has_use(1));
+  EXPECT_FALSE(both.at("a").has_use(2));
+}
+
 RankMemoryRequest demand() {
   RankMemoryRequest demand;
   demand.accumulators = 2;
@@ -174,6 +257,16 @@ TEST(RankMemory, OfAGpuLiesWhereItSays) {
     EXPECT_EQ(*at, std::byte{0});
     *at = std::byte{1};  // the host writes there
   }
+}
+
+TEST(RankMemory, SaysWhatItWasForWhereTheSystemHasNone) {
+  auto huge = demand();
+  huge.stages[1].workspace = std::size_t{1} << 60;
+  huge.stages[0].stash_input = std::size_t{1} << 32;
+  const RankMemoryPlan plan(layout(kernels::DType::bf16), huge);
+  tests::expect_error([&] { const RankMemory memory(plan); }, ExitCode::memory,
+                      {"the plan needs stage 0: 16.00 GiB, stage 1: 0.0 MiB, weights, gradients, optimizer, workspace and rings: "
+                       "1073741824.00 GiB"});
 }
 
 TEST(RankMemory, EvaluationNeedsNoMoments) {

@@ -85,6 +85,17 @@ TEST(Stage, LogitsNeedAProgram) {
   tests::expect_error([&] { (void)model.loop().rank().stage(StageId{2}); }, ExitCode::internal, {"stage 2"});
 }
 
+// A step without a pipeline holds one microbatch and nothing twice.
+TEST(Stage, TheSequentialTrainerHasOneSlotOfEverything) {
+  for (const char* layout : {"E t*4 H", "E t*2 | t*2 H", "E | t*4 | H"}) {
+    Model model(tiny_model(false), small(layout));
+    for (const MemorySection& section : model.loop().rank().memory().plan().sections()) {
+      if (section.kind == MemoryKind::constant) continue;  // of each program
+      EXPECT_EQ(section.slots, 1) << layout << " " << to_string(section.kind);
+    }
+  }
+}
+
 TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
   auto options = small();
   options.staging = true;
@@ -128,6 +139,10 @@ TEST(Clip, ScalesDownOnly) {
   EXPECT_EQ(clip_scale(0.5, 1.0), 1.0F);
   EXPECT_FLOAT_EQ(clip_scale(4.0, 1.0), 0.25F);
   EXPECT_EQ(clip_scale(4.0, 0.0), 1.0F);
+  EXPECT_EQ(clip_scale(4.0, -1.0), 1.0F);
+  // Where the norm is small what PyTorch adds to it shows.
+  EXPECT_EQ(clip_scale(1e-6, 1e-6), 0.5F);
+  EXPECT_EQ(clip_scale(0.0, 5e-7), 0.5F);
 }
 
 }  // namespace

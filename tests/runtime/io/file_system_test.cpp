@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -61,6 +62,24 @@ TEST(FileSystem, NewFoldersAreOnTheDisk) {
   make_directories(scratch / "a/b");
   EXPECT_EQ(synced.size(), 3U) << "a process that was killed may have made it, and not come to this";
   EXPECT_EQ(synced.back(), scratch / "a");
+}
+
+TEST(FileSystem, OthersMayReadWhatItMakesAndNotWrite) {
+  const Scratch scratch;
+  const mode_t before = umask(0);
+  make_directories(scratch / "a/b");
+  File::create(scratch / "a/file").write("x");
+  File::append(scratch / "a/log").write("x");
+  umask(before);
+  const auto mode_of = [&](const char* name) {
+    struct stat status {};
+    EXPECT_EQ(stat((scratch / name).c_str(), &status), 0);
+    return status.st_mode & 0777U;
+  };
+  EXPECT_EQ(mode_of("a"), 0755U);
+  EXPECT_EQ(mode_of("a/b"), 0755U);
+  EXPECT_EQ(mode_of("a/file"), 0644U);
+  EXPECT_EQ(mode_of("a/log"), 0644U);
 }
 
 TEST(FileSystem, AFileInTheWayOfAFolderIsNamed) {

@@ -127,6 +127,12 @@ TEST(NextCut, IsWhereEveryPatternCuts) {
   EXPECT_EQ(next_cut("ab \ncd\n ef\ngh", 1), 11u);
   const std::string endless(1000, 'x');
   EXPECT_EQ(next_cut(endless, 10), 160u);
+  EXPECT_EQ(next_cut(std::string(159, 'x') + "\nyy", 10), 160u);
+  EXPECT_EQ(next_cut(std::string(160, 'x') + "\nyy", 10), 160u) << "a line end there comes too late";
+  EXPECT_EQ(next_cut("ab\n/cd\nef", 1), 7u) << "no pattern is cut before a slash";
+  EXPECT_EQ(next_cut("ab\n", 1), 3u);
+  EXPECT_EQ(next_cut("ab\ncd", 5), 5u);
+  EXPECT_EQ(next_cut("ab\ncd", 2), 3u);
   std::string wide;
   for (int i = 0; i < 300; ++i) wide += "\u4e2d";
   EXPECT_EQ(next_cut(wide, 10) % 3, 0u);

@@ -196,6 +196,44 @@ TEST(TokenizerJson, RefusesByNameWhatIsNotSupported) {
                  {"byte_fallback", "tokenizer.model"});
 }
 
+// A special one is text; others are found wherever they stand, also one that is as short as a byte.
+TEST(TokenizerJson, FindsAddedTokensOfAnyLength) {
+  const auto ids = [](const std::string& id, const std::string& content, std::string_view text) {
+    const auto token = R"("added_tokens":[{"id":)" + id + R"(,"content":")" + content +
+                       R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false},)";
+    return ids_of(*read_tokenizer_json(replaced(golden_text("gpt2.json"), "\"added_tokens\":[", token), "t.json"), text);
+  };
+  const auto plain = open_tokenizer(golden + "gpt2.json");
+  const auto joined = [&](const std::vector<std::string_view>& parts, std::int32_t between) {
+    Ids all;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (i > 0) all.push_back(between);
+      plain->encode(parts[i], all);
+    }
+    return all;
+  };
+  EXPECT_EQ(ids("93", "~", "one~two~~ three~"), joined({"one", "two", "", " three", ""}, 93));
+  EXPECT_EQ(ids("93", "~", "~"), Ids{93});
+  EXPECT_EQ(ids("1401", "<two words>", "<two words> of <two words>text"), joined({"", " of ", "text"}, 1401));
+  EXPECT_EQ(ids("1401", "<two words>", "<two words"), ids_of(*plain, "<two words"));
+}
+
+TEST(TokenizerJson, MetaspacePrependsWhereNothingIsSaid) {
+  const std::string once = golden_text("metaspace.json");
+  const auto prepends = [&](const std::string& words) {
+    const auto tokenizer = read_tokenizer_json(replaced(once, R"(,"prepend_scheme":"first","split":true)", words), "t.json");
+    return ids_of(*tokenizer, "one") == ids_of(*tokenizer, " one");
+  };
+  EXPECT_TRUE(prepends(""));
+  EXPECT_TRUE(prepends(R"(,"add_prefix_space":true)"));
+  EXPECT_FALSE(prepends(R"(,"add_prefix_space":false)"));
+  EXPECT_TRUE(prepends(R"(,"prepend_scheme":"always")"));
+  EXPECT_TRUE(prepends(R"(,"prepend_scheme":"first")"));
+  EXPECT_FALSE(prepends(R"(,"prepend_scheme":"never")"));
+  expect_error([&] { (void)prepends(R"(,"prepend_scheme":"often")"); }, ExitCode::data,
+               {"prepend_scheme", "often", "always, first or never"});
+}
+
 TEST(TokenizerJson, RefusesDamage) {
   const std::string good = golden_text("gpt2.json");
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, good.size() / 3, good.size() / 2, good.size() - 1}) {
@@ -235,6 +273,7 @@ TEST(Tiktoken, RefusesDamage) {
   refused("IQ== 0\nIg== 99999999999999\n", "cl100k", {"f:2"});
   refused("IQ== 0\nIg== -1\n", "cl100k", {"f:2"});
   refused("IQ== 0\nIg== 5\n", "cl100k", {"rank 5"});
+  refused("IQ== 0\nIg== 3\n", "cl100k", {"rank 3 in a file of 2 pieces"});  // one rank may be left out, so that 2 were possible
   refused("IQ== 0\nIg== 0\n", "cl100k", {"rank 0 stands twice"});
   refused("IQ== 0\nIQ== 1\n", "cl100k", {"rank 1 stands twice"});
   refused("IQ== 1\n", "cl100k", {"no piece of rank 0"});
