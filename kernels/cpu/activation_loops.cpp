@@ -1,5 +1,6 @@
 #include "kernels/cpu/activation_loops.hpp"
 
+#include "kernels/cpu/error_function.hpp"
 #include "kernels/cpu/lanes.hpp"
 
 namespace millrace::kernels::cpu {
@@ -36,6 +37,144 @@ struct Relu {
   [[gnu::always_inline]] static Point point(f32x16 x) { return {value(x), x > 0.0F ? f32x16{} + 1.0F : f32x16{}}; }
 };
 
+struct GeluErf {
+  static constexpr float kDensity = 0.398942280401432678F;  // 1/√(2π)
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x * normal_share(x); }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 share = normal_share(x);
+    return {x * share, share + x * (kDensity * exponential(-0.5F * (x * x)))};
+  }
+};
+
+struct Gelu10 {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) {
+    const f32x16 y = GeluErf::value(x);
+    return y > 10.0F ? f32x16{} + 10.0F : y;  // it is never below −0.17
+  }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const Point inner = GeluErf::point(x);
+    return {value(x), inner.value > 10.0F ? f32x16{} : inner.slope};
+  }
+};
+
+struct QuickGelu {
+  static constexpr float kSteep = 1.702F;
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x * sigmoid(kSteep * x); }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 s = sigmoid(kSteep * x);
+    return {x * s, s * (1.0F + kSteep * x * (1.0F - s))};
+  }
+};
+
+struct Relu2 {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return Relu::value(x) * Relu::value(x); }
+  [[gnu::always_inline]] static Point point(f32x16 x) { return {value(x), 2.0F * Relu::value(x)}; }
+};
+
+struct Relu6 {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) {
+    const f32x16 y = Relu::value(x);
+    return y > 6.0F ? f32x16{} + 6.0F : y;
+  }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 below = x < 6.0F ? f32x16{} + 1.0F : f32x16{};
+    return {value(x), x > 0.0F ? below : f32x16{}};
+  }
+};
+
+struct LeakyRelu {
+  static constexpr float kBelow = 0.01F;
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x > 0.0F ? x : kBelow * x; }
+  [[gnu::always_inline]] static Point point(f32x16 x) { return {value(x), x > 0.0F ? f32x16{} + 1.0F : f32x16{} + kBelow}; }
+};
+
+struct Sigmoid {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return sigmoid(x); }
+  [[gnu::always_inline]] static Point point(f32x16 x) { return {sigmoid(x), sigmoid(x) * sigmoid(-x)}; }
+};
+
+struct Tanh {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return hyperbolic_tangent(x); }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 t = hyperbolic_tangent(x);
+    return {t, (1.0F - t) * (1.0F + t)};
+  }
+};
+
+struct Linear {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x; }
+  [[gnu::always_inline]] static Point point(f32x16 x) { return {x, f32x16{} + 1.0F}; }
+};
+
+struct HardSwish {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x * Relu6::value(x + 3.0F) / 6.0F; }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 below = x < 3.0F ? x / 3.0F + 0.5F : f32x16{} + 1.0F;
+    return {value(x), x > -3.0F ? below : f32x16{}};
+  }
+};
+
+/// With e = eˣ the tangent is e·(e + 2) / (e·(e + 2) + 2): of e up to e²⁰, beyond which it is 1.
+struct Mish {
+  [[gnu::always_inline]] static f32x16 power(f32x16 x) { return exponential(x > 20.0F ? f32x16{} + 20.0F : x); }
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) {
+    const f32x16 e = power(x), n = e * (e + 2.0F);
+    return x * (n / (n + 2.0F));
+  }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 e = power(x), n = e * (e + 2.0F), t = n / (n + 2.0F);
+    // 1 − t² = 4·(n + 1) / (n + 2)², and log(1 + eˣ) has the slope e / (1 + e).
+    return {x * t, t + x * (4.0F * ((n + 1.0F) / ((n + 2.0F) * (n + 2.0F)))) * (e / (1.0F + e))};
+  }
+};
+
+struct Laplace {
+  static constexpr float kMean = 0.707107F, kDeviation = 0.282095F;  // torch has six digits of them
+  static constexpr float kDensity = GeluErf::kDensity / kDeviation;
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return normal_share((x - kMean) / kDeviation); }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 z = (x - kMean) / kDeviation;
+    return {normal_share(z), kDensity * exponential(-0.5F * (z * z))};
+  }
+};
+
+/// body(curve) of the activation.
+template <class Body>
+MILLRACE_INLINE void with_curve(Activation activation, Body&& body) {
+  switch (activation) {
+    case Activation::silu:
+      return body(Silu{});
+    case Activation::gelu:
+      return body(Gelu{});
+    case Activation::relu:
+      return body(Relu{});
+    case Activation::gelu_erf:
+      return body(GeluErf{});
+    case Activation::gelu_10:
+      return body(Gelu10{});
+    case Activation::quick_gelu:
+      return body(QuickGelu{});
+    case Activation::relu2:
+      return body(Relu2{});
+    case Activation::relu6:
+      return body(Relu6{});
+    case Activation::leaky_relu:
+      return body(LeakyRelu{});
+    case Activation::sigmoid:
+      return body(Sigmoid{});
+    case Activation::tanh:
+      return body(Tanh{});
+    case Activation::linear:
+      return body(Linear{});
+    case Activation::hardswish:
+      return body(HardSwish{});
+    case Activation::mish:
+      return body(Mish{});
+    case Activation::laplace:
+      return body(Laplace{});
+  }
+}
+
 template <class Function, class T>
 MILLRACE_INLINE void forward(const ActivationForward<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16) store_lanes(at.y + i, Function::value(load_lanes(at.x + i, end - i)), end - i);
@@ -65,22 +204,14 @@ MILLRACE_INLINE void gradient(const GluGradient<T>& at, std::int64_t begin, std:
 
 template <class Loops>
 MILLRACE_INLINE void run_forward(const Loops& at, std::int64_t begin, std::int64_t end) {
-  if (at.activation == Activation::silu)
-    forward<Silu>(at, begin, end);
-  else if (at.activation == Activation::gelu)
-    forward<Gelu>(at, begin, end);
-  else
-    forward<Relu>(at, begin, end);
+  with_curve(
+      at.activation, [&]<class Curve>(Curve) __attribute__((always_inline)) { forward<Curve>(at, begin, end); });
 }
 
 template <class Loops>
 MILLRACE_INLINE void run_gradient(const Loops& at, std::int64_t begin, std::int64_t end) {
-  if (at.activation == Activation::silu)
-    gradient<Silu>(at, begin, end);
-  else if (at.activation == Activation::gelu)
-    gradient<Gelu>(at, begin, end);
-  else
-    gradient<Relu>(at, begin, end);
+  with_curve(
+      at.activation, [&]<class Curve>(Curve) __attribute__((always_inline)) { gradient<Curve>(at, begin, end); });
 }
 
 }  // namespace

@@ -31,6 +31,81 @@ struct ReluCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F}; }
 };
 
+struct GeluErfCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float share = normcdff(x);
+    return {x * share, share + x * (0.398942280401432678F * expf(-0.5F * (x * x)))};
+  }
+};
+
+struct Gelu10Curve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const ActivationPoint inner = GeluErfCurve::at(x);
+    return inner.value > 10.0F ? ActivationPoint{10.0F, 0.0F} : inner;
+  }
+};
+
+struct QuickGeluCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float s = 1.0F / (1.0F + expf(-1.702F * x));
+    return {x * s, s * (1.0F + 1.702F * x * (1.0F - s))};
+  }
+};
+
+struct Relu2Curve {
+  static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x * x : 0.0F, x > 0.0F ? 2.0F * x : 0.0F}; }
+};
+
+struct Relu6Curve {
+  static __device__ __forceinline__ ActivationPoint at(float x) { return x >= 6.0F ? ActivationPoint{6.0F, 0.0F} : ReluCurve::at(x); }
+};
+
+struct LeakyReluCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    return x > 0.0F ? ActivationPoint{x, 1.0F} : ActivationPoint{0.01F * x, 0.01F};
+  }
+};
+
+struct SigmoidCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float s = 1.0F / (1.0F + expf(-x));
+    return {s, s / (1.0F + expf(x))};
+  }
+};
+
+struct TanhCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float t = tanhf(x);
+    return {t, (1.0F - t) * (1.0F + t)};
+  }
+};
+
+struct LinearCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) { return {x, 1.0F}; }
+};
+
+struct HardSwishCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    if (x <= -3.0F) return {0.0F, 0.0F};
+    return x < 3.0F ? ActivationPoint{x * (x + 3.0F) / 6.0F, x / 3.0F + 0.5F} : ActivationPoint{x, 1.0F};
+  }
+};
+
+// With e = eˣ the tangent is n / (n + 2), n = e·(e + 2), and its slope by log(1 + eˣ) 4·(n + 1) / (n + 2)².
+struct MishCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float e = expf(fminf(x, 20.0F)), n = e * (e + 2.0F), t = n / (n + 2.0F);
+    return {x * t, t + x * (4.0F * ((n + 1.0F) / ((n + 2.0F) * (n + 2.0F)))) * (e / (1.0F + e))};
+  }
+};
+
+struct LaplaceCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    const float z = (x - 0.707107F) / 0.282095F;
+    return {normcdff(z), 0.398942280401432678F / 0.282095F * expf(-0.5F * (z * z))};
+  }
+};
+
 template <class Curve>
 struct Value {
   __device__ float operator()(float x) const { return Curve::at(x).value; }
@@ -76,12 +151,38 @@ struct GluGradient {
 template <class Body>
 void with_curve(Activation activation, DType dtype, Body&& body) {
   with_type(dtype, [&]<class T>(T number) {
-    if (activation == Activation::silu)
-      body(SiluCurve{}, number);
-    else if (activation == Activation::gelu)
-      body(GeluCurve{}, number);
-    else
-      body(ReluCurve{}, number);
+    switch (activation) {
+      case Activation::silu:
+        return body(SiluCurve{}, number);
+      case Activation::gelu:
+        return body(GeluCurve{}, number);
+      case Activation::relu:
+        return body(ReluCurve{}, number);
+      case Activation::gelu_erf:
+        return body(GeluErfCurve{}, number);
+      case Activation::gelu_10:
+        return body(Gelu10Curve{}, number);
+      case Activation::quick_gelu:
+        return body(QuickGeluCurve{}, number);
+      case Activation::relu2:
+        return body(Relu2Curve{}, number);
+      case Activation::relu6:
+        return body(Relu6Curve{}, number);
+      case Activation::leaky_relu:
+        return body(LeakyReluCurve{}, number);
+      case Activation::sigmoid:
+        return body(SigmoidCurve{}, number);
+      case Activation::tanh:
+        return body(TanhCurve{}, number);
+      case Activation::linear:
+        return body(LinearCurve{}, number);
+      case Activation::hardswish:
+        return body(HardSwishCurve{}, number);
+      case Activation::mish:
+        return body(MishCurve{}, number);
+      case Activation::laplace:
+        return body(LaplaceCurve{}, number);
+    }
   });
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/activation.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <numbers>
 
 #include "tests/kernels/fixture.hpp"
@@ -7,7 +9,7 @@
 namespace millrace::kernels::testing {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::silu, Activation::gelu, Activation::relu};
+constexpr auto kActivations = all_activations;
 
 using tests::around;
 using tests::fp32_roundoff;
@@ -19,9 +21,64 @@ struct Point {
 
 /// An exponential is within two units in the last place, tanh within four, a unit is two roundoffs; each product, sum and quotient adds
 /// one. The errors are those of the terms: beside −x a slope's terms cancel, and so do those of 1 + tanh.
+constexpr double u = fp32_roundoff;
+
+/// The share of a normal distribution below z, and its density, where z is off by z_error. The share is within some ten units; where it is
+/// denormal, its steps and those of its products count, and beyond z = −14 it stays at the last of them.
+Point share_of(double z, double z_error) {
+  constexpr double steps = 4 * std::numeric_limits<float>::denorm_min();
+  const double share = 0.5 * std::erfc(-z / std::numbers::sqrt2), density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+  return {share, density, 20 * u * share + density * (z_error + 2 * u * std::abs(z)) + steps,
+          density * (8 * u + 2 * u * z * z + std::abs(z) * z_error) + steps};
+}
+
+/// Functions of pieces that fp32 computes exactly or with one rounding.
+Point piecewise(Activation activation, double x) {
+  const bool above = x > 0;
+  if (activation == Activation::relu2) return {above ? x * x : 0, above ? 2 * x : 0, u * x * x, 0};
+  if (activation == Activation::relu6) return {std::clamp(x, 0.0, 6.0), above && x < 6 ? 1.0 : 0.0, 0, 0};
+  if (activation == Activation::leaky_relu) return {above ? x : 0.01 * x, above ? 1 : 0.01, 2 * u * std::abs(x), u};
+  if (activation == Activation::linear) return {x, 1, 0, 0};
+  if (activation == Activation::hardswish) {
+    const double value = x * std::clamp(x + 3, 0.0, 6.0) / 6, terms = u * (std::abs(x) / 3 + 0.5);
+    return {value, x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1, 5 * u * std::abs(value), 4 * terms};
+  }
+  return {above ? x : 0, above ? 1.0 : 0.0, 0, 0};  // relu
+}
+
 Point point_of(Activation activation, double x) {
-  constexpr double u = fp32_roundoff;
-  if (activation == Activation::relu) return {x > 0 ? x : 0, x > 0 ? 1.0 : 0.0, 0, 0};
+  const double size = std::abs(x);
+  if (activation == Activation::gelu_erf || activation == Activation::gelu_10) {
+    const Point share = share_of(x, 0);
+    const double along = size * share.slope;
+    const Point exact{x * share.value, share.value + x * share.slope, size * share.value_error + u * size * share.value,
+                      share.value_error + size * share.slope_error + 3 * u * (share.value + along)};
+    return activation == Activation::gelu_10 && exact.value > 10 ? Point{10, 0, 0, 0} : exact;
+  }
+  if (activation == Activation::laplace) {
+    constexpr double mean = 0.707107, deviation = 0.282095;
+    const Point share = share_of((x - mean) / deviation, u * (mean + 4 * std::abs(x - mean)) / deviation);
+    return {share.value, share.slope / deviation, share.value_error, share.slope_error / deviation};
+  }
+  if (activation == Activation::sigmoid) {
+    const double s = 1 / (1 + std::exp(-x)), rest = 1 / (1 + std::exp(x));
+    return {s, s * rest, 7 * u * s, 15 * u * s * rest};
+  }
+  if (activation == Activation::tanh) {
+    const double t = std::tanh(x);
+    return {t, (1 - t) * (1 + t), 8 * u * std::abs(t), 18 * u * std::abs(t) + 3 * u};
+  }
+  if (activation == Activation::mish) {
+    const double t = std::tanh(std::log1p(std::exp(x))), along = size * (1 - t) * (1 + t) / (1 + std::exp(-x));
+    return {x * t, t + x * (1 - t) * (1 + t) / (1 + std::exp(-x)), 16 * u * size * t, 16 * u * t + 40 * u * along};
+  }
+  if (activation == Activation::quick_gelu) {
+    // As silu below, of an argument with two more roundings.
+    const double z = 1.702 * x, s = 1 / (1 + std::exp(-z)), s_error = 7 * u * s + 2 * u * std::abs(z) * s * (1 - s);
+    return {x * s, s * (1 + z * (1 - s)), size * (s_error + u * s),
+            s_error * (1 + std::abs(z)) + 10 * u * s * (1 + std::abs(z) * (1 - s)) + s * std::abs(z) * s_error};
+  }
+  if (activation != Activation::silu && activation != Activation::gelu) return piecewise(activation, x);
   if (activation == Activation::silu) {
     // σ: the exponential's four, a sum and a quotient. 1 − σ is off by as much of σ, and times x twice.
     const double s = 1 / (1 + std::exp(-x)), slope_terms = s * (1 + std::abs(x) * (1 - s)), rest_error = s * std::abs(x) * 7 * s * u;

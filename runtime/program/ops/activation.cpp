@@ -1,6 +1,8 @@
 #include "kernels/activation.hpp"
 
-#include <array>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
@@ -11,13 +13,31 @@ namespace {
 using kernels::Activation;
 
 /// FLOPs an element of the activation, and of it with its slope.
-constexpr double value_flops(Activation activation) { return activation == Activation::silu ? 4 : activation == Activation::gelu ? 9 : 1; }
+constexpr double value_flops(Activation activation) {
+  switch (activation) {
+    case Activation::silu:
+    case Activation::sigmoid:
+    case Activation::quick_gelu:
+      return 4;
+    case Activation::gelu:
+    case Activation::mish:
+      return 9;
+    case Activation::gelu_erf:
+    case Activation::gelu_10:
+    case Activation::laplace:
+      return 16;
+    case Activation::tanh:
+      return 6;
+    default:
+      return 1;
+  }
+}
 constexpr double slope_flops(Activation activation) { return 2 * value_flops(activation); }
 
 /// dy, gate, up [T, F] → d_gate, d_up.
 class GluInputGradient final : public OperationRule {
  public:
-  GluInputGradient(Activation activation, std::string_view name) : activation_(activation), name_(name) {}
+  GluInputGradient(Activation activation, std::string name) : activation_(activation), name_(std::move(name)) {}
   std::string_view name() const override { return name_; }
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "up"; }
 
@@ -38,13 +58,13 @@ class GluInputGradient final : public OperationRule {
 
  private:
   Activation activation_;
-  std::string_view name_;
+  std::string name_;
 };
 
 class Glu final : public OperationRule {
  public:
-  Glu(Activation activation, std::string_view name, std::string_view gradient_name)
-      : activation_(activation), name_(name), gradient_(activation, gradient_name) {}
+  Glu(Activation activation, const std::string& name)
+      : activation_(activation), name_(name), gradient_(activation, name + "_input_gradient") {}
   std::string_view name() const override { return name_; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
@@ -71,14 +91,14 @@ class Glu final : public OperationRule {
 
  private:
   Activation activation_;
-  std::string_view name_;
+  std::string name_;
   GluInputGradient gradient_;
 };
 
 /// dy, x [T, F] → dx.
 class ActivateInputGradient final : public OperationRule {
  public:
-  ActivateInputGradient(Activation activation, std::string_view name) : activation_(activation), name_(name) {}
+  ActivateInputGradient(Activation activation, std::string name) : activation_(activation), name_(std::move(name)) {}
   std::string_view name() const override { return name_; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
@@ -98,13 +118,14 @@ class ActivateInputGradient final : public OperationRule {
 
  private:
   Activation activation_;
-  std::string_view name_;
+  std::string name_;
 };
 
 class Activate final : public OperationRule {
  public:
-  Activate(Activation activation, std::string_view gradient_name) : activation_(activation), gradient_(activation, gradient_name) {}
-  std::string_view name() const override { return kernels::to_string(activation_); }
+  Activate(Activation activation, const std::string& name)
+      : activation_(activation), name_(name), gradient_(activation, name + "_input_gradient") {}
+  std::string_view name() const override { return name_; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 1 && rules::is_matrix(inputs[0]), name(), inputs, "x [T, F]");
@@ -126,22 +147,34 @@ class Activate final : public OperationRule {
 
  private:
   Activation activation_;
+  std::string name_;
   ActivateInputGradient gradient_;
 };
 
-/// One rule an activation, in the order of the enum.
-const Activate& activate_rule(Activation activation) {
-  static const std::array rules = {Activate(Activation::silu, "silu_input_gradient"), Activate(Activation::gelu, "gelu_input_gradient"),
-                                   Activate(Activation::relu, "relu_input_gradient")};
-  return rules.at(static_cast<std::size_t>(activation));
+/// Shazeer's names of the gated ones (arXiv 2002.05202); the others are called after their activation.
+std::string gated_name(Activation activation) {
+  if (activation == Activation::silu) return "swiglu";
+  if (activation == Activation::gelu) return "geglu";
+  if (activation == Activation::relu) return "reglu";
+  return std::string(kernels::to_string(activation)) + "_glu";
 }
 
-const Glu& glu_rule(Activation activation) {
-  static const std::array rules = {Glu(Activation::silu, "swiglu", "swiglu_input_gradient"),
-                                   Glu(Activation::gelu, "geglu", "geglu_input_gradient"),
-                                   Glu(Activation::relu, "reglu", "reglu_input_gradient")};
-  return rules.at(static_cast<std::size_t>(activation));
+/// One rule per activation, in the order of the enum.
+template <class Rule, class Name>
+const Rule& rule_of(Activation activation, Name name) {
+  static const auto rules = [&] {
+    std::vector<std::unique_ptr<const Rule>> all;
+    for (const Activation each : kernels::all_activations) all.push_back(std::make_unique<const Rule>(each, name(each)));
+    return all;
+  }();
+  return *rules.at(static_cast<std::size_t>(activation));
 }
+
+const Activate& activate_rule(Activation activation) {
+  return rule_of<Activate>(activation, [](Activation each) { return std::string(kernels::to_string(each)); });
+}
+
+const Glu& glu_rule(Activation activation) { return rule_of<Glu>(activation, gated_name); }
 
 }  // namespace
 

@@ -96,7 +96,7 @@ std::vector<Net> nets() {
       {"sinks", attention_of({.scale = 0.7F}, true), {}},
       {"shaped head", [](ProgramBuilder& b, ValueId x) { return scale(b, x, 0.5, "scale"); }, {0.05F, 0.6F, 2.0F}},
   };
-  for (const auto activation : {Activation::silu, Activation::gelu, Activation::relu}) {
+  for (const auto activation : kernels::all_activations) {
     const std::string name(kernels::to_string(activation));
     list.push_back({name, [activation](ProgramBuilder& b, ValueId x) { return activate(b, activation, x, "activate"); }, {}});
     list.push_back({"gated " + name,
