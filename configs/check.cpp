@@ -5,6 +5,7 @@
 
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
+#include "layers/family_traits.hpp"
 
 namespace millrace::configs {
 namespace {
@@ -67,46 +68,58 @@ class Checker {
     want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding turns pairs)");
-    want(model.layer_kinds.empty() || static_cast<std::int64_t>(model.layer_kinds.size()) == model.layers, "model.layer_types",
-         "expected at most model.layers = {}", model.layers);
-    want(std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) == model.layer_kinds.end() || model.sliding_window > 0,
-         "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
-    want(model.rope.kind != layers::RopeKind::yarn || model.rope.beta_fast >= model.rope.beta_slow, "model.rope_beta_fast",
-         "expected model.rope_beta_slow = {} or more", model.rope.beta_slow);
-    want(model.rope.kind != layers::RopeKind::yarn || model.rope.original_max_position > 0, "model.rope_original_max_position",
-         "expected 1 or more for model.rope = yarn");
+    layers_of_kinds();
+    rotation();
     family_keys();
-    if (model.rope.kind != layers::RopeKind::llama3) return;
-    want(model.rope.high_freq_factor > model.rope.low_freq_factor, "model.rope_high_freq_factor",
-         "expected more than model.rope_low_freq_factor = {}", model.rope.low_freq_factor);
-    want(model.rope.original_max_position > 0, "model.rope_original_max_position", "expected 1 or more for model.rope = llama3");
+  }
+
+  void layers_of_kinds() const {
+    const auto& model = config_.model;
+    const auto fits = [&](std::size_t entries) { return static_cast<std::int64_t>(entries) <= model.layers; };
+    want(fits(model.layer_kinds.size()), "model.layer_types", "expected at most model.layers = {}", model.layers);
+    want(fits(model.layer_positions.size()), "model.layer_positions", "expected at most model.layers = {}", model.layers);
+    const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
+    const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
+    want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
+    want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
+  }
+
+  void rotation() const {
+    const auto& rope = config_.model.rope;
+    const auto is = [&](layers::RopeKind kind) { return rope.kind == kind; };
+    const bool needs_length =
+        is(layers::RopeKind::llama3) || is(layers::RopeKind::yarn) || is(layers::RopeKind::dynamic) || is(layers::RopeKind::longrope);
+    want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, "model.rope_beta_fast",
+         "expected model.rope_beta_slow = {} or more", rope.beta_slow);
+    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, "model.rope_high_freq_factor",
+         "expected more than model.rope_low_freq_factor = {}", rope.low_freq_factor);
+    const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
+    want(!needs_length || rope.original_max_position >= least, "model.rope_original_max_position",
+         "expected {} or more for model.rope = {}", least, to_string(rope.kind));
+    const auto pairs = static_cast<std::size_t>(config_.model.head_dim / 2);
+    const auto one_per_pair = [&](const std::vector<double>& factors, const char* key) {
+      want(!is(layers::RopeKind::longrope) || factors.size() == pairs, key, "expected {} numbers, half of model.head_dim = {}", pairs,
+           config_.model.head_dim);
+    };
+    one_per_pair(rope.short_factors, "model.rope_short_factors");
+    one_per_pair(rope.long_factors, "model.rope_long_factors");
   }
 
   /// A key that the family has no part for would change nothing.
   void family_keys() const {
     const auto& model = config_.model;
-    const auto is_one_of = [&](std::initializer_list<std::string_view> families) {
-      return std::ranges::find(families, model.family) != families.end();
-    };
-    const bool maxtext = is_one_of({"default", "llama2", "gpt3", "simple", "simple_mlp"});
-    const bool simple = is_one_of({"simple", "simple_mlp"});
-    const bool slides = is_one_of({"mistral", "gemma2", "gemma3", "olmo3"});
+    const layers::FamilyTraits* family = layers::find_family_traits(model.family);
     const RunConfig built_in;
-    const auto only = [&](bool has, std::initializer_list<const char*> keys) {
-      for (const char* key : keys)
-        want(has || run_.settings.at(key).value == find_key(key)->fetch(built_in), key, "which the family {} does not have", model.family);
-    };
-    only(!is_one_of({"gpt2", "gpt3", "simple", "simple_mlp"}), {"model.rope", "model.rope_theta", "model.rope_factor"});
-    only(slides, {"model.layer_types", "model.sliding_window"});
-    only(is_one_of({"gemma3", "olmo3"}), {"model.rope_local_theta"});
-    only(is_one_of({"gemma2", "gemma3"}), {"model.query_pre_attn_scalar"});
-    only(is_one_of({"gemma2", "gemma3", "llama2"}), {"model.attn_logit_softcapping"});
-    only(is_one_of({"gemma2", "gemma3"}) || maxtext, {"model.final_logit_softcapping"});
-    only(maxtext, {"model.learned_positions", "model.sinusoidal_positions", "model.normalize_embedding_logits", "model.dropout_rate"});
-    only(maxtext && !simple, {"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp", "model.share_kv"});
-    only(is_one_of({"default", "llama2"}), {"model.rope_interleaved"});
-    const bool any = std::ranges::find(model.layer_kinds, layers::LayerKind::sliding) != model.layer_kinds.end();
-    want(model.sliding_window == 0 || any, "model.sliding_window", "but no layer slides, expected some in model.layer_types");
+    for (const Key& key : schema()) {
+      const bool absent = family != nullptr && layers::is_family_key(key.name) && !family->reads(key.name);
+      want(!absent || run_.settings.at(key.name).value == key.fetch(built_in), key.name.c_str(), "which the family {} does not have",
+           model.family);
+    }
+    const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
+    want(model.sliding_window == 0 || any(layers::LayerKind::sliding), "model.sliding_window",
+         "but no layer slides, expected some in model.layer_types");
+    want(model.attention_chunk == 0 || any(layers::LayerKind::chunked), "model.attention_chunk_size",
+         "but no layer has chunks, expected some in model.layer_types");
   }
 
   void training() const {

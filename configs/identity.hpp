@@ -22,7 +22,7 @@ struct IdentityChange {
 };
 
 /// The differences between a checkpoint's identity and this run's, in order of their names. train.threads = 0 differs from
-/// nothing: automatic threads are taken from the checkpoint.
+/// nothing: automatic threads are taken from the checkpoint. A key that the checkpoint does not have, since it is younger, had its default.
 [[nodiscard]] std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                                            const std::map<std::string, std::string>& current);
 

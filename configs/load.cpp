@@ -47,6 +47,18 @@ std::optional<Value> list_of(const toml::node& node) {
   return list;
 }
 
+std::optional<Value> numbers_of(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<double> numbers;
+  for (const toml::node& entry : *array) {
+    const auto number = entry.value<double>();  // of an integer, too
+    if (!number || entry.is_boolean()) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 /// Nothing if the node is of another type than the key's.
 std::optional<Value> value_of(const Key& key, const toml::node& node) {
   switch (key.kind) {
@@ -65,6 +77,8 @@ std::optional<Value> value_of(const Key& key, const toml::node& node) {
       break;
     case Kind::list:
       return list_of(node);
+    case Kind::numbers:
+      return numbers_of(node);
   }
   return std::nullopt;
 }
@@ -211,6 +225,7 @@ std::optional<Value> parse_text(const Key& key, const std::string& text) {
   const char first = text.empty() ? '\0' : text.front();
   if (key.kind == Kind::text && first != '"' && first != '\'') return text;
   if (key.kind == Kind::list && first != '[') return split(text);
+  if (key.kind == Kind::numbers && first != '[') return parse_toml_value(key, "[" + text + "]");
   return parse_toml_value(key, text);
 }
 
@@ -329,11 +344,14 @@ void derive(RunConfig& config, Settings& settings) {
     settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
   }
   // A pattern that is shorter than the model repeats.
-  auto& kinds = model.layer_kinds;
-  const std::size_t period = kinds.size();
-  if (period == 0 || static_cast<std::int64_t>(period) >= model.layers) return;
-  while (static_cast<std::int64_t>(kinds.size()) < model.layers) kinds.push_back(kinds[kinds.size() - period]);
-  settings["model.layer_types"].value = find_key("model.layer_types")->fetch(config);
+  const auto repeat = [&](auto& entries, const char* key) {
+    const std::size_t period = entries.size();
+    if (period == 0 || static_cast<std::int64_t>(period) >= model.layers) return;
+    while (static_cast<std::int64_t>(entries.size()) < model.layers) entries.push_back(entries[entries.size() - period]);
+    settings[key].value = find_key(key)->fetch(config);
+  };
+  repeat(model.layer_kinds, "model.layer_types");
+  repeat(model.layer_positions, "model.layer_positions");
 }
 
 }  // namespace

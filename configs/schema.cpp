@@ -7,6 +7,7 @@
 #include <cctype>
 #include <type_traits>
 
+#include "layers/family_traits.hpp"
 #include "runtime/schedule/schedule_config.hpp"
 
 namespace millrace::configs {
@@ -25,6 +26,7 @@ constexpr Kind kind_of() {
   if constexpr (std::is_same_v<Member, double>) return Kind::number;
   if constexpr (std::is_same_v<Member, std::string>) return Kind::text;
   if constexpr (std::is_same_v<Member, std::vector<std::string>>) return Kind::list;
+  if constexpr (std::is_same_v<Member, std::vector<double>>) return Kind::numbers;
 }
 
 /// `member` is a function RunConfig& -> T&, T one of the alternatives of Value.
@@ -55,59 +57,103 @@ Key among(Key key, std::vector<std::string> choices) {
   return key;
 }
 
-constexpr std::array rope_kinds = {layers::RopeKind::none, layers::RopeKind::linear, layers::RopeKind::llama3, layers::RopeKind::yarn};
-
-Key rope_kind(const char* doc) {
+/// A key whose values are names: `fetch` and `store` of the text.
+template <class Fetch, class Store>
+Key named(const char* name, const char* doc, std::vector<std::string> choices, Fetch fetch, Store store) {
   Key key;
-  key.name = "model.rope";
+  key.name = name;
   key.mark = Mark::identity;
   key.doc = doc;
-  for (const auto kind : rope_kinds) key.choices.emplace_back(to_string(kind));
-  key.fetch = [](const RunConfig& config) { return Value(std::string(to_string(config.model.rope.kind))); };
-  key.store = [](RunConfig& config, const Value& value) {
-    for (const auto kind : rope_kinds) {
-      if (std::get<std::string>(value) == to_string(kind)) config.model.rope.kind = kind;
-    }
-  };
+  key.choices = std::move(choices);
+  key.fetch = [fetch](const RunConfig& config) { return Value(std::string(fetch(config))); };
+  key.store = [store](RunConfig& config, const Value& value) { store(config, std::get<std::string>(value)); };
   return key;
 }
 
-constexpr std::array activations = {kernels::Activation::silu, kernels::Activation::gelu, kernels::Activation::relu};
+template <class Names>
+std::vector<std::string> names_of(const Names& values) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(to_string(value));
+  return names;
+}
+
+Key rope_kind(const char* doc) {
+  return named(
+      "model.rope", doc, names_of(layers::all_rope_kinds), [](const RunConfig& config) { return to_string(config.model.rope.kind); },
+      [](RunConfig& config, const std::string& name) {
+        for (const auto kind : layers::all_rope_kinds)
+          if (name == to_string(kind)) config.model.rope.kind = kind;
+      });
+}
+
+/// The functions that MaxText's config files name.
+constexpr std::array maxtext_activations = {kernels::Activation::silu, kernels::Activation::gelu, kernels::Activation::relu};
 
 Key activation(const char* doc) {
+  return named(
+      "model.activation", doc, names_of(maxtext_activations), [](const RunConfig& config) { return to_string(config.model.activation); },
+      [](RunConfig& config, const std::string& name) {
+        for (const auto one : maxtext_activations)
+          if (name == to_string(one)) config.model.activation = one;
+      });
+}
+
+Key hidden_act(const char* doc) {
+  std::vector<std::string> choices = names_of(kernels::all_activations);
+  choices.insert(choices.begin(), "default");
+  return named(
+      "model.hidden_act", doc, std::move(choices),
+      [](const RunConfig& config) { return config.model.hidden_act ? to_string(*config.model.hidden_act) : "default"; },
+      [](RunConfig& config, const std::string& name) {
+        config.model.hidden_act.reset();
+        for (const auto one : kernels::all_activations)
+          if (name == to_string(one)) config.model.hidden_act = one;
+      });
+}
+
+/// A list with an entry per layer, each the name of a value.
+template <class Kind, std::size_t N>
+Key per_layer(const char* name, const char* doc, std::vector<Kind> layers::ModelConfig::*member,
+              const std::array<std::pair<Kind, const char*>, N>& names) {
   Key key;
-  key.name = "model.activation";
+  key.name = name;
+  key.kind = configs::Kind::list;
   key.mark = Mark::identity;
   key.doc = doc;
-  for (const auto one : activations) key.choices.emplace_back(to_string(one));
-  key.fetch = [](const RunConfig& config) { return Value(std::string(to_string(config.model.activation))); };
-  key.store = [](RunConfig& config, const Value& value) {
-    for (const auto one : activations) {
-      if (std::get<std::string>(value) == to_string(one)) config.model.activation = one;
-    }
+  for (const auto& [kind, text] : names) key.choices.emplace_back(text);
+  key.fetch = [member, names](const RunConfig& config) {
+    std::vector<std::string> texts;
+    for (const Kind layer : config.model.*member)
+      for (const auto& [kind, text] : names)
+        if (kind == layer) texts.emplace_back(text);
+    return Value(std::move(texts));
+  };
+  key.store = [member, names](RunConfig& config, const Value& value) {
+    (config.model.*member).clear();
+    for (const std::string& entry : std::get<std::vector<std::string>>(value))
+      for (const auto& [kind, text] : names)
+        if (entry == text) (config.model.*member).push_back(kind);
   };
   return key;
 }
 
 Key layer_types(const char* doc) {
-  static const std::string full = "full_attention", sliding = "sliding_attention";
-  Key key;
-  key.name = "model.layer_types";
-  key.kind = Kind::list;
-  key.mark = Mark::identity;
-  key.doc = doc;
-  key.choices = {full, sliding};
-  key.fetch = [](const RunConfig& config) {
-    std::vector<std::string> types;
-    for (const auto kind : config.model.layer_kinds) types.push_back(kind == layers::LayerKind::sliding ? sliding : full);
-    return Value(std::move(types));
-  };
-  key.store = [](RunConfig& config, const Value& value) {
-    config.model.layer_kinds.clear();
-    for (const std::string& type : std::get<std::vector<std::string>>(value))
-      config.model.layer_kinds.push_back(type == sliding ? layers::LayerKind::sliding : layers::LayerKind::full);
-  };
-  return key;
+  using layers::LayerKind;
+  return per_layer("model.layer_types", doc, &layers::ModelConfig::layer_kinds,
+                   std::array{std::pair{LayerKind::full, "full_attention"}, std::pair{LayerKind::sliding, "sliding_attention"},
+                              std::pair{LayerKind::chunked, "chunked_attention"}});
+}
+
+Key layer_positions(const char* doc) {
+  using layers::LayerPositions;
+  return per_layer("model.layer_positions", doc, &layers::ModelConfig::layer_positions,
+                   std::array{std::pair{LayerPositions::rotary, "rope"}, std::pair{LayerPositions::none, "none"}});
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const layers::FamilyTraits* family : layers::family_traits()) names.emplace_back(family->name);
+  return names;
 }
 
 #define MEMBER(path) \
@@ -137,14 +183,12 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(
       among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers', maxtext is MaxText's.", MEMBER(model.numerics)),
             {"hf", "maxtext"}));
-  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)),
-                       {layers::model_families.begin(), layers::model_families.end()}));
+  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)), family_names()));
   keys.push_back(
       between(bind("model.vocab_size", identity, "Rows of the embedding table; 257 or more for data.text.", MEMBER(model.vocab_size)), 1,
               1 << 26, "tokens"));
   keys.push_back(between(bind("model.hidden_size", identity, "Width of the residual stream.", MEMBER(model.hidden_size)), 1, 1 << 20));
-  keys.push_back(
-      between(bind("model.intermediate_size", identity, "Width of the gated MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
+  keys.push_back(between(bind("model.intermediate_size", identity, "Width of the MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
   keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
   keys.push_back(between(bind("model.heads", identity, "Query heads.", MEMBER(model.heads)), 1, 1 << 16));
   keys.push_back(between(
@@ -157,7 +201,7 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(rope_kind("How rotary frequencies are scaled for long contexts."));
   keys.push_back(between(bind("model.rope_theta", identity, "Base of the rotary frequencies.", MEMBER(model.rope.theta)), 1, huge));
   keys.push_back(
-      between(bind("model.rope_factor", identity, "linear, llama3, yarn: how much longer the context became.", MEMBER(model.rope.factor)),
+      between(bind("model.rope_factor", identity, "All kinds but default: how much longer the context became.", MEMBER(model.rope.factor)),
               1, many));
   keys.push_back(between(bind("model.rope_low_freq_factor", identity, "llama3: waves longer than original / this are scaled wholly.",
                               MEMBER(model.rope.low_freq_factor)),
@@ -165,9 +209,10 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.rope_high_freq_factor", identity, "llama3: waves shorter than original / this are not scaled.",
                               MEMBER(model.rope.high_freq_factor)),
                          above_zero, many));
-  keys.push_back(between(bind("model.rope_original_max_position", identity, "llama3, yarn: the context before it was lengthened.",
-                              MEMBER(model.rope.original_max_position)),
-                         0, huge, "tokens"));
+  keys.push_back(
+      between(bind("model.rope_original_max_position", identity, "llama3, yarn, dynamic, longrope: the context before it was lengthened.",
+                   MEMBER(model.rope.original_max_position)),
+              0, huge, "tokens"));
   keys.push_back(between(bind("model.rope_beta_fast", identity, "yarn: what turns more often within the old context is left alone.",
                               MEMBER(model.rope.beta_fast)),
                          above_zero, many));
@@ -176,9 +221,20 @@ void model_keys(std::vector<Key>& keys) {
                          above_zero, many));
   keys.push_back(bind("model.rope_truncate", identity, "yarn: the ramp between the two begins and ends at whole numbers.",
                       MEMBER(model.rope.truncate)));
-  keys.push_back(between(bind("model.rope_attention_factor", identity, "yarn: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1.",
+  keys.push_back(between(bind("model.rope_attention_factor", identity,
+                              "yarn, longrope: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1, or the root of 1 + ln(rope_factor) / "
+                              "ln(rope_original_max_position).",
                               MEMBER(model.rope.attention_factor)),
                          0, many));
+  keys.push_back(between(bind("model.rope_proportion", identity, "proportional: the part of the pairs that turns, the first ones.",
+                              MEMBER(model.rope.proportion)),
+                         0, 1));
+  keys.push_back(between(bind("model.rope_short_factors", identity,
+                              "longrope: what divides each frequency in rows up to rope_original_max_position; head_dim / 2 numbers.",
+                              MEMBER(model.rope.short_factors)),
+                         above_zero, many));
+  keys.push_back(between(bind("model.rope_long_factors", identity, "longrope: the same in longer rows.", MEMBER(model.rope.long_factors)),
+                         above_zero, many));
   keys.push_back(
       between(bind("model.rope_local_theta", identity, "Base of the rotary frequencies of sliding layers, unscaled. 0: as other layers'.",
                    MEMBER(model.rope_local_theta)),
@@ -188,6 +244,19 @@ void model_keys(std::vector<Key>& keys) {
       0, huge, "tokens"));
   keys.push_back(
       layer_types("What each layer's queries see; a list shorter than the model repeats. Empty: all of them everything before."));
+  keys.push_back(
+      between(bind("model.attention_chunk_size", identity,
+                   "Keys of a chunk of the row: a query of a chunked layer sees none before its own chunk.", MEMBER(model.attention_chunk)),
+              0, huge, "tokens"));
+  keys.push_back(layer_positions(
+      "Whether positions turn each layer's queries and keys; a list shorter than the model repeats. Empty: in all layers."));
+  keys.push_back(bind("model.attention_sinks", identity, "A learned score per query head joins the sum of attention's softmax.",
+                      MEMBER(model.attention_sinks)));
+  keys.push_back(
+      bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
+  keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
+  keys.push_back(hidden_act("hf: the function of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  keys.push_back(bind("model.scale_by_layer", identity, "Scores of the n-th layer are divided by n, too.", MEMBER(model.scale_by_layer)));
   keys.push_back(between(bind("model.query_pre_attn_scalar", identity, "Scores are divided by its root. 0: by that of head_dim.",
                               MEMBER(model.query_pre_attn_scalar)),
                          0, many));
@@ -449,6 +518,9 @@ std::string wanted(const Key& key) {
       return key.choices.empty() ? "a string" : fmt::format("one of {}", fmt::join(key.choices, ", "));
     case Kind::list:
       return key.choices.empty() ? "a string or a list of strings" : fmt::format("some of {}", fmt::join(key.choices, ", "));
+    case Kind::numbers:
+      return fmt::format("a list of numbers {} {} to {}", key.least == above_zero ? "above" : "from",
+                         key.least == above_zero ? 0.0 : key.least, key.most);
   }
   return {};
 }
@@ -470,6 +542,9 @@ bool in_range(const Key& key, const Value& value) {
       return chosen(std::get<std::string>(value));
     case Kind::list:
       return std::ranges::all_of(std::get<std::vector<std::string>>(value), chosen);
+    case Kind::numbers:
+      return std::ranges::all_of(std::get<std::vector<double>>(value),
+                                 [&](double number) { return number >= key.least && number <= key.most; });
   }
   return false;
 }

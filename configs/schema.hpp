@@ -11,7 +11,7 @@
 
 namespace millrace::configs {
 
-enum class Kind : std::uint8_t { boolean, integer, number, text, list };
+enum class Kind : std::uint8_t { boolean, integer, number, text, list, numbers };
 
 /// May a resumed run have another value? identity: no, it would be another run. layout: yes, the numbers do not depend on it.
 enum class Mark : std::uint8_t { identity, layout };
@@ -22,8 +22,8 @@ struct Key {
   std::string name;  // "train.steps"
   Kind kind = Kind::text;
   Mark mark = Mark::layout;
-  double least = 0;                  // integer, number
-  double most = 0;                   // integer, number
+  double least = 0;                  // integer, number, and each entry of numbers
+  double most = 0;                   // integer, number, and each entry of numbers
   std::vector<std::string> choices;  // text, and each entry of a list; empty: any
   std::string unit;                  // "steps", "tokens", …; empty: none
   std::string doc;                   // one sentence or two

@@ -17,9 +17,10 @@ struct Writer {
     return text;
   }
   std::string operator()(const std::string& value) const { return in_quotes(value); }
-  std::string operator()(const std::vector<std::string>& values) const {
+  template <class Entry>
+  std::string operator()(const std::vector<Entry>& values) const {
     std::string text = "[";
-    for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + in_quotes(value);
+    for (const Entry& value : values) text += (text.size() > 1 ? ", " : "") + (*this)(value);
     return text + "]";
   }
 };

@@ -8,7 +8,7 @@
 
 #include "kernels/base/thread_team.hpp"
 #include "layers/initial_values.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/passes/differentiate.hpp"
 

@@ -29,7 +29,7 @@ runtime::ForwardProgram write_forward() {
   const auto x = runtime::embedding(builder, builder.batch("tokens"), table, "table");
 
   builder.enter(0, "block");  // from here on names start with "block."
-  const auto normed = runtime::rms_norm(builder, x, builder.parameter("block.norm.weight", {width}), {1e-6F}, "norm");
+  const auto normed = runtime::rms_norm(builder, x, builder.parameter("block.norm.weight", {width}, runtime::in_f32), {1e-6F}, "norm");
   const auto gate = runtime::linear(builder, normed, builder.parameter("block.gate.weight", {hidden, width}), "gate");
   const auto up = runtime::linear(builder, normed, builder.parameter("block.up.weight", {hidden, width}), "up");
   const auto gated = runtime::swiglu(builder, gate, up, "swiglu");

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "layers/model.hpp"
+#include "layers/parameter.hpp"
 
 namespace millrace::layers {
 

@@ -3,14 +3,29 @@
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
+namespace {
 
-runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, kernels::Activation activation, std::int64_t width,
-                           std::int64_t intermediate, const std::string& module) {
-  using runtime::linear;
-  const auto gate = linear(builder, x, builder.parameter(module + ".gate_proj.weight", {intermediate, width}), "mlp.gate_proj");
-  const auto up = linear(builder, x, builder.parameter(module + ".up_proj.weight", {intermediate, width}), "mlp.up_proj");
-  const auto hidden = runtime::glu(builder, activation, gate, up, activation == kernels::Activation::silu ? "mlp.swiglu" : "mlp.geglu");
-  const auto down = linear(builder, hidden, builder.parameter(module + ".down_proj.weight", {width, intermediate}), "mlp.down_proj");
+/// What the operation is called; recordings know these names.
+const char* glu_name(kernels::Activation activation) {
+  if (activation == kernels::Activation::silu) return "mlp.swiglu";
+  return activation == kernels::Activation::gelu ? "mlp.geglu" : "mlp.glu";
+}
+
+}  // namespace
+
+runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, const MlpSpec& spec,
+                           const std::string& module) {
+  const auto project = [&](runtime::ValueId from, const std::string& name, std::int64_t outputs, std::int64_t inputs) {
+    const auto weight = builder.parameter(module + "." + name + ".weight", {outputs, inputs});
+    const auto y = runtime::linear(builder, from, weight, "mlp." + name);
+    if (!spec.bias) return y;
+    return runtime::add_bias(builder, y, builder.parameter(module + "." + name + ".bias", {outputs}, runtime::in_f32),
+                             "mlp." + name + "_bias");
+  };
+  const auto gate = project(x, "gate_proj", spec.width, width);
+  const auto up = project(x, "up_proj", spec.width, width);
+  const auto hidden = runtime::glu(builder, spec.activation, gate, up, glu_name(spec.activation));
+  const auto down = project(hidden, "down_proj", width, spec.width);
   builder.label(gate, "mlpwi_0");
   builder.label(up, "mlpwi_1");
   builder.label(down, "mlpwo");

@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/base/activation.hpp"
+#include "layers/layer_spec.hpp"
 #include "runtime/program/builder.hpp"
 
 namespace millrace::layers {
 
 /// The gated MLP (Shazeer, arXiv 2002.05202): down(activation(gate(x)) · up(x)), x [T, width] → [T, width].
-/// Weights under `module`: gate_proj and up_proj [intermediate, width], down_proj [width, intermediate].
+/// Weights under `module`: gate_proj and up_proj [spec.width, width], down_proj [width, spec.width] (.weight and where asked .bias).
 /// Labels: mlpwi_0 (gate), mlpwi_1 (up), mlpwo (result).
-[[nodiscard]] runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, kernels::Activation activation,
-                                         std::int64_t width, std::int64_t intermediate, const std::string& module);
+[[nodiscard]] runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, const MlpSpec& spec,
+                                         const std::string& module);
 
 }  // namespace millrace::layers

@@ -67,40 +67,81 @@ void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std:
   }
 }
 
-}  // namespace
-
-float rotary_factor(const RopeConfig& rope) {
-  if (rope.kind != RopeKind::yarn) return 1.0F;
-  if (rope.attention_factor > 0) return static_cast<float>(rope.attention_factor);
-  return rope.factor <= 1 ? 1.0F : static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
+/// The base that a row of `sequence` tokens turns by. transformers computes it in fp32 where the row is longer than the old context.
+double dynamic_theta(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
+  MILLRACE_CHECK(rope.original_max_position > 0 && head_dim > 2, ExitCode::model, kRotary,
+                 "dynamic scaling with original_max_position_embeddings = {}, head_dim = {}, expected a length and heads of 4 or more",
+                 rope.original_max_position, head_dim);
+  if (sequence <= rope.original_max_position) return rope.theta;
+  const float stretch = static_cast<float>(rope.factor) * static_cast<float>(sequence) / static_cast<float>(rope.original_max_position) -
+                        static_cast<float>(rope.factor - 1);
+  const auto exponent = static_cast<double>(static_cast<float>(static_cast<double>(head_dim) / static_cast<double>(head_dim - 2)));
+  return static_cast<double>(static_cast<float>(rope.theta) * static_cast<float>(std::pow(static_cast<double>(stretch), exponent)));
 }
 
-std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim) {
-  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kRotary, "head_dim = {}, expected an even number", head_dim);
-  std::vector<float> result = unscaled(rope.theta, head_dim);
-  if (rope.kind == RopeKind::none) return result;
-  if (rope.kind == RopeKind::proportional) {
-    MILLRACE_CHECK(rope.proportion > 0 && rope.proportion <= 1, ExitCode::model, kRotary, "proportion = {}, expected above 0 and at most 1",
-                   rope.proportion);
-    const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
-    std::fill(result.begin() + static_cast<std::ptrdiff_t>(turning), result.end(), 0.0F);
-    return result;
+void scale_by_longrope(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t sequence) {
+  const bool is_long = sequence > rope.original_max_position;
+  const std::vector<double>& factors = is_long ? rope.long_factors : rope.short_factors;
+  MILLRACE_CHECK(rope.original_max_position > 1 && factors.size() == frequencies.size(), ExitCode::model, kRotary,
+                 "longrope scaling with original_max_position_embeddings = {} and {} {} factors, expected 2 or more, and {} factors",
+                 rope.original_max_position, factors.size(), is_long ? "long" : "short", frequencies.size());
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float timescale = 1.0F / frequencies[i];
+    frequencies[i] = 1.0F / (static_cast<float>(factors[i]) * timescale);
   }
-  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kRotary, "rope factor = {}, expected more than 0", rope.factor);
-  if (rope.kind == RopeKind::linear) {
-    for (float& frequency : result) frequency /= static_cast<float>(rope.factor);
-    return result;
-  }
-  if (rope.kind == RopeKind::yarn) {
-    scale_by_yarn(result, rope, head_dim);
-    return result;
-  }
+}
+
+void scale_by_proportion(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
+  MILLRACE_CHECK(rope.proportion >= 0 && rope.proportion <= 1, ExitCode::model, kRotary, "proportion = {}, expected from 0 to 1",
+                 rope.proportion);
+  const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = i < turning ? frequencies[i] / static_cast<float>(rope.factor) : 0.0F;
+}
+
+void scale_by_llama3(std::vector<float>& frequencies, const RopeConfig& rope) {
   MILLRACE_CHECK(
       rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor, ExitCode::model, kRotary,
       "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, expected 0 < low < "
       "high and a length",
       rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position);
-  for (float& frequency : result) frequency = llama3_scaled(frequency, rope);
+  for (float& frequency : frequencies) frequency = llama3_scaled(frequency, rope);
+}
+
+}  // namespace
+
+float rotary_factor(const RopeConfig& rope) {
+  if (rope.kind != RopeKind::yarn && rope.kind != RopeKind::longrope) return 1.0F;
+  if (rope.attention_factor > 0) return static_cast<float>(rope.attention_factor);
+  if (rope.factor <= 1) return 1.0F;
+  if (rope.kind == RopeKind::yarn) return static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
+  return static_cast<float>(std::sqrt(1 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_position))));
+}
+
+std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
+  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kRotary, "head_dim = {}, expected an even number", head_dim);
+  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kRotary, "rope factor = {}, expected more than 0", rope.factor);
+  std::vector<float> result = unscaled(rope.kind == RopeKind::dynamic ? dynamic_theta(rope, head_dim, sequence) : rope.theta, head_dim);
+  switch (rope.kind) {
+    case RopeKind::none:
+    case RopeKind::dynamic:
+      break;
+    case RopeKind::linear:
+      for (float& frequency : result) frequency /= static_cast<float>(rope.factor);
+      break;
+    case RopeKind::llama3:
+      scale_by_llama3(result, rope);
+      break;
+    case RopeKind::yarn:
+      scale_by_yarn(result, rope, head_dim);
+      break;
+    case RopeKind::proportional:
+      scale_by_proportion(result, rope, head_dim);
+      break;
+    case RopeKind::longrope:
+      scale_by_longrope(result, rope, sequence);
+      break;
+  }
   return result;
 }
 

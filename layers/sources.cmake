@@ -1,34 +1,30 @@
 target_sources(millrace_layers PRIVATE
   attention/dot_product.cpp
-  config_file.cpp
-  decoders/default_block.cpp
-  decoders/gemma.cpp
-  decoders/gemma2.cpp
-  decoders/gemma3.cpp
-  decoders/gpt2.cpp
-  decoders/gpt3.cpp
-  decoders/layer_builder.cpp
-  decoders/llama.cpp
-  decoders/llama2.cpp
-  decoders/maxtext_builder.cpp
-  decoders/mistral.cpp
-  decoders/olmo3.cpp
-  decoders/qwen2.cpp
-  decoders/qwen3.cpp
-  decoders/registry.cpp
-  decoders/simple.cpp
-  decoders/simple_mlp.cpp
   embedding.cpp
+  formats/config_file.cpp
+  formats/hugging_face/activation.cpp
+  formats/hugging_face/config.cpp
+  formats/hugging_face/ignored_keys.cpp
+  formats/hugging_face/rope.cpp
+  formats/hugging_face/unsupported.cpp
+  formats/llmc_file.cpp
+  formats/maxtext/config.cpp
+  formats/maxtext/keys.cpp
+  formats/model_folder.cpp
+  formats/model_weights.cpp
+  formats/stored_elements.cpp
   initial_values.cpp
-  json_reader.cpp
-  llmc_file.cpp
   losses/cross_entropy.cpp
   mlp.cpp
-  model.cpp
-  model_folder.cpp
-  model_weights.cpp
+  models/maxtext_family.cpp
+  models/model.cpp
+  models/registry.cpp
+  models/standard_family.cpp
   norm.cpp
   optimizers/learning_rate.cpp
   partition.cpp
-  rotary.cpp
-  stored_elements.cpp)
+  rotary.cpp)
+# A family is a folder: its sources are found, so that a new one needs no line here.
+file(GLOB family_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS models/*/*.cpp)
+target_sources(millrace_layers PRIVATE ${family_sources})
+target_link_libraries(millrace_layers PRIVATE nlohmann_json::nlohmann_json)

@@ -20,11 +20,13 @@ ARROWS = {
     "layers": ["runtime/program/", "runtime/io/", "kernels/base/"],
     "cluster": ["kernels/base/"],
     "actors": ["layers/", "runtime/", "cluster/", "kernels/"],
-    "configs": [],  # only *_config.hpp of other rooms, and the ground
+    "configs": ["layers/family_traits.hpp"],  # besides, only *_config.hpp of other rooms, and the ground
 }
-# The parts of a room, lowest first: each includes itself and the parts before it.
+# The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: none of them
+# includes another.
 PARTS = {
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "engine", "profile", "data", "data/tokenizers"],
+    "layers": [".", "attention", "losses", "optimizers", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["report", "data", "compare", "inference", "commands", "."],
@@ -82,19 +84,33 @@ def part_of(name):
     return room, rest.rpartition("/")[0] or "."
 
 
+def place_of(part, order):
+    """Where a part stands among the parts of its room, or None."""
+    if part in order:
+        return order.index(part)
+    whole = part.rpartition("/")[0] + "/*"
+    return order.index(whole) if whole in order else None
+
+
 def misplaced(name, targets):
     """Includes of a file that point to a later part of its own room."""
     room, part = part_of(name)
     if room not in PARTS:
         return
     order = PARTS[room]
-    if part not in order:
+    place = place_of(part, order)
+    if place is None:
         yield f"{name}: {room}/{part} is not a part of {room}; expected one of: {', '.join(order)} (PARTS in tools/check_includes.py)"
         return
     for number, target in targets:
         other_room, other = part_of(target)
-        if other_room == room and other in order and order.index(other) > order.index(part):
+        other_place = place_of(other, order) if other_room == room else None
+        if other_place is None or other == part:
+            continue
+        if other_place > place:
             yield f'{name}:{number}: "{target}": {room}/{part} stands before {room}/{other} and may not include it'
+        elif other_place == place:
+            yield f'{name}:{number}: "{target}": {room}/{part} and {room}/{other} stand beside each other; neither includes the other'
 
 
 def report(graph):

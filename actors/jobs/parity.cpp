@@ -9,7 +9,7 @@
 #include "actors/rank/capture_hook.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/initial_state.hpp"
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/io/safetensors.hpp"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "actors/setup/pipeline_plan.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/engine/rank_compute.hpp"
 
 namespace millrace::actors {

@@ -1,7 +1,7 @@
 #include "actors/rank/initial_state.hpp"
 
+#include "layers/formats/model_weights.hpp"
 #include "layers/initial_values.hpp"
-#include "layers/model_weights.hpp"
 
 namespace millrace::actors {
 namespace {

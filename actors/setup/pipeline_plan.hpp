@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cluster/links/link.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "layers/partition.hpp"
 #include "runtime/passes/rematerialize.hpp"
 #include "runtime/program/program.hpp"

@@ -1,5 +1,7 @@
 #include "layers/attention/dot_product.hpp"
 
+#include "layers/rotary.hpp"
+
 namespace millrace::layers {
 namespace {
 
@@ -8,53 +10,75 @@ using runtime::ValueId;
 
 class Attention {
  public:
-  Attention(ProgramBuilder& builder, const AttentionLayer& layer, const std::string& module)
-      : builder_(builder), layer_(layer), module_(module) {}
+  Attention(ProgramBuilder& builder, std::int64_t width, const AttentionSpec& spec, const runtime::RmsNormForm& norm_form,
+            const std::string& module)
+      : builder_(builder), width_(width), spec_(spec), norm_form_(norm_form), module_(module) {}
 
   ValueId operator()(ValueId x) const {
-    const std::int64_t query_width = layer_.heads * layer_.form.head_dim, key_width = layer_.kv_heads * layer_.form.head_dim;
+    const std::int64_t query_width = spec_.heads * spec_.head_dim, key_width = spec_.kv_heads * spec_.head_dim;
     const ValueId q_plain = project(x, query_width, "q"), k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
-    const ValueId q = rotate(norm(q_plain, query_width, "q"), "q"), k = rotate(norm(k_plain, key_width, "k"), "k");
+    const ValueId q = rotated(builder_, norm(q_plain, query_width, "q"), spec_, "self_attn.q_rope");
+    const ValueId k = rotated(builder_, norm(k_plain, key_width, "k"), spec_, "self_attn.k_rope");
     builder_.label(q, "query_proj");
     builder_.label(k, "key_proj");
     builder_.label(v, "value_proj");
-    const ValueId context = runtime::attention(builder_, q, k, v, builder_.batch("segments"), layer_.form, "self_attn.attention");
+    ValueId sinks;
+    if (spec_.sinks) sinks = builder_.parameter(module_ + ".sinks", {spec_.heads}, runtime::in_f32);
+    const ValueId context =
+        runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec_), "self_attn.attention", sinks);
     builder_.label(context, "context");
     builder_.label(context, "attention_out");
-    const ValueId weight = builder_.parameter(module_ + ".o_proj.weight", {layer_.width, query_width});
-    const ValueId out = runtime::linear(builder_, context, weight, "self_attn.o_proj");
+    const ValueId weight = builder_.parameter(module_ + ".o_proj.weight", {width_, query_width});
+    const ValueId out = biased(runtime::linear(builder_, context, weight, "self_attn.o_proj"), width_, "o", spec_.out_bias);
     builder_.label(out, "out_proj");
     return out;
   }
 
  private:
   [[nodiscard]] ValueId project(ValueId x, std::int64_t width, const std::string& which) const {
-    const ValueId weight = builder_.parameter(module_ + "." + which + "_proj.weight", {width, layer_.width});
-    const ValueId y = runtime::linear(builder_, x, weight, "self_attn." + which + "_proj");
-    if (!layer_.bias) return y;
-    return runtime::add_bias(builder_, y, builder_.parameter(module_ + "." + which + "_proj.bias", {width}),
-                             "self_attn." + which + "_bias");
+    const ValueId weight = builder_.parameter(module_ + "." + which + "_proj.weight", {width, width_});
+    return biased(runtime::linear(builder_, x, weight, "self_attn." + which + "_proj"), width, which, spec_.qkv_bias);
+  }
+  [[nodiscard]] ValueId biased(ValueId x, std::int64_t width, const std::string& which, bool has_bias) const {
+    if (!has_bias) return x;
+    const ValueId bias = builder_.parameter(module_ + "." + which + "_proj.bias", {width}, runtime::in_f32);
+    return runtime::add_bias(builder_, x, bias, "self_attn." + which + "_bias");
   }
   [[nodiscard]] ValueId norm(ValueId x, std::int64_t width, const std::string& which) const {
-    if (layer_.norm == QueryKeyNorm::none) return x;
-    const std::int64_t vector = layer_.norm == QueryKeyNorm::per_head ? layer_.form.head_dim : width;
-    const ValueId weight = builder_.parameter(module_ + "." + which + "_norm.weight", {vector});
-    return runtime::rms_norm(builder_, x, weight, layer_.norm_form, "self_attn." + which + "_norm");
-  }
-  [[nodiscard]] ValueId rotate(ValueId x, const std::string& which) const {
-    if (!layer_.inverse_frequencies.valid()) return x;
-    return runtime::rope(builder_, x, builder_.batch("positions"), layer_.inverse_frequencies, layer_.rope, "self_attn." + which + "_rope");
+    if (spec_.norm == QueryKeyNorm::none) return x;
+    const std::int64_t vector = spec_.norm == QueryKeyNorm::per_head ? spec_.head_dim : width;
+    const ValueId weight = builder_.parameter(module_ + "." + which + "_norm.weight", {vector}, runtime::in_f32);
+    return runtime::rms_norm(builder_, x, weight, norm_form_, "self_attn." + which + "_norm");
   }
 
   ProgramBuilder& builder_;
-  const AttentionLayer& layer_;
+  const std::int64_t width_;
+  const AttentionSpec& spec_;
+  const runtime::RmsNormForm& norm_form_;
   const std::string& module_;
 };
 
 }  // namespace
 
-ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, const AttentionLayer& layer, const std::string& module) {
-  return Attention(builder, layer, module)(x);
+ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, std::int64_t width, const AttentionSpec& spec,
+                              const runtime::RmsNormForm& norm_form, const std::string& module) {
+  return Attention(builder, width, spec, norm_form, module)(x);
+}
+
+runtime::AttentionForm attention_form(const AttentionSpec& spec) {
+  return {.head_dim = spec.head_dim,
+          .scale = spec.scale,
+          .soft_cap = static_cast<float>(spec.soft_cap),
+          .window = spec.window,
+          .chunk = spec.chunk};
+}
+
+ValueId rotated(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, const std::string& name) {
+  if (!spec.rope) return x;
+  const auto frequencies = builder.constant(spec.local_rope ? "local_inverse_frequencies" : "inverse_frequencies",
+                                            inverse_frequencies(*spec.rope, spec.head_dim, builder.options().sequence));
+  return runtime::rope(builder, x, builder.batch("positions"), frequencies,
+                       {.factor = rotary_factor(*spec.rope), .interleaved = spec.interleaved}, name);
 }
 
 }  // namespace millrace::layers

@@ -5,8 +5,8 @@ namespace {
 
 runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table) {
   const kernels::Shape shape{table.vocabulary, table.width};
-  if (!table.stored_transposed) return builder.parameter(table.name, shape, table.use);
-  return builder.parameter(table.name, shape, {{table.width, table.vocabulary}, true}, table.use);
+  if (!table.stored_transposed) return builder.parameter(table.name, shape, {.use = table.use});
+  return builder.parameter(table.name, shape, {.stored = {{table.width, table.vocabulary}, true, {}}, .use = table.use});
 }
 
 }  // namespace

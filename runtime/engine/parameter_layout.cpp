@@ -18,6 +18,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
                  parameter.name);
   tensor.plain = tensor.plain || parameter.plain;
   for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
+  tensor.in_f32 = tensor.in_f32 || parameter.in_f32;
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
@@ -34,7 +35,9 @@ std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId st
   for (const Value& value : programs.values) {
     // One that is read packed as well is a second value of the same parameter.
     if (value.role != Role::parameter || value.form != WeightForm::plain) continue;
-    list.push_back({value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1});
+    StageParameter parameter{value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1};
+    parameter.in_f32 = value.type.dtype == kernels::DType::f32;
+    list.push_back(std::move(parameter));
   }
   return list;
 }
@@ -52,7 +55,7 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
     auto tensor =
         std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredParameter& other) { return other.name == parameter.name; });
     if (tensor == tensors_.end()) {
-      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, false, {}, {}, {}});
+      tensors_.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, false, {}, false, {}, {}});
       tensor = tensors_.end() - 1;
     }
     add_use(*tensor, parameter);
@@ -60,7 +63,7 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const StoredParameter& a, const StoredParameter& b) { return a.order < b.order; });
   std::size_t passing = 0;  // bytes of the largest copy that is only packed
   for (StoredParameter& tensor : tensors_) {
-    tensor.copied = compute == kernels::DType::bf16 && tensor.shape.rank() >= 2;
+    tensor.copied = compute == kernels::DType::bf16 && !tensor.in_f32;
     tensor.offset = take(master_bytes_, tensor.bytes());
     const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
     if (tensor.plain)

@@ -25,6 +25,7 @@ struct StageParameter {
   /// Whether the stage's programs read it as it is, packed, and packed turned (WeightForm).
   bool plain = true;
   std::array<bool, 2> packed{};
+  bool in_f32 = false;  // programs read it in fp32 whatever they compute in, as the layer that declares it says
 };
 
 /// What a stage's programs declare, in the order they do: for those who write a stage by hand. Matrices decay.
@@ -47,6 +48,7 @@ struct StoredParameter {
   std::size_t copy = 0;    // in the region of copies; one place for all that are only read packed
   bool plain = false;      // forms that programs read, as in StageParameter
   std::array<bool, 2> packed{};
+  bool in_f32 = false;                       // as in StageParameter
   std::array<std::size_t, 2> packed_copy{};  // in the region of copies
   std::vector<Use> uses;                     // ascending; two where both uses of a tied table are on this rank
 
@@ -61,9 +63,9 @@ struct StoredParameter {
 /// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.
 class ParameterLayout {
  public:
-  /// With `compute` bf16 every tensor of two or more axes gets a copy; each packed form that a stage asks for is a copy too. Copies that
-  /// packed forms are made from and nobody else reads take turns in one place. Throws
-  /// Error(internal) for a use that is declared twice on the rank or with two shapes.
+  /// With `compute` bf16 every tensor that programs do not read in fp32 gets a copy; each packed form that a stage asks for is a copy too.
+  /// Copies that packed forms are made from and nobody else reads take turns in one place. Throws Error(internal) for a use that is
+  /// declared twice on the rank or with two shapes.
   ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute);
 
   [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return tensors_; }

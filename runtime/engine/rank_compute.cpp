@@ -15,6 +15,7 @@ void note_forms(const ProgramSet& programs, StageParameter& parameter) {
       for (const ValueId input : operation.inputs) {
         const Value& value = programs.value(input);
         if (value.role != Role::parameter || value.name != parameter.name || value.use != parameter.use) continue;
+        parameter.in_f32 = value.type.dtype == kernels::DType::f32;
         if (value.form == WeightForm::plain)
           parameter.plain = true;
         else

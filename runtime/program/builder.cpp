@@ -75,22 +75,25 @@ ValueId ProgramBuilder::boundary_in(std::int64_t width) {
   return program_.boundary_in;
 }
 
-ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, int use) {
-  return parameter(std::move(name), shape, {shape}, use);
-}
-
-ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, StoredForm stored, int use) {
-  MILLRACE_CHECK(stored.shape.elements() == shape.elements() && (!stored.transposed || shape.rank() == 2), ExitCode::internal, who,
-                 "'{}' is {} and stored as {}, expected as many elements", name, kernels::to_string(shape),
-                 kernels::to_string(stored.shape));
+ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const ParameterForm& form) {
   Value value;
-  value.stored = stored;
-  value.type = {shape.rank() >= 2 ? options_.compute : kernels::DType::f32, shape};
+  value.stored = form.stored;
+  if (value.stored.shape.rank() == 0) value.stored.shape = shape;
+  const auto& [stored, transposed, parts] = value.stored;
+  const auto count = static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
+  MILLRACE_CHECK(stored.elements() * count == shape.elements(), ExitCode::internal, who,
+                 "'{}' is {} and stored as {} tensors {}, expected as many elements", name, kernels::to_string(shape), count,
+                 kernels::to_string(stored));
+  MILLRACE_CHECK(parts.empty() || shape[0] % count == 0, ExitCode::internal, who, "'{}' is {} and stored in {} parts of its first axis",
+                 name, kernels::to_string(shape), count);
+  MILLRACE_CHECK(!transposed || stored.rank() == 2, ExitCode::internal, who, "'{}' is stored transposed as {}, expected a matrix", name,
+                 kernels::to_string(stored));
+  value.type = {form.dtype.value_or(options_.compute), shape};
   value.role = Role::parameter;
   value.name = name;
   value.layer = layer_;
-  value.use = use;
-  return add_named("parameter " + std::to_string(use) + " " + name, std::move(value));
+  value.use = form.use;
+  return add_named("parameter " + std::to_string(form.use) + " " + name, std::move(value));
 }
 
 ValueId ProgramBuilder::constant(std::string name, std::vector<float> data) {

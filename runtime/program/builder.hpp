@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -9,6 +10,16 @@
 #include "runtime/program/program.hpp"
 
 namespace millrace::runtime {
+
+/// What a layer says of a parameter that it declares.
+struct ParameterForm {
+  std::optional<kernels::DType> dtype = {};  // none: the compute dtype, as operands of products and tables have it
+  StoredForm stored = {};                    // without a shape: as the program has it
+  int use = 0;                               // 1: the output head's use of a tied table
+};
+
+/// Computes in fp32 whatever the compute dtype is: what multiplies or is added elementwise (scales of norms, biases).
+inline const ParameterForm in_f32{.dtype = kernels::DType::f32};
 
 /// What layers append to. One builder makes one stage's forward program. Wrong shapes throw Error(internal) naming the operation and both
 /// operands.
@@ -33,10 +44,8 @@ class ProgramBuilder {
   [[nodiscard]] ValueId batch(std::string_view field);
   /// The activation [T, width] from the stage before, in the compute dtype.
   [[nodiscard]] ValueId boundary_in(std::int64_t width);
-  /// A weight under the checkpoint's name. Two and more axes compute in the compute dtype, vectors stay f32.
-  [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, int use = 0);
-  /// The same of a weight that files keep in another form with as many elements.
-  [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, StoredForm stored, int use = 0);
+  /// A weight under the checkpoint's name. The layer that declares it says its dtype and how files have it.
+  [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, const ParameterForm& form = {});
   [[nodiscard]] ValueId constant(std::string name, std::vector<float> data);
 
   // -- operations -------------------------------------------------------------------------------------------------------------------------

@@ -34,10 +34,12 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
-/// A parameter as files have it, where that is not its shape in programs: axes that programs see as one, or the transposed matrix.
+/// A parameter as files have it, where that is not its shape in programs: axes that programs see as one, the transposed matrix, or several
+/// tensors that programs see as one, stacked along the first axis (the weights of experts).
 struct StoredForm {
-  kernels::Shape shape;
-  bool transposed = false;  // of a matrix
+  kernels::Shape shape;            // of the tensor, or of each part
+  bool transposed = false;         // of a matrix, or of each part, then a matrix
+  std::vector<std::string> parts;  // names of the tensors that are stacked; empty: one tensor under the parameter's name
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 

@@ -31,6 +31,30 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"model.sliding_window = 4, which the family gpt2 does not have"}},
       {"MaxText's key", {"model.dropout_rate=0.1"}, {"model.dropout_rate = 0.1, which the family llama does not have"}},
       {"a window that no layer has", {"model.family=mistral", "model.sliding_window=4"}, {"model.sliding_window = 4, but no layer slides"}},
+      {"chunks without a size",
+       {"model.layer_types=chunked_attention,full_attention"},
+       {"model.attention_chunk_size = 0, expected 1 or more, model.layer_types has chunked layers"}},
+      {"a chunk that no layer has", {"model.attention_chunk_size=8"}, {"model.attention_chunk_size = 8, but no layer has chunks"}},
+      {"more layers of a kind than layers",
+       {"model.layer_positions=rope,none,rope,rope,none"},
+       {"model.layer_positions", "expected at most model.layers = 4"}},
+      {"sinks where attention has no place for them",
+       {"model.family=gpt2", "model.attention_sinks=true"},
+       {"model.attention_sinks = true, which the family gpt2 does not have"}},
+      {"NoPE where nothing turns",
+       {"model.family=gpt3", "model.numerics=maxtext", "model.layer_positions=none"},
+       {"model.layer_positions", "which the family gpt3 does not have"}},
+      {"chunks in a block of MaxText",
+       {"model.family=llama2", "model.numerics=maxtext", "model.attention_chunk_size=8"},
+       {"model.attention_chunk_size = 8, which the family llama2 does not have"}},
+      {"a bias that the family never has",
+       {"model.family=mistral", "model.attention_bias=true"},
+       {"which the family mistral does not have"}},
+      {"dynamic without length", {"model.rope=dynamic"}, {"model.rope_original_max_position = 0", "for model.rope = dynamic"}},
+      {"longrope with too few factors",
+       {"model.rope=longrope", "model.rope_original_max_position=64", "model.rope_short_factors=1,2", "model.rope_long_factors=1,2,3,4"},
+       {"model.rope_short_factors = [1.0, 2.0], expected 4 numbers, half of model.head_dim = 8"}},
+      {"factors below 0", {"model.rope_short_factors=1,-2"}, {"model.rope_short_factors", "a list of numbers above 0"}},
       {"odd heads", {"model.head_dim=9"}, {"model.head_dim = 9, expected an even number"}},
       {"width", {"model.hidden_size=30"}, {"model.heads = 4, which does not divide model.hidden_size = 30"}},
       {"llama3 without length", {"model.rope=llama3"}, {"model.rope_original_max_position = 0, expected 1 or more"}},
@@ -74,6 +98,21 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
     SCOPED_TRACE(conflict.name);
     expect_error([&] { (void)load_text(small_run, conflict.overrides); }, ExitCode::config, conflict.says);
   }
+}
+
+/// What no config.json of these families says: layers of several kinds.
+TEST(Check, LayersMayBeMixed) {
+  const auto model = load_text(small_run, {"model.layer_types=chunked_attention,full_attention", "model.attention_chunk_size=16",
+                                           "model.layer_positions=rope,none", "model.attention_sinks=true", "model.rope=proportional",
+                                           "model.rope_proportion=0.25", "model.hidden_act=gelu_erf"})
+                         .config.model;
+  using layers::LayerKind, layers::LayerPositions;
+  EXPECT_EQ(model.layer_kinds, (std::vector{LayerKind::chunked, LayerKind::full, LayerKind::chunked, LayerKind::full}));
+  EXPECT_EQ(model.layer_positions,
+            (std::vector{LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary, LayerPositions::none}));
+  EXPECT_EQ(model.attention_chunk, 16);
+  EXPECT_TRUE(model.attention_sinks);
+  EXPECT_EQ(model.hidden_act, kernels::Activation::gelu_erf);
 }
 
 TEST(Check, AllowsTheEdges) {

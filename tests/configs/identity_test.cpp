@@ -42,6 +42,18 @@ TEST(Identity, AutomaticThreadsAreTakenFromTheCheckpoint) {
   EXPECT_EQ(identity_changes(recorded, identity(load_text(small_run, {"train.threads=1"}).config)).size(), 1u);
 }
 
+/// A checkpoint of a time when the key was not there.
+TEST(Identity, AYoungerKeyHadItsDefault) {
+  auto recorded = identity(load_text(small_run).config);
+  recorded.erase("model.attention_sinks");
+  recorded.erase("model.hidden_act");
+  EXPECT_TRUE(identity_changes(recorded, identity(load_text(small_run).config)).empty());
+  const auto changes = identity_changes(recorded, identity(load_text(small_run, {"model.attention_sinks=true"}).config));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].key, "model.attention_sinks");
+  EXPECT_EQ(changes[0].recorded, "false");
+}
+
 TEST(Identity, RefusalNamesEveryChange) {
   const auto recorded = identity(load_text(small_run).config);
   auto current = identity(load_text(small_run, {"train.seed=2", "train.clip=3"}).config);

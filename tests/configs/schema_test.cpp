@@ -97,6 +97,9 @@ TEST(Schema, StoresWhatItFetches) {
       case Kind::list:
         other = key.choices.empty() ? std::vector<std::string>{"one", "two"} : std::vector<std::string>(2, key.choices.back());
         break;
+      case Kind::numbers:
+        other = std::vector<double>{1.5, 2};
+        break;
     }
     key.store(config, other);
     EXPECT_EQ(key.fetch(config), other) << key.name;

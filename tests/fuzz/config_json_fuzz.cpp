@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
-#include "layers/config_file.hpp"
-#include "layers/model.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/models/model.hpp"
 
 using millrace::Error;
 using millrace::ExitCode;

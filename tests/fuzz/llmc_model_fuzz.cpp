@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
-#include "layers/config_file.hpp"
-#include "layers/llmc_file.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/llmc_file.hpp"
+#include "layers/models/model.hpp"
 #include "tests/fuzz/input_file.hpp"
 
 using millrace::Error;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "layers/config_file.hpp"
-#include "layers/stored_elements.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/stored_elements.hpp"
 #include "tests/layers/golden_rows.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/layers/rounding_noise.hpp"

@@ -1,11 +1,11 @@
-#include "layers/llmc_file.hpp"
+#include "layers/formats/llmc_file.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <fstream>
 
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "layers/config_file.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/model_folder.hpp"
 #include "runtime/io/safetensors.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/support/temporary_folder.hpp"

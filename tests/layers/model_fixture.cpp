@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "layers/formats/model_folder.hpp"
 #include "layers/initial_values.hpp"
-#include "layers/model_folder.hpp"
 #include "layers/optimizers/decay.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "tests/support/paths.hpp"

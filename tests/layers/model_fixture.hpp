@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/base/thread_team.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/io/safetensors.hpp"
 

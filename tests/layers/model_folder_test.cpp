@@ -1,11 +1,12 @@
-#include "layers/model_folder.hpp"
+#include "layers/formats/model_folder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/models/model.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -135,6 +136,38 @@ TEST(Weights, AGpt2WithoutItsPrefixIsRead) {
   std::filesystem::copy_file(golden_folder("hf_gpt2") + "/config.json", bare / "config.json");
   copy_model(bare.path(), copy.path());
   expect_same_tensors(copy.path(), golden_folder("hf_gpt2"));
+}
+
+/// Weights that programs see as one and files as several: two parts of [2, 3] stacked, and two that are transposed on the way.
+TEST(Weights, StackedPartsAreReadAndWrittenOneByOne) {
+  ParameterSpec plain, turned;
+  plain.name = "experts.up";
+  plain.shape = {4, 3};
+  plain.stored = {.shape = {2, 3}, .parts = {"experts.0.up", "experts.1.up"}};
+  turned.name = "experts.down";
+  turned.shape = {2, 3, 2};
+  turned.stored = {.shape = {2, 3}, .transposed = true, .parts = {"experts.0.down", "experts.1.down"}};
+  const std::vector<ParameterSpec> specs{plain, turned};
+  std::vector<float> values(12);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const tests::TemporaryFolder folder;
+  write_weights(folder.path(), specs, kernels::DType::f32, [&](const ParameterSpec&) { return std::span<const float>(values); });
+
+  const runtime::TensorSource source(folder.path());
+  EXPECT_EQ(source.names(), (std::vector<std::string>{"experts.0.down", "experts.0.up", "experts.1.down", "experts.1.up"}));
+  EXPECT_EQ(source.at("experts.1.down").shape, (std::vector<std::int64_t>{2, 3}));
+  std::vector<float> part(6);
+  source.read("experts.1.up", part);
+  EXPECT_EQ(part, (std::vector<float>{6, 7, 8, 9, 10, 11}));
+  source.read("experts.1.down", part);  // of [3, 2] {6 7, 8 9, 10 11} in the program
+  EXPECT_EQ(part, (std::vector<float>{6, 8, 10, 7, 9, 11}));
+
+  const FolderWeights weights(folder.path(), specs, FamilyTraits{}, false);
+  EXPECT_EQ(read(weights, plain), values);
+  EXPECT_EQ(read(weights, turned), values);
+  ParameterSpec missing = plain;
+  missing.stored.parts.emplace_back("experts.2.up");
+  tests::expect_error([&] { FolderWeights(folder.path(), {missing, turned}, FamilyTraits{}, false); }, ExitCode::model, {"experts.2.up"});
 }
 
 /// A copy of a golden model with its list of tensors changed.

@@ -1,4 +1,4 @@
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/base/check.hpp"
+#include "layers/family_traits.hpp"
 #include "tests/layers/model_fixture.hpp"
 
 // Sizes that no published model has, in every family: the fast kernels against the plain ones, and the gradients against differences of the
@@ -30,7 +31,9 @@ constexpr Sizes kSizes[] = {
 };
 
 /// Odd vocabulary and width, one key/value head where the family lets it, heads of 6, layers of both kinds.
-ModelConfig odd_model(const std::string& family) {
+ModelConfig odd_model(const std::string& name) {
+  const bool mixed = name.starts_with("mixed ");
+  const std::string family = mixed ? name.substr(6) : name;
   ModelConfig config;
   config.family = family;
   config.vocab_size = 61;
@@ -49,11 +52,19 @@ ModelConfig odd_model(const std::string& family) {
   if (family == "gemma3") config.rope_local_theta = 100;
   if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3, config.query_pre_attn_scalar = 10;
   config.tie_word_embeddings = family.starts_with("gemma") || family == "gpt2" || family == "gpt3";
-  for (const char* name : {"default", "llama2", "gpt3", "simple", "simple_mlp"})
-    if (family == name) config.numerics = "maxtext";
+  if (const FamilyTraits* traits = find_family_traits(family)) config.numerics = traits->numerics;
   if (family == "default") config.share_kv = true, config.sinusoidal_positions = true, config.activation = kernels::Activation::relu;
   if (family == "llama2") config.rope_interleaved = true, config.attn_logit_softcapping = 2;
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
+  if (!mixed) return config;
+  // Every layer another kind, with all that layers may have.
+  config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::sliding};
+  config.attention_chunk = 3;
+  config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
+  config.attention_sinks = config.attention_bias = config.mlp_bias = true;
+  config.hidden_act = kernels::Activation::quick_gelu;
+  config.rope.kind = RopeKind::proportional;
+  config.rope.proportion = 0.7;
   return config;
 }
 
@@ -168,9 +179,16 @@ std::vector<Sizes> sizes_with_targets() {
   return sizes;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, OddSizes, ::testing::Combine(::testing::ValuesIn(model_families), ::testing::ValuesIn(kSizes)));
+/// Every family, and two whose layers are mixed.
+std::vector<const char*> odd_families() {
+  std::vector<const char*> names{"mixed llama", "mixed gemma3"};
+  for (const FamilyTraits* traits : family_traits()) names.push_back(traits->name.data());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OddSizes, ::testing::Combine(::testing::ValuesIn(odd_families()), ::testing::ValuesIn(kSizes)));
 INSTANTIATE_TEST_SUITE_P(Families, Slopes,
-                         ::testing::Combine(::testing::ValuesIn(model_families), ::testing::ValuesIn(sizes_with_targets())));
+                         ::testing::Combine(::testing::ValuesIn(odd_families()), ::testing::ValuesIn(sizes_with_targets())));
 
 TEST(OddSizesMessages, SayWhatDoesNotFit) {
   const auto refused = [](const std::string& family, auto change, const std::string& says) {
@@ -192,7 +210,7 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "gemma3", [](ModelConfig& config) { config.sliding_window = 0; }, "sliding_window = 0 with sliding layers");
   refused(
-      "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "kinds of 2 layers are given, expected 3");
+      "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "layer_types has 2 entries, expected 3");
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
   refused(

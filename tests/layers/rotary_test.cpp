@@ -62,6 +62,34 @@ TEST(Rotary, ProportionalTurnsTheFirstPairsAlone) {
   tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"proportion = 1.5"});
 }
 
+TEST(Rotary, DynamicStretchesTheBaseInLongRows) {
+  RopeConfig rope{.kind = RopeKind::dynamic, .theta = 5000, .factor = 3, .original_max_position = 10};
+  const auto plain = inverse_frequencies({.theta = 5000}, 8);
+  for (const std::int64_t sequence : {0, 1, 10}) EXPECT_EQ(inverse_frequencies(rope, 8, sequence), plain) << sequence;
+  const auto found = inverse_frequencies(rope, 8, 24);
+  const double base = 5000 * std::pow(3 * 2.4 - 2, 8.0 / 6);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i] * std::pow(base, static_cast<double>(i) / 4), 1, 1e-6) << i;
+  rope.original_max_position = 0;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8, 24); }, ExitCode::model,
+                      {"dynamic", "original_max_position_embeddings = 0"});
+}
+
+TEST(Rotary, LongropeHasAFactorPerPairForEachLength) {
+  RopeConfig rope{.kind = RopeKind::longrope, .factor = 4, .original_max_position = 16};
+  rope.short_factors = {1, 1.5, 2, 3};
+  rope.long_factors = {1, 2, 4, 8};
+  const auto plain = inverse_frequencies({}, 8), in_short = inverse_frequencies(rope, 8, 16), in_long = inverse_frequencies(rope, 8, 17);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_NEAR(in_short[i] * rope.short_factors[i], plain[i], 1e-6 * plain[i]) << i;
+    EXPECT_NEAR(in_long[i] * rope.long_factors[i], plain[i], 1e-6 * plain[i]) << i;
+  }
+  EXPECT_FLOAT_EQ(rotary_factor(rope), static_cast<float>(std::sqrt(1.5)));  // √(1 + ln 4 / ln 16)
+  rope.attention_factor = 1.25;
+  EXPECT_EQ(rotary_factor(rope), 1.25F);
+  rope.long_factors.pop_back();
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8, 17); }, ExitCode::model, {"3 long factors", "4 factors"});
+}
+
 TEST(Rotary, RefusesWhatMakesNoTable) {
   tests::expect_error([] { (void)inverse_frequencies(llama31(), 7); }, ExitCode::model, {"head_dim = 7", "even"});
   auto rope = llama31();

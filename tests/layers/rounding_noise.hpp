@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/program/executor.hpp"
 
 namespace millrace::layers::testing {

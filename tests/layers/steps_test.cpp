@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "layers/optimizers/learning_rate.hpp"
 #include "tests/layers/model_fixture.hpp"
 

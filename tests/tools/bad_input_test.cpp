@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "kernels/base/check.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/formats/model_folder.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 

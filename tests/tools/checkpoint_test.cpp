@@ -5,8 +5,9 @@
 
 #include "configs/identity.hpp"
 #include "configs/load.hpp"
-#include "layers/config_file.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/model_folder.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "runtime/data/choice_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/tools/run_command.hpp"

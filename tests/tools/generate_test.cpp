@@ -5,7 +5,7 @@
 
 #include "actors/sampler.hpp"
 #include "kernels/base/check.hpp"
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"

@@ -8,7 +8,7 @@
 #include "actors/setup/pipeline_plan.hpp"
 #include "configs/load.hpp"
 #include "configs/presets.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "tests/support/paths.hpp"
 
 namespace millrace::tools {

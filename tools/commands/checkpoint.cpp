@@ -1,5 +1,6 @@
 #include "kernels/base/check.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/formats/model_folder.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/atomic_folder.hpp"

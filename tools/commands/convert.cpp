@@ -4,9 +4,10 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
-#include "layers/config_file.hpp"
-#include "layers/llmc_file.hpp"
-#include "layers/model_folder.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/llmc_file.hpp"
+#include "layers/formats/model_folder.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"

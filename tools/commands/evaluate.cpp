@@ -14,7 +14,7 @@
 #include "actors/jobs/run_setup.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "kernels/base/check.hpp"
-#include "layers/model.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/terminal.hpp"

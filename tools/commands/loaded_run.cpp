@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "kernels/base/check.hpp"
-#include "layers/config_file.hpp"
+#include "layers/formats/config_file.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {

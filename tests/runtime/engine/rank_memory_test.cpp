@@ -13,9 +13,10 @@ namespace millrace::runtime {
 namespace {
 
 ParameterLayout layout(kernels::DType compute) {
-  return ParameterLayout(
-      {{"norm", {10}, StageId{1}, 0, 2, false}, {"table", {16, 8}, StageId{0}, 0, 0, true}, {"table", {16, 8}, StageId{1}, 1, 0, true}},
-      compute);
+  return ParameterLayout({{"norm", {10}, StageId{1}, 0, 2, false, false, true, {}, true},
+                          {"table", {16, 8}, StageId{0}, 0, 0, true},
+                          {"table", {16, 8}, StageId{1}, 1, 0, true}},
+                         compute);
 }
 
 TEST(ParameterLayout, HoldsATiedTableOnceWithTwoAccumulators) {
@@ -31,6 +32,15 @@ TEST(ParameterLayout, HoldsATiedTableOnceWithTwoAccumulators) {
   EXPECT_EQ(parameters.copy_bytes(), 256U);
   EXPECT_EQ(parameters.accumulator_bytes(), 512U + 512U + 128U);
   EXPECT_EQ(layout(kernels::DType::f32).copy_bytes(), 0U);
+}
+
+/// The layer says in what a parameter computes, whatever the number of its axes.
+TEST(ParameterLayout, OnlyWhatComputesInBf16IsCopied) {
+  const std::vector<StageParameter> parameters{{"router", {16, 8}, StageId{0}, 0, 0, true, false, true, {}, true},
+                                               {"gains", {8}, StageId{0}, 0, 1, false}};
+  const ParameterLayout bf16(parameters, kernels::DType::bf16);
+  EXPECT_FALSE(bf16.at("router").copied);
+  EXPECT_TRUE(bf16.at("gains").copied);
 }
 
 TEST(ParameterLayout, CopiesThatAreOnlyPackedTakeTurns) {
@@ -103,7 +113,7 @@ TEST(ParameterLayout, TakesTheParametersOfPrograms) {
 TEST(ParameterLayout, PlacesAreThoseOfItsTensors) {
   const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, true, {true, true}},
                                                {"a", {16, 8}, StageId{1}, 1, 0, true, false, true, {}},
-                                               {"norm", {8}, StageId{1}, 0, 1, false}};
+                                               {"norm", {8}, StageId{1}, 0, 1, false, false, true, {}, true}};
   const ParameterLayout bf16(parameters, kernels::DType::bf16);
   const auto places = bf16.places();
   const auto value = [](const char* name, kernels::DType dtype, WeightForm form, int use = 0) {

@@ -35,7 +35,7 @@ TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
                  (void)linear(builder, x, builder.parameter("w", {5, 17}), "mlp.up");
                }),
                {"layers.3.mlp.up", "linear", "[8, 16]", "[5, 17]"});
-  expect_words(message_of([&] { (void)rms_norm(builder, x, builder.parameter("n", {15}), {1e-5F}, "norm"); }),
+  expect_words(message_of([&] { (void)rms_norm(builder, x, builder.parameter("n", {15}, in_f32), {1e-5F}, "norm"); }),
                {"layers.3.norm", "rms_norm", "[8, 16]", "[15]"});
   expect_words(message_of([&] {
                  (void)add(builder, x, linear(builder, x, builder.parameter("v", {4, 16}), "v"), "sum");
@@ -59,19 +59,37 @@ TEST(Builder, InputsAreTheSameValueEachTime) {
   EXPECT_EQ(builder.batch("tokens"), builder.batch("tokens"));
   EXPECT_FALSE(builder.batch("tokens") == builder.batch("targets"));
   EXPECT_EQ(builder.parameter("w", {2, 3}), builder.parameter("w", {2, 3}));
-  EXPECT_FALSE(builder.parameter("w", {2, 3}, 1) == builder.parameter("w", {2, 3}));
+  EXPECT_FALSE(builder.parameter("w", {2, 3}, {.use = 1}) == builder.parameter("w", {2, 3}));
   expect_words(message_of([&] { (void)builder.parameter("w", {2, 4}); }), {"'w'", "[2, 4]", "[2, 3]"});
   expect_words(message_of([&] { (void)builder.batch("token"); }), {"'token'"});
 }
 
-TEST(Builder, MatricesTakeTheComputeDtypeAndVectorsStayFp32) {
+/// The layer says the dtype, whatever the number of axes.
+TEST(Builder, AParameterHasTheDtypeThatItsLayerSays) {
   ProgramBuilder builder({DType::bf16, 2, 4});
   const auto x = builder.boundary_in(16);
   EXPECT_EQ(builder.type(x).dtype, DType::bf16);
   EXPECT_EQ(builder.type(builder.parameter("w", {3, 16})).dtype, DType::bf16);
-  EXPECT_EQ(builder.type(builder.parameter("n", {16})).dtype, DType::f32);
+  EXPECT_EQ(builder.type(builder.parameter("n", {16}, in_f32)).dtype, DType::f32);
+  EXPECT_EQ(builder.type(builder.parameter("router", {3, 16}, in_f32)).dtype, DType::f32);
+  EXPECT_EQ(builder.type(builder.parameter("v", {16})).dtype, DType::bf16);
   EXPECT_EQ(builder.type(linear(builder, x, builder.parameter("w", {3, 16}), "y")), (ValueType{DType::bf16, {8, 3}}));
   EXPECT_EQ(builder.type(logits(builder, x, builder.parameter("w", {3, 16}), {}, "z")), (ValueType{DType::f32, {8, 3}}));
+}
+
+TEST(Builder, StoredPartsMakeUpTheWholeTensor) {
+  auto builder = small_builder();
+  EXPECT_TRUE(builder.parameter("e", {6, 4}, {.stored = {.shape = {3, 4}, .parts = {"e.0", "e.1"}}}).valid());
+  expect_words(message_of([&] {
+                 (void)builder.parameter("f", {6, 4}, {.stored = {.shape = {3, 4}, .parts = {"f.0", "f.1", "f.2"}}});
+               }),
+               {"'f'", "3 tensors [3, 4]", "as many elements"});
+  expect_words(message_of([&] {
+                 (void)builder.parameter("g", {3, 4}, {.stored = {.shape = {6}, .parts = {"g.0", "g.1"}}});
+               }),
+               {"'g'", "2 parts of its first axis"});
+  expect_words(message_of([&] { (void)builder.parameter("h", {12}, {.stored = {.shape = {12}, .transposed = true}}); }),
+               {"'h'", "transposed", "a matrix"});
 }
 
 TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
@@ -145,10 +163,10 @@ TEST(Builder, TheEndsAreOfTheTypesThatTheyHaveEverywhere) {
 
 TEST(Builder, AStoredFormHasAsManyElements) {
   auto builder = small_builder();
-  EXPECT_EQ(builder.type(builder.parameter("a", {4, 6}, StoredForm{{2, 2, 6}, false})).shape, (kernels::Shape{4, 6}));
-  EXPECT_EQ(builder.type(builder.parameter("b", {4, 6}, StoredForm{{6, 4}, true})).shape, (kernels::Shape{4, 6}));
-  expect_words(message_of([&] { (void)builder.parameter("c", {4, 6}, StoredForm{{4, 5}, false}); }), {"'c'", "[4, 6]", "[4, 5]"});
-  expect_words(message_of([&] { (void)builder.parameter("d", {24}, StoredForm{{24}, true}); }), {"'d'"});
+  EXPECT_EQ(builder.type(builder.parameter("a", {4, 6}, {.stored = {.shape = {2, 2, 6}}})).shape, (kernels::Shape{4, 6}));
+  EXPECT_EQ(builder.type(builder.parameter("b", {4, 6}, {.stored = {.shape = {6, 4}, .transposed = true}})).shape, (kernels::Shape{4, 6}));
+  expect_words(message_of([&] { (void)builder.parameter("c", {4, 6}, {.stored = {.shape = {4, 5}}}); }), {"'c'", "[4, 6]", "[4, 5]"});
+  expect_words(message_of([&] { (void)builder.parameter("d", {24}, {.stored = {.shape = {24}, .transposed = true}}); }), {"'d'"});
 }
 
 }  // namespace

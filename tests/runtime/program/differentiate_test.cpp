@@ -238,7 +238,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
 
   ProgramBuilder kept({DType::f32, 2, 4});
   const auto x = kept.boundary_in(8);
-  const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}), {1e-5F}, "norm");
+  const auto h = rms_norm(kept, linear(kept, x, kept.parameter("w", {8, 8}), "h"), kept.parameter("n", {8}, in_f32), {1e-5F}, "norm");
   const auto out = add(kept, h, linear(kept, h, kept.parameter("v", {8, 8}), "v"), "sum");
   (void)out;
   kept.set_boundary_out(h);
@@ -257,7 +257,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
 // The product's input gradient is the stage's too, and the bias's gradient reads it in W.
 TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
   ProgramBuilder builder({DType::f32, 2, 4});
-  const auto y = add_bias(builder, builder.boundary_in(8), builder.parameter("bias", {8}), "bias");
+  const auto y = add_bias(builder, builder.boundary_in(8), builder.parameter("bias", {8}, in_f32), "bias");
   builder.set_boundary_out(linear(builder, y, builder.parameter("w", {8, 8}), "w"));
   const auto set = differentiate(builder.finish(), {});
   const auto& last = set.program(ProgramKind::input_gradient).back();

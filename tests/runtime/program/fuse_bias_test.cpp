@@ -23,7 +23,7 @@ ForwardProgram biased_product(DType compute, bool read_twice = false) {
   const auto x = builder.boundary_in(8);
   const auto product = linear(builder, x, builder.parameter("w", {8, 8}), "o");
   builder.label(product, "out_proj");
-  const auto y = add_bias(builder, product, builder.parameter("b", {8}), "o_bias");
+  const auto y = add_bias(builder, product, builder.parameter("b", {8}, in_f32), "o_bias");
   const auto active = activate(builder, kernels::Activation::gelu, y, "gelu");
   builder.set_boundary_out(read_twice ? add(builder, active, product, "sum") : active);
   return builder.finish();
@@ -54,7 +54,7 @@ TEST(FuseBias, TheRecomputedProductAddsItsBiasToo) {
   ProgramBuilder builder({DType::bf16, 2, 4});
   const auto x = builder.boundary_in(8);
   builder.enter(0, "layers.0");
-  const auto y = add_bias(builder, linear(builder, x, builder.parameter("w", {8, 8}), "o"), builder.parameter("b", {8}), "o_bias");
+  const auto y = add_bias(builder, linear(builder, x, builder.parameter("w", {8, 8}), "o"), builder.parameter("b", {8}, in_f32), "o_bias");
   builder.set_boundary_out(activate(builder, kernels::Activation::gelu, y, "gelu"));
   const auto set = differentiate(builder.finish(), RematerializationPolicy::parse("full", {}));
   EXPECT_EQ(rules_of(set, ProgramKind::forward), (Names{"linear_bias", "gelu"}));

@@ -147,7 +147,7 @@ TEST(Rematerialization, FullKeepsTheLayersInputsAlone) {
 TEST(Rematerialization, WhatAnotherLayerReadsIsNotComputedAgain) {
   ProgramBuilder builder({kernels::DType::f32, 2, 4});
   builder.enter(0, "layers.0");
-  const auto norm = rms_norm(builder, builder.boundary_in(8), builder.parameter("n", {8}), {1e-5F}, "norm");
+  const auto norm = rms_norm(builder, builder.boundary_in(8), builder.parameter("n", {8}, in_f32), {1e-5F}, "norm");
   const auto shared = linear(builder, norm, builder.parameter("a", {8, 8}), "shared");
   const auto own = linear(builder, shared, builder.parameter("b", {8, 8}), "own");
   builder.enter(1, "layers.1");

@@ -49,13 +49,13 @@ Body attention_of(AttentionForm form, bool sinks = false) {
   return [form, sinks](ProgramBuilder& builder, ValueId x) {
     const auto k = linear(builder, x, builder.parameter("k", {4, 8}), "k"), v = linear(builder, x, builder.parameter("v", {4, 8}), "v");
     return attention(builder, rotated(builder, x, {1.3F, true}, "q_rope"), rotated(builder, k, {}, "k_rope"), v, builder.batch("segments"),
-                     form, "attention", sinks ? builder.parameter("sinks", {2}) : ValueId{});
+                     form, "attention", sinks ? builder.parameter("sinks", {2}, in_f32) : ValueId{});
   };
 }
 
 std::vector<Net> nets() {
   std::vector<Net> list{
-      {"bias", [](ProgramBuilder& b, ValueId x) { return add_bias(b, x, b.parameter("bias", {8}), "bias"); }, {}},
+      {"bias", [](ProgramBuilder& b, ValueId x) { return add_bias(b, x, b.parameter("bias", {8}, in_f32), "bias"); }, {}},
       {"linear_input_major",
        [](ProgramBuilder& b, ValueId x) {
          const auto wide = linear_input_major(b, x, b.parameter("wide", {8, 5}), "wide");
@@ -64,12 +64,12 @@ std::vector<Net> nets() {
        {}},
       {"layer_norm",
        [](ProgramBuilder& b, ValueId x) {
-         return layer_norm(b, x, b.parameter("weight", {8}), b.parameter("bias", {8}), {1e-2F, 0.5F}, "norm");
+         return layer_norm(b, x, b.parameter("weight", {8}, in_f32), b.parameter("bias", {8}, in_f32), {1e-2F, 0.5F}, "norm");
        },
        {}},
       {"rms_norm",
        [](ProgramBuilder& b, ValueId x) {
-         return rms_norm(b, x, b.parameter("weight", {4}), {1e-2F, 0.5F}, "norm");
+         return rms_norm(b, x, b.parameter("weight", {4}, in_f32), {1e-2F, 0.5F}, "norm");
        },
        {}},
       {"sinusoid",
@@ -194,7 +194,7 @@ TEST(Rules, EveryOptionCounts) {
     expect_all_differ(heads, dtype);
   }
   const auto root = [](RmsNormForm form) -> Body {
-    return [form](ProgramBuilder& b, ValueId x) { return rms_norm(b, x, b.parameter("weight", {8}), form, "norm"); };
+    return [form](ProgramBuilder& b, ValueId x) { return rms_norm(b, x, b.parameter("weight", {8}, in_f32), form, "norm"); };
   };
   expect_all_differ({{"plain", root({}), {}},
                      {"epsilon", root({.epsilon = 0.5F}), {}},
@@ -203,7 +203,7 @@ TEST(Rules, EveryOptionCounts) {
                     DType::bf16);
   const auto layer = [](LayerNormForm form) -> Body {
     return [form](ProgramBuilder& b, ValueId x) {
-      return layer_norm(b, x, b.parameter("weight", {8}), b.parameter("bias", {8}), form, "norm");
+      return layer_norm(b, x, b.parameter("weight", {8}, in_f32), b.parameter("bias", {8}, in_f32), form, "norm");
     };
   };
   expect_all_differ({{"plain", layer({}), {}}, {"epsilon", layer({.epsilon = 0.5F}), {}}, {"offset", layer({.offset = 0.5F}), {}}},

@@ -24,7 +24,7 @@ ValueId attention_block(ProgramBuilder& builder, const SmallNet& net, const std:
   const auto v = labelled(builder, linear(builder, h, weight("v", net.key_heads * net.head_dim, net.width), "v"), "value_proj");
   q = labelled(builder, rope(builder, q, positions, table, {}, "q_rope"), "query_proj");
   k = labelled(builder, rope(builder, k, positions, table, {}, "k_rope"), "key_proj");
-  const auto sinks = net.sinks ? builder.parameter(scope + ".sinks", {net.heads}) : ValueId{};
+  const auto sinks = net.sinks ? builder.parameter(scope + ".sinks", {net.heads}, in_f32) : ValueId{};
   const auto o = labelled(
       builder, attention(builder, q, k, v, builder.batch("segments"), {.head_dim = net.head_dim, .scale = 0.5F}, "attention", sinks),
       "context");
@@ -42,7 +42,7 @@ ValueId layer(ProgramBuilder& builder, const SmallNet& net, int number, ValueId 
   const auto scope = "layers." + std::to_string(number);
   builder.enter(number, scope);
   const auto norm = [&](const char* name, ValueId value) {
-    return rms_norm(builder, value, builder.parameter(scope + "." + name, {net.width}), {1e-5F}, name);
+    return rms_norm(builder, value, builder.parameter(scope + "." + name, {net.width}, in_f32), {1e-5F}, name);
   };
   x = add(builder, x, attention_block(builder, net, scope, norm("norm_1", x)), "residual_1");
   return add(builder, x, mlp_block(builder, net, scope, norm("norm_2", x)), "residual_2");
@@ -60,8 +60,8 @@ ForwardProgram build(const SmallNet& net) {
     builder.set_boundary_out(x);
     return builder.finish();
   }
-  x = rms_norm(builder, x, builder.parameter("norm", {net.width}), {1e-5F}, "norm");
-  const auto head = builder.parameter("table", {net.vocabulary, net.width}, 1);
+  x = rms_norm(builder, x, builder.parameter("norm", {net.width}, in_f32), {1e-5F}, "norm");
+  const auto head = builder.parameter("table", {net.vocabulary, net.width}, {.use = 1});
   if (net.logits)
     builder.set_logits(logits(builder, x, head, {}, "logits"));
   else

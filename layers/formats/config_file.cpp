@@ -1,0 +1,169 @@
+#include "layers/formats/config_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "layers/formats/hugging_face/config.hpp"
+#include "layers/formats/llmc_file.hpp"
+#include "layers/formats/maxtext/config.hpp"
+#include "layers/models/model_family.hpp"
+#include "runtime/io/strict_json.hpp"
+
+namespace millrace::layers {
+namespace {
+
+using runtime::Json;
+using runtime::JsonReader;
+using runtime::OrderedJson;
+
+constexpr const char* config_file_component = "layers.config_file";
+constexpr std::size_t max_file_bytes = 4 << 20;
+constexpr int max_depth = 16;
+constexpr double max_weights = 1e15;  // a thousand times what anybody trained; sums of bytes and FLOPs stay far from 2^63
+
+/// Sizes that are each possible may together be none.
+void check_weights(const ModelConfig& model, const std::string& where) {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double width = number(model.hidden_size), heads = number(model.heads + model.kv_heads) * number(model.head_dim);
+  const double layer = width * (2 * heads + 3 * number(model.intermediate_size));
+  // Rows of positions are learned in few families; counted as if they were in all, since a context is never so long.
+  const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));
+  const double tables = width * (2 * number(model.vocab_size) + positions);
+  const double weights = tables + number(model.layers) * layer;
+  MILLRACE_CHECK(weights <= max_weights, ExitCode::model, config_file_component, "{}: a model of {:.1e} weights, expected at most {:.0e}",
+                 where, weights, max_weights);
+}
+
+/// Token ids of the kinds that transformers knows; what is neither a number nor a short list of them is left out.
+std::vector<std::pair<std::string, std::string>> token_ids_of(const Json& json) {
+  const auto is_id = [](const Json& value) { return value.is_number_unsigned(); };
+  std::vector<std::pair<std::string, std::string>> ids;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const auto found = json.find(key);
+    if (found == json.end()) continue;
+    const bool list = found->is_array() && found->size() <= 64 && std::ranges::all_of(*found, is_id);
+    if (is_id(*found) || list) ids.emplace_back(key, found->dump());
+  }
+  return ids;
+}
+
+std::string written(const ConfigFile& config, std::string_view dtype) {
+  OrderedJson json = family_of(config.model).config_json(config, dtype);
+  for (const auto& [key, value] : config.token_ids) json[key] = Json::parse(value);
+  return json.dump(2) + "\n";
+}
+
+/// The family whose config.json it is. Error(model) listing those that there are.
+const ModelFamily& recognised(JsonReader& reader) {
+  const bool maxtext = is_maxtext(reader);
+  std::string names;
+  for (const ModelFamily* family : model_families()) {
+    if ((family->traits().numerics == "maxtext") != maxtext) continue;
+    if (family->recognises(reader)) return *family;
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", family->traits().config_type);
+  }
+  reader.refuse(maxtext ? "decoder_block" : "model_type", "supported are " + names);
+}
+
+/// The model with values that stand for others said outright, and those that nothing reads at their defaults.
+ModelConfig plain(ModelConfig model) {
+  if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
+  if (model.rope_local_theta == 0) model.rope_local_theta = model.rope.theta;
+  if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
+  if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
+  if (model.rope.kind == RopeKind::none) model.rope = {.theta = model.rope.theta};
+  if (model.numerics == "maxtext") model.initializer_range = 0;  // its initial values have deviations of their own
+  return model;
+}
+
+/// "model.rope_theta = 500" where that is the first member that differs, else nothing.
+std::string first_difference(const ModelConfig& wanted, const ModelConfig& found) {
+  if (wanted == found) return {};
+  const auto differs = [](const char* key, const auto& a, const auto& b) {
+    return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
+  };
+  const auto act = [](const ModelConfig& model) { return model.hidden_act ? to_string(*model.hidden_act) : "default"; };
+  for (const std::string& text : {differs("vocab_size", wanted.vocab_size, found.vocab_size),
+                                  differs("hidden_size", wanted.hidden_size, found.hidden_size),
+                                  differs("intermediate_size", wanted.intermediate_size, found.intermediate_size),
+                                  differs("heads", wanted.heads, found.heads),
+                                  differs("kv_heads", wanted.kv_heads, found.kv_heads),
+                                  differs("head_dim", wanted.head_dim, found.head_dim),
+                                  differs("rms_norm_eps", wanted.rms_norm_eps, found.rms_norm_eps),
+                                  differs("rope", to_string(wanted.rope.kind), to_string(found.rope.kind)),
+                                  differs("rope_theta", wanted.rope.theta, found.rope.theta),
+                                  differs("rope_factor", wanted.rope.factor, found.rope.factor),
+                                  differs("rope_local_theta", wanted.rope_local_theta, found.rope_local_theta),
+                                  differs("sliding_window", wanted.sliding_window, found.sliding_window),
+                                  differs("query_pre_attn_scalar", wanted.query_pre_attn_scalar, found.query_pre_attn_scalar),
+                                  differs("attn_logit_softcapping", wanted.attn_logit_softcapping, found.attn_logit_softcapping),
+                                  differs("final_logit_softcapping", wanted.final_logit_softcapping, found.final_logit_softcapping),
+                                  differs("max_position_embeddings", wanted.max_position_embeddings, found.max_position_embeddings),
+                                  differs("tie_word_embeddings", wanted.tie_word_embeddings, found.tie_word_embeddings),
+                                  differs("initializer_range", wanted.initializer_range, found.initializer_range),
+                                  differs("learned_positions", wanted.learned_positions, found.learned_positions),
+                                  differs("attention_chunk_size", wanted.attention_chunk, found.attention_chunk),
+                                  differs("attention_sinks", wanted.attention_sinks, found.attention_sinks),
+                                  differs("attention_bias", wanted.attention_bias, found.attention_bias),
+                                  differs("mlp_bias", wanted.mlp_bias, found.mlp_bias),
+                                  differs("hidden_act", act(wanted), act(found)),
+                                  differs("scale_by_layer", wanted.scale_by_layer, found.scale_by_layer),
+                                  differs("dropout_rate", wanted.dropout_rate, found.dropout_rate)})
+    if (!text.empty()) return text;
+  if (wanted.layer_kinds != found.layer_kinds) return "model.layer_types";
+  if (wanted.layer_positions != found.layer_positions) return "model.layer_positions";
+  if (!(wanted.rope == found.rope)) return "the numbers of model.rope";
+  return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";
+}
+
+}  // namespace
+
+ConfigFile parse_config_file(std::string_view text, const std::string& where) {
+  MILLRACE_CHECK(text.size() <= max_file_bytes, ExitCode::model, config_file_component, "{}: {} bytes, expected at most {}", where,
+                 text.size(), max_file_bytes);
+  const Json json = runtime::parse_strict_json(text, max_depth, ExitCode::model, where);
+  MILLRACE_CHECK(json.is_object(), ExitCode::model, config_file_component, "{}: a JSON {}, expected an object", where, json.type_name());
+  ConfigFile result;
+  JsonReader reader(json, where);
+  recognised(reader).read_config(reader, result);
+  if (result.z_loss > 0)
+    result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss has this z-loss in it", where, result.z_loss));
+  check_weights(result.model, where);
+  result.token_ids = token_ids_of(json);
+  reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());
+  return result;
+}
+
+ConfigFile read_config_file(const std::filesystem::path& path) {
+  if (is_llmc_file(path.string())) {
+    ConfigFile file{read_llmc_config(path.string())};
+    check_weights(file.model, path.string());
+    return file;
+  }
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
+  const auto size = std::filesystem::file_size(file, error);
+  MILLRACE_CHECK(!error, ExitCode::model, config_file_component, "{}: cannot be read: {}", file.string(), error.message());
+  MILLRACE_CHECK(size <= max_file_bytes, ExitCode::model, config_file_component, "{}: {} bytes, expected at most {}", file.string(), size,
+                 max_file_bytes);
+  std::ifstream stream(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  MILLRACE_CHECK(!stream.bad() && text.size() == size, ExitCode::model, config_file_component, "{}: cannot be read", file.string());
+  return parse_config_file(text, file.string());
+}
+
+std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
+  const std::string text = written(config, dtype);
+  // What the file cannot say would be lost: another model.
+  const ModelConfig wanted = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
+  const std::string lost = first_difference(wanted, found);
+  MILLRACE_CHECK(lost.empty(), ExitCode::model, config_file_component,
+                 "a config.json of the family {} cannot say {}: it would be another model", config.model.family, lost);
+  return text;
+}
+
+}  // namespace millrace::layers

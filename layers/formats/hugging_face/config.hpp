@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/activation.hpp"
+#include "layers/formats/hugging_face/rope.hpp"
+#include "layers/model_config.hpp"
+#include "runtime/io/json_reader.hpp"
+
+namespace millrace::layers {
+
+/// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
+struct HuggingFaceClass {
+  const char* model_type;
+  const char* architecture;
+  kernels::Activation activation = kernels::Activation::silu;
+  const char* activation_key = "hidden_act";  // the one it reads; "hidden_activation" where it is that
+  bool gelu_is_tanh = false;                  // "gelu" in hidden_act has always meant the tanh form
+  bool attention_bias = false;                // has the key
+  bool mlp_bias = false;                      // has the key
+  bool tied = false;
+  std::int64_t head_dim = 0;  // 0: hidden_size / heads
+  std::int64_t heads = 32;
+  std::int64_t kv_heads = 0;    // 0: as heads
+  std::int64_t vocab_size = 0;  // 0: has to be there
+  std::int64_t positions = 2048;
+  double epsilon = 1e-6;
+  std::int64_t window = 0;             // of sliding layers; 0: the class has none
+  bool has_window_switch = false;      // they slide with use_sliding_window alone, from layer max_window_layers on
+  std::int64_t full_every = 0;         // every n-th layer is full, the others slide; 0: all alike
+  bool reads_pattern = false;          // sliding_window_pattern says that n
+  bool reads_layer_types = false;      // layer_types says of each layer whether it slides
+  double query_pre_attn_scalar = 0.0;  // 0: the class has no such key
+  double attention_cap = 0.0, final_cap = 0.0;
+  bool reads_attention_cap = false;  // attn_logit_softcapping caps scores
+  RopeDefaults rope = {};
+};
+
+/// Whether a config.json is of the class: by its model_type, or where that is missing by the first of its architectures.
+[[nodiscard]] bool is_of_class(runtime::JsonReader& reader, const HuggingFaceClass& file);
+
+/// What a config.json of transformers says, in the spelling of its version 4 (rope_theta, rope_scaling) or 5 (rope_parameters). A missing
+/// key has the default of its class; vocab_size, hidden_size, intermediate_size and num_hidden_layers must be there where the class has
+/// none. The family is left to the caller. Errors: Error(model) naming the key, its value and what is supported: an activation with
+/// parameters of its own, a kind of rotary scaling that transformers does not know, a quantised checkpoint, a value of the wrong type or
+/// out of range, heads that kv_heads do not divide.
+[[nodiscard]] ModelConfig read_hugging_face(runtime::JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings);
+
+/// A config.json for transformers, with one of the keys of rotations (rope.hpp). `dtype` is that of the exported tensors ("float32",
+/// "bfloat16").
+[[nodiscard]] runtime::OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& file, std::string_view dtype);
+
+/// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
+/// vocabularies, as null, and the dtype.
+void add_common_keys(runtime::OrderedJson& json, std::string_view dtype);
+
+/// Keys of transformers no value of which changes what these families compute in training.
+[[nodiscard]] const std::vector<const char*>& ignored_hugging_face_keys();
+
+}  // namespace millrace::layers

@@ -1,0 +1,307 @@
+#include "layers/formats/hugging_face/rope.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "layers/rotary.hpp"
+
+namespace millrace::layers {
+namespace {
+
+using runtime::Json;
+using runtime::JsonReader;
+using runtime::OrderedJson;
+
+constexpr double largest_theta = 1e15;
+
+/// rope_type, or type as it was called first. transformers 4 takes one where both are there, 5 the other.
+RopeKind read_kind(JsonReader& dictionary) {
+  const auto name = dictionary.text("rope_type"), first_name = dictionary.text("type");
+  if (name && first_name && *name != *first_name) dictionary.refuse("type", fmt::format("which contradicts rope_type = \"{}\"", *name));
+  const char* key = name ? "rope_type" : "type";
+  const std::string kind = name ? *name : first_name.value_or("default");
+  for (const RopeKind known : all_rope_kinds) {
+    if (kind == to_string(known)) return known;
+  }
+  dictionary.refuse(key, "supported are \"default\", \"linear\", \"llama3\", \"yarn\", \"dynamic\", \"longrope\" and \"proportional\"");
+}
+
+/// What multiplies cos and sin: given, or by DeepSeek's pair of scales; 0 stands for the paper's 0.1 ln(factor) + 1.
+double read_attention_factor(JsonReader& dictionary, double factor) {
+  const auto given = dictionary.number("attention_factor", 1e-9, 1e9);
+  // Within these bounds their ratio is a factor that may be given outright.
+  const double scale = dictionary.number("mscale", 0, 1e6).value_or(0), all = dictionary.number("mscale_all_dim", 0, 1e6).value_or(0);
+  if (given) return *given;
+  if (scale == 0 || all == 0) return 0;
+  const auto scaled = [&](double by) { return factor <= 1 ? 1.0 : 0.1 * by * std::log(factor) + 1.0; };
+  return scaled(scale) / scaled(all);
+}
+
+void read_yarn(JsonReader& dictionary, RopeConfig& rope) {
+  // Python takes 0 for a missing one.
+  const auto beta = [&](const char* key, double missing) {
+    const double value = dictionary.number(key, 0, 1e9).value_or(0);
+    return value > 0 ? value : missing;
+  };
+  rope.beta_fast = beta("beta_fast", 32.0);
+  rope.beta_slow = beta("beta_slow", 1.0);
+  if (rope.beta_fast < rope.beta_slow) dictionary.refuse("beta_fast", fmt::format("expected beta_slow = {} or more", rope.beta_slow));
+  // Python takes null for false.
+  rope.truncate = !dictionary.has("truncate") || dictionary.boolean("truncate").value_or(false);
+  rope.attention_factor = read_attention_factor(dictionary, rope.factor);
+}
+
+void read_llama3(JsonReader& dictionary, RopeConfig& rope) {
+  const auto low = dictionary.number("low_freq_factor", 1e-9, 1e9), high = dictionary.number("high_freq_factor", 1e-9, 1e9);
+  if (!low) dictionary.refuse("low_freq_factor", "expected a number above 0");
+  if (!high || *high <= *low) dictionary.refuse("high_freq_factor", "expected a number above low_freq_factor");
+  rope.low_freq_factor = *low;
+  rope.high_freq_factor = *high;
+}
+
+void read_longrope(JsonReader& dictionary, std::int64_t head_dim, RopeConfig& rope) {
+  const auto factors = [&](const char* key) {
+    const auto pairs = static_cast<std::size_t>(head_dim / 2);
+    auto list = dictionary.numbers(key, pairs, 1e-9, 1e9);
+    if (!list) dictionary.refuse(key, fmt::format("expected a list of {} numbers, one per rotary pair", pairs));
+    return *std::move(list);
+  };
+  rope.short_factors = factors("short_factor");
+  rope.long_factors = factors("long_factor");
+  rope.attention_factor = dictionary.number("attention_factor", 1e-9, 1e9).value_or(0);
+}
+
+/// How much longer the context became. YaRN's may be null and longrope's missing: then the lengths say it.
+double read_factor(JsonReader& dictionary, const RopeConfig& rope, const ModelConfig& model) {
+  const auto factor = dictionary.number("factor", 1.0, 1e9);
+  if (factor) return *factor;
+  const bool implied = rope.kind == RopeKind::longrope || (rope.kind == RopeKind::yarn && dictionary.has("factor"));
+  if (implied && model.max_position_embeddings >= rope.original_max_position)
+    return static_cast<double>(model.max_position_embeddings) / static_cast<double>(rope.original_max_position);
+  dictionary.refuse("factor", "expected a number of 1 or more");
+}
+
+/// Which part of a head turns. In version 5 the key may stand beside the dictionary, too.
+void read_proportion(JsonReader& dictionary, std::optional<double> outer, RopeConfig& rope, std::vector<std::string>& warnings) {
+  const double part = dictionary.number("partial_rotary_factor", 0, 1).value_or(outer.value_or(1.0));
+  if (rope.kind == RopeKind::proportional) {
+    rope.proportion = part;
+  } else if (part != 1.0 && rope.kind == RopeKind::none) {
+    warnings.push_back(
+        fmt::format("{}: partial_rotary_factor = {} is not read by transformers where rope_type is \"default\"", dictionary.where(), part));
+  } else if (part != 1.0) {
+    dictionary.refuse("partial_rotary_factor",
+                      fmt::format("which transformers cannot compute with rope_type = \"{}\" in this family", to_string(rope.kind)));
+  }
+}
+
+/// What is not said in the dictionary itself.
+struct Outside {
+  double theta = 0;                    // the base where the dictionary has none
+  std::optional<double> partial = {};  // partial_rotary_factor
+};
+
+RopeConfig read_rotation(JsonReader& dictionary, const ModelConfig& model, const Outside& outside, std::vector<std::string>& warnings) {
+  RopeConfig rope;
+  rope.kind = read_kind(dictionary);
+  rope.theta = dictionary.number("rope_theta", 1.0, largest_theta).value_or(outside.theta);
+  read_proportion(dictionary, outside.partial, rope, warnings);
+  if (rope.kind == RopeKind::none) return rope;
+  if (rope.kind == RopeKind::proportional) {
+    rope.factor = dictionary.number("factor", 1.0, 1e9).value_or(1.0);
+    return rope;
+  }
+  if (rope.kind == RopeKind::dynamic) rope.original_max_position = model.max_position_embeddings;
+  if (rope.kind == RopeKind::llama3 || rope.kind == RopeKind::yarn || rope.kind == RopeKind::longrope)
+    rope.original_max_position =
+        dictionary.integer("original_max_position_embeddings", 1, 1LL << 40).value_or(model.max_position_embeddings);
+  rope.factor = read_factor(dictionary, rope, model);
+  if (rope.kind == RopeKind::yarn) read_yarn(dictionary, rope);
+  if (rope.kind == RopeKind::llama3) read_llama3(dictionary, rope);
+  if (rope.kind == RopeKind::longrope) read_longrope(dictionary, model.head_dim, rope);
+  return rope;
+}
+
+/// Whether they turn alike, however the file says it.
+bool same_rotation(RopeConfig a, RopeConfig b) {
+  a.attention_factor = rotary_factor(a);
+  b.attention_factor = rotary_factor(b);
+  return a == b;
+}
+
+/// A dictionary of the file that says something: {} counts for null, as in transformers.
+std::optional<JsonReader> dictionary_of(JsonReader& reader, const char* key) {
+  auto dictionary = reader.object(key);
+  if (dictionary && reader.find(key)->empty()) dictionary.reset();
+  return dictionary;
+}
+
+void warn_of_theta(const JsonReader& reader, const char* key, const std::optional<double>& outer, const char* inner_key, double inner,
+                   std::vector<std::string>& warnings) {
+  if (outer && *outer != inner)
+    warnings.push_back(fmt::format("{}: {} = {} is overruled by {} = {}", reader.where(), key, *outer, inner_key, inner));
+}
+
+void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
+  const auto outer = reader.number("rope_theta", 1.0, largest_theta);
+  const Outside outside{outer.value_or(family.theta), reader.number("partial_rotary_factor", 0, 1)};
+  auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
+  if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
+    reader.refuse("rope_parameters", "expected one rotation: all layers of this family turn alike");
+  model.rope.theta = outside.theta;
+  if (parameters) {
+    model.rope = read_rotation(*parameters, model, outside, warnings);
+    parameters->warn_of_the_rest(warnings);
+  }
+  if (scaling) {
+    const RopeConfig other = model.rope;
+    model.rope = read_rotation(*scaling, model, outside, warnings);
+    scaling->warn_of_the_rest(warnings);
+    if (parameters && !same_rotation(model.rope, other))
+      reader.refuse("rope_scaling",
+                    fmt::format("which contradicts rope_parameters = {}: transformers takes rope_scaling, with rope_theta = {}; "
+                                "expected the same in both, or one of them",
+                                JsonReader::shown(*reader.find("rope_parameters")), model.rope.theta));
+    if (outer && *outer != model.rope.theta)
+      scaling->refuse("rope_theta", fmt::format("which contradicts rope_theta = {}: transformers 4 takes that one, 5 this", *outer));
+  } else {
+    warn_of_theta(reader, "rope_theta", outer, "rope_parameters.rope_theta", model.rope.theta, warnings);
+  }
+  if (model.rope.kind != RopeKind::llama3 && model.rope.kind != RopeKind::yarn && model.rope.kind != RopeKind::longrope) return;
+  const auto length = reader.integer("original_max_position_embeddings", 1, 1LL << 40);
+  if (length && *length != model.rope.original_max_position)
+    reader.refuse(
+        "original_max_position_embeddings",
+        fmt::format("which contradicts that of the rotation, {}: transformers 5 takes this one, 4 that", model.rope.original_max_position));
+}
+
+/// rope_parameters.full_attention with what rope_scaling adds to it.
+Json full_rotation(JsonReader& reader, const Json* full, const Json* scaling) {
+  Json merged = full != nullptr ? *full : Json::object();
+  if (scaling == nullptr) return merged;
+  for (const auto& [key, value] : scaling->items()) {
+    const auto there = merged.find(key);
+    if (value.is_null()) continue;
+    if (there != merged.end() && !there->is_null() && *there != value)
+      reader.refuse("rope_scaling",
+                    fmt::format("which contradicts rope_parameters.full_attention.{} = {}: expected the same in both, or one of "
+                                "them",
+                                key, JsonReader::shown(*there)));
+    merged[key] = value;
+  }
+  return merged;
+}
+
+/// transformers 5 looks for truncate beside the two dictionaries and not in them; 4 in rope_scaling.
+void read_truncate(JsonReader& full, std::optional<JsonReader>& parameters, RopeConfig& rope) {
+  const bool beside = !parameters || !parameters->has("truncate") || parameters->boolean("truncate").value_or(false);
+  if (full.has("truncate") && rope.truncate != beside)
+    full.refuse(
+        "truncate",
+        fmt::format("transformers 5 takes rope_parameters.truncate, here {}, and 4 rope_scaling.truncate: expected both alike", beside));
+  rope.truncate = beside;
+}
+
+void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
+  const auto outer = reader.number("rope_theta", 1.0, largest_theta);
+  std::optional<double> outer_local;
+  if (family.local_theta > 0) outer_local = reader.number("rope_local_base_freq", 1.0, largest_theta);
+  auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
+  // What else stands beside the two dictionaries, transformers does not read either.
+  if (parameters && !parameters->has("full_attention") && !parameters->has("sliding_attention"))
+    reader.refuse("rope_parameters", "expected full_attention and sliding_attention in it: transformers reads nothing else there");
+
+  const char* prefix = scaling ? "rope_scaling." : "rope_parameters.full_attention.";
+  if (parameters) static_cast<void>(parameters->object("full_attention"));
+  const Json merged =
+      full_rotation(reader, parameters ? parameters->find("full_attention") : nullptr, scaling ? reader.find("rope_scaling") : nullptr);
+  JsonReader full(merged, reader.where(), prefix);
+  const auto partial = reader.number("partial_rotary_factor", 0, 1);
+  model.rope = read_rotation(full, model, {outer.value_or(family.theta), partial}, warnings);
+  if (model.rope.kind == RopeKind::yarn) read_truncate(full, parameters, model.rope);
+  full.warn_of_the_rest(warnings);
+  if (scaling && outer && *outer != model.rope.theta)
+    full.refuse("rope_theta", fmt::format("which contradicts rope_theta = {}: transformers 4 takes that one, 5 this", *outer));
+  warn_of_theta(reader, "rope_theta", outer, "rope_parameters.full_attention.rope_theta", model.rope.theta, warnings);
+
+  RopeConfig local{.theta = family.local_theta > 0 ? outer_local.value_or(family.local_theta) : outer.value_or(family.theta)};
+  const double default_local = local.theta;
+  auto sliding = parameters ? parameters->object("sliding_attention") : std::nullopt;
+  if (sliding) {
+    local = read_rotation(*sliding, model, {default_local, {}}, warnings);
+    if (local.kind != RopeKind::none) sliding->refuse("rope_type", "supported in sliding layers is \"default\"");
+    sliding->warn_of_the_rest(warnings);
+    warn_of_theta(reader, "rope_local_base_freq", outer_local, "rope_parameters.sliding_attention.rope_theta", local.theta, warnings);
+  }
+  const bool told = sliding && sliding->find("rope_theta") != nullptr;
+  if (!told && family.local_theta == 0 && default_local != family.theta)
+    warnings.push_back(fmt::format("{}: rope_theta = {} is that of sliding layers too, as in transformers 4; 5 takes {} there",
+                                   reader.where(), default_local, family.theta));
+  model.rope_local_theta = local.theta;
+}
+
+OrderedJson rotation_json(const RopeConfig& rope) {
+  OrderedJson json;
+  json["rope_type"] = to_string(rope.kind);
+  if (rope.kind != RopeKind::none) json["factor"] = rope.factor;
+  if (rope.kind == RopeKind::llama3) {
+    json["low_freq_factor"] = rope.low_freq_factor;
+    json["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (rope.kind == RopeKind::llama3 || rope.kind == RopeKind::yarn || rope.kind == RopeKind::longrope)
+    json["original_max_position_embeddings"] = rope.original_max_position;
+  if (rope.kind == RopeKind::proportional) json["partial_rotary_factor"] = rope.proportion;
+  if (rope.kind == RopeKind::longrope) {
+    json["short_factor"] = rope.short_factors;
+    json["long_factor"] = rope.long_factors;
+    if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+  }
+  if (rope.kind == RopeKind::yarn) {
+    json["beta_fast"] = rope.beta_fast;
+    json["beta_slow"] = rope.beta_slow;
+    json["truncate"] = rope.truncate;
+    if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+  }
+  return json;
+}
+
+/// In version 4 OLMo's sliding layers have the base of the full ones, in 5 always its class's; and 5 does not find truncate in
+/// rope_scaling.
+bool needs_rope_parameters(const RopeDefaults& family, const ModelConfig& model) {
+  if (!family.two_ropes) return false;
+  const double local = model.rope_local_theta > 0 ? model.rope_local_theta : model.rope.theta;
+  const bool other_base = family.local_theta == 0 && (model.rope.theta != family.theta || local != family.theta);
+  return other_base || (model.rope.kind == RopeKind::yarn && !model.rope.truncate);
+}
+
+}  // namespace
+
+void read_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
+  if (family.two_ropes) {
+    read_two_ropes(reader, family, model, warnings);
+  } else {
+    read_one_rope(reader, family, model, warnings);
+  }
+}
+
+void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig& model) {
+  json["rope_theta"] = model.rope.theta;
+  const double local = model.rope_local_theta > 0 ? model.rope_local_theta : model.rope.theta;
+  if (family.local_theta > 0) json["rope_local_base_freq"] = local;
+  if (!needs_rope_parameters(family, model)) {
+    json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rotation_json(model.rope);
+    return;
+  }
+  OrderedJson& parameters = json["rope_parameters"];
+  if (model.rope.kind == RopeKind::yarn) parameters["truncate"] = model.rope.truncate;
+  parameters["full_attention"] = rotation_json(model.rope);
+  parameters["full_attention"]["rope_theta"] = model.rope.theta;
+  parameters["sliding_attention"] = rotation_json({});
+  parameters["sliding_attention"]["rope_theta"] = local;
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "layers/model_config.hpp"
+#include "runtime/io/json_reader.hpp"
+
+namespace millrace::layers {
+
+/// What a class of transformers says of rotations where its config.json does not.
+struct RopeDefaults {
+  double theta = 10000.0;
+  double local_theta = 0.0;  // base of sliding layers; 0: that of the full ones, and no key for it in version 4
+  bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
+};
+
+/// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5 (rope_parameters). As
+/// in transformers 5, rope_scaling comes before rope_parameters where it is not null and not empty; in a family with two rotations it adds
+/// to rope_parameters.full_attention. Error(model) where the two contradict each other, where versions 4 and 5 would read the file
+/// differently, and for a kind of rotation that transformers does not know, in whichever key. model.head_dim and max_position_embeddings
+/// are read.
+void read_rope(runtime::JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings);
+
+/// One of the two keys: rope_scaling with rope_theta beside it, which transformers 4 and 5 read alike; or rope_parameters where only that
+/// can say it (OLMo 3 with another base than its class's).
+void write_rope(runtime::OrderedJson& json, const RopeDefaults& family, const ModelConfig& model);
+
+}  // namespace millrace::layers

@@ -1,0 +1,22 @@
+#include "layers/formats/hugging_face/unsupported.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace millrace::layers {
+
+void refuse_what_no_family_computes(runtime::JsonReader& reader) {
+  if (reader.find("quantization_config") != nullptr)
+    reader.refuse("quantization_config", "supported are fp32, fp16 and bf16 tensors without quantization");
+  // Masks that let tokens see what follows them.
+  if (reader.boolean("use_bidirectional_attention").value_or(false)) reader.refuse("use_bidirectional_attention", "supported is false");
+  if (reader.has("is_causal") && !reader.boolean("is_causal").value_or(false)) reader.refuse("is_causal", "supported is true");
+  // Layers, or heads of layers, with sizes of their own.
+  for (const char* key : {"per_layer_config", "pruned_heads"}) {
+    const runtime::Json* sizes = reader.find(key);
+    if (sizes != nullptr && !sizes->empty()) reader.refuse(key, "supported is null: all layers have the same sizes");
+  }
+  // transformers 4 unties a tied head for it.
+  if (reader.boolean("torchscript").value_or(false)) reader.refuse("torchscript", "supported is false");
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,196 @@
+#include "layers/formats/maxtext/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace millrace::layers {
+namespace {
+
+using runtime::Json;
+using runtime::JsonReader;
+
+/// How MaxText writes that something is off. Null is another spelling of these values, and of no others.
+bool is_off(const Json& value) { return value == false || value == 0 || value == -1 || value == "" || value == Json::array(); }
+
+// Keys no value of which can change a number that is computed here, by the reason why.
+
+/// Parts that a fixed key keeps out: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
+/// (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent
+/// attention (attention_type = "global"), multimodal positions (use_mrope = false), query and key norms (use_qk_norm = false), clipping of
+/// their products (use_qk_clip = false), scanned layers (scan_layers = false).
+constexpr std::array parts_that_are_off = {
+    "base_moe_mlp_dim",
+    "capacity_factor",
+    "enable_mhc_lite",
+    "engram_head_dim",
+    "engram_kernel_size",
+    "engram_max_ngram_size",
+    "engram_num_heads",
+    "engram_seed",
+    "engram_vocab_bases",
+    "float32_gate_logits",
+    "float32_weight_sum",
+    "indexer_head_dim",
+    "indexer_loss_scaling_factor",
+    "indexer_n_heads",
+    "indexer_sparse_training",
+    "indexer_topk",
+    "interleave_moe_layer_step",
+    "kv_lora_rank",
+    "megablox",
+    "moba_chunk_size",
+    "moba_topk",
+    "moe_expert_input_dim",
+    "moe_mlp_dim",
+    "mrope_section",
+    "mscale",
+    "mtp_loss_scaling_factor",
+    "n_routing_groups",
+    "norm_topk_prob",
+    "num_experts_per_tok",
+    "param_scan_axis",
+    "q_lora_rank",
+    "qk_clip_threshold",
+    "qk_nope_head_dim",
+    "qk_norm_with_scale",
+    "qk_rope_head_dim",
+    "routed_bias",
+    "routed_bias_update_rate",
+    "routed_scaling_factor",
+    "routed_score_func",
+    "sinkhorn_iterations",
+    "sparse_matmul",
+    "topk_routing_group",
+    "use_random_routing",
+    "v_head_dim",
+};
+
+/// Parts of blocks that are refused by decoder_block: the gated delta net of Qwen3-Next, the global and sliding layers and the value norm
+/// of Gemma 4. No layer of the five blocks slides, so that nothing rotates by local_rope_max_timescale.
+constexpr std::array parts_of_other_blocks = {
+    "gdn_chunk_size",           "gdn_conv_kernel_dim", "gdn_key_head_dim",    "gdn_num_key_heads",         "gdn_num_value_heads",
+    "gdn_value_head_dim",       "global_head_dim",     "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
+    "local_rope_max_timescale", "use_qk_norm_in_gdn",  "v_norm_with_scale",
+};
+
+/// YaRN's numbers; rope_type = "yarn" is refused.
+constexpr std::array numbers_of_yarn = {
+    "beta_fast",       "beta_slow",     "original_max_position_embeddings", "rope_attention_scaling", "rope_factor",
+    "rope_interleave", "rope_truncate",
+};
+
+/// How the same sums are arranged: a lookup as a product with one-hot rows, logits in slices, the precision of products on a TPU (a product
+/// in fp32 is one in fp32 here).
+constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
+
+/// What the run decides: its dtype, its rows, its clipping are train.dtype, train.sequence, train.clip. Tensors say their own type, and
+/// initial values are the folder's weights, whatever they were once drawn from.
+constexpr std::array decided_by_the_run = {"dense_init_scale", "dtype", "gradient_clipping_threshold", "max_target_length", "weight_dtype"};
+
+/// `key`, from which MaxText derives `derived` by a factor, has to say the same: MaxText would read another model from it.
+void check_size(JsonReader& reader, const char* key, const char* derived, std::int64_t factor) {
+  const auto base = reader.integer(key, INT64_MIN, 1LL << 40);
+  const auto size = reader.integer(derived, INT64_MIN, 1LL << 40);
+  if (base && size && *base * factor != *size)
+    reader.refuse(key, fmt::format("expected {} = {}{}", derived, *size, factor == 1 ? "" : fmt::format(" / {}", factor)));
+}
+
+/// The sizes before MaxText's common factor 2^(3q + r), which widens before it deepens.
+void check_sizes(JsonReader& reader) {
+  const auto scale = reader.integer("global_parameter_scale", 1, 1 << 20).value_or(1);
+  if (!std::has_single_bit(static_cast<std::uint64_t>(scale))) reader.refuse("global_parameter_scale", "expected a power of 2");
+  const int power = std::countr_zero(static_cast<std::uint64_t>(scale)), q = power / 3, r = power % 3;
+  const std::int64_t width = std::int64_t{1} << (q + (r > 1 ? 1 : 0)), inner = std::int64_t{1} << (q + (r > 0 ? 1 : 0));
+  check_size(reader, "base_emb_dim", "emb_dim", width);
+  check_size(reader, "base_mlp_dim", "mlp_dim", inner);
+  check_size(reader, "base_num_query_heads", "num_query_heads", inner);
+  check_size(reader, "base_num_kv_heads", "num_kv_heads", inner);
+  check_size(reader, "base_num_decoder_layers", "num_decoder_layers", std::int64_t{1} << q);
+}
+
+/// Which kernel computes attention is arrangement, but for cuDNN's, which drop probabilities of attention as well.
+void check_kernel(JsonReader& reader) {
+  const std::string kernel = reader.text("attention").value_or("autoselected");
+  const Json* rate = reader.find("dropout_rate");
+  const Json* dropping = reader.find("enable_dropout");
+  const bool drops = rate != nullptr && *rate != 0 && (dropping == nullptr || *dropping != false);
+  if (kernel.starts_with("cudnn") && drops)
+    reader.refuse("attention", "which drops attention too with dropout_rate: supported then are the kernels that are not cuDNN's");
+}
+
+/// Blocks that hand no cap to their attention would pass the key over without a word.
+void check_cap(JsonReader& reader, const MaxTextBlock& block) {
+  const Json* cap = reader.find("attn_logits_soft_cap");
+  if (cap != nullptr && *cap != 0 && block.attention && !block.caps_scores)
+    reader.refuse("attn_logits_soft_cap", fmt::format("supported by decoder_block \"{}\" is null; \"llama2\" has a cap", block.name));
+}
+
+}  // namespace
+
+const std::vector<FixedKey>& maxtext_fixed_keys() {
+  static const std::vector<FixedKey> keys = {
+      {"activations_in_float32", false},
+      {"attention_bias", false},
+      {"attention_output_dim", -1},
+      {"attention_sink", false},
+      {"attention_type", "global"},
+      {"cast_logits_to_fp32", true},
+      {"chunk_attn_window_size", 0},
+      {"engram_layers", Json::array()},
+      {"first_num_dense_layers", 0},
+      {"float32_logits", false},
+      {"float32_qk_product", false},
+      {"grad_dtype", "float32"},
+      {"inhomogeneous_layer_cycle_interval", 1},
+      {"load_balance_loss_weight", 0.0},
+      {"logits_dot_in_fp32", false},
+      {"mhc_expansion_rate", 1},
+      {"mlp_activations_limit", -1.0},
+      {"mlp_bias", false},
+      {"moba", false},
+      {"mtp_num_layers", 0},
+      {"nope_layer_interval", -1},
+      {"num_experts", 1},
+      {"partial_rotary_factor", 1.0},
+      {"quantization", ""},
+      {"rope_linear_scaling_factor", 1.0},
+      {"rope_min_timescale", 1},
+      {"scan_layers", false},
+      {"shared_experts", 0},
+      {"sliding_window_size", 0},
+      {"temperature_tuning", false},
+      {"training_objective", "causal_lm"},
+      {"use_indexer", false},
+      {"use_mrope", false},
+      {"use_multimodal", false},
+      {"use_post_attn_norm", false},
+      {"use_post_ffw_norm", false},
+      {"use_qk_clip", false},
+      {"use_qk_norm", false},
+  };
+  return keys;
+}
+
+void check_maxtext_keys(JsonReader& reader, const MaxTextBlock& block) {
+  for (const FixedKey& fixed : maxtext_fixed_keys()) {
+    const Json* value = reader.find(fixed.key);
+    const bool equal = value != nullptr ? *value == fixed.value : !reader.has(fixed.key) || is_off(fixed.value);
+    if (!equal) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
+  }
+  check_sizes(reader);
+  check_kernel(reader);
+  check_cap(reader, block);
+  const auto know = [&](const auto& keys) {
+    for (const char* key : keys) static_cast<void>(reader.find(key));
+  };
+  know(parts_that_are_off);
+  know(parts_of_other_blocks);
+  know(numbers_of_yarn);
+  know(arrangement);
+  know(decided_by_the_run);
+}
+
+}  // namespace millrace::layers

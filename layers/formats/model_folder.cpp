@@ -1,0 +1,107 @@
+#include "layers/formats/model_folder.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/check.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/stored_elements.hpp"
+#include "layers/models/model.hpp"
+#include "layers/models/model_family.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::layers {
+namespace {
+
+/// Names that a checkpoint may carry without being parameters of the model.
+std::vector<std::string> ignored_names(const runtime::TensorSource& source, const FamilyTraits& family, bool tied) {
+  std::vector<std::string> names;
+  if (tied) names.emplace_back("lm_head.weight");
+  for (const std::string& name : source.names()) {
+    const auto ends = [&](std::string_view end) { return name.ends_with(end); };
+    if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends)) names.push_back(name);
+  }
+  return names;
+}
+
+/// The tensors of the file that a parameter is made of.
+std::vector<std::string> tensors_of(const ParameterSpec& spec) {
+  return spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
+}
+
+/// The family's prefix where the folder has all its names without it.
+std::string absent_prefix_of(const runtime::TensorSource& source, const std::vector<ParameterSpec>& specs, std::string_view prefix) {
+  for (const ParameterSpec& spec : specs) {
+    if (prefix.empty() || !spec.name.starts_with(prefix)) continue;
+    return !source.has(spec.name) && source.has(spec.name.substr(prefix.size())) ? std::string(prefix) : std::string();
+  }
+  return {};
+}
+
+}  // namespace
+
+FolderWeights::FolderWeights(const std::string& folder, const ModelConfig& config)
+    : FolderWeights(folder, model_parameters(config), family_of(config).traits(), config.tie_word_embeddings) {}
+
+FolderWeights::FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied)
+    : source_(folder, ExitCode::model), absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
+  std::vector<runtime::ExpectedTensor> expected;
+  for (const ParameterSpec& spec : specs)
+    for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
+  source_.check(expected, ignored_names(source_, family, tied));
+}
+
+std::string FolderWeights::file_name(const std::string& tensor) const {
+  return tensor.starts_with(absent_prefix_) ? tensor.substr(absent_prefix_.size()) : tensor;
+}
+
+void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination) const {
+  const auto elements = static_cast<std::size_t>(spec.stored.shape.elements());
+  for (const std::string& tensor : tensors_of(spec)) {
+    const auto part = destination.first(elements);
+    source_.read(file_name(tensor), part);
+    if (spec.stored.transposed) std::ranges::copy(transposed(part, spec.stored.shape[0], spec.stored.shape[1]), part.begin());
+    destination = destination.subspan(elements);
+  }
+}
+
+kernels::DType FolderWeights::dtype() const {
+  const bool all =
+      std::ranges::all_of(source_.names(), [&](const std::string& name) { return source_.at(name).dtype == runtime::FileDType::bf16; });
+  return all ? kernels::DType::bf16 : kernels::DType::f32;
+}
+
+void write_weights(const std::string& folder, const std::vector<ParameterSpec>& specs, kernels::DType dtype, const ParameterReader& reader,
+                   std::uint64_t max_shard_bytes) {
+  const runtime::FileDType file_dtype = runtime::file_dtype(dtype);
+  // What a tensor of the file is: a parameter, or a part of it.
+  std::map<std::string, std::pair<const ParameterSpec*, std::size_t>, std::less<>> sources;
+  std::vector<runtime::FileTensor> tensors;
+  for (const ParameterSpec& spec : specs) {
+    const auto names = tensors_of(spec);
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      tensors.push_back({names[part], file_dtype, spec.stored.shape.sizes(), 0, 0});
+      sources.emplace(names[part], std::pair{&spec, part});
+    }
+  }
+  const auto produce = [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {
+    const auto [spec, part] = sources.find(tensor.name)->second;
+    const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
+    const auto elements = reader(*spec).subspan(part * size, size);
+    if (!spec->stored.transposed) return write_elements(elements, file_dtype, sink);
+    write_elements(transposed(elements, spec->stored.shape[1], spec->stored.shape[0]), file_dtype, sink);
+  };
+  runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, max_shard_bytes);
+}
+
+void export_model_folder(const std::string& folder, const ConfigFile& config, kernels::DType dtype, const ParameterReader& reader,
+                         std::uint64_t max_shard_bytes) {
+  // First, since it may be that the file cannot say what the model is.
+  const std::string text = config_file_text(config, dtype == kernels::DType::bf16 ? "bfloat16" : "float32");
+  write_weights(folder, model_parameters(config.model), dtype, reader, max_shard_bytes);
+  runtime::write_text_file(folder + "/config.json", text);
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,32 @@
+#include "layers/formats/stored_elements.hpp"
+
+#include <algorithm>
+
+namespace millrace::layers {
+
+std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, std::int64_t columns) {
+  // Tiles, or each line of the result would be fetched once an element.
+  constexpr std::int64_t tile = 32;
+  std::vector<float> result(matrix.size());
+  for (std::int64_t top = 0; top < rows; top += tile) {
+    for (std::int64_t left = 0; left < columns; left += tile) {
+      for (std::int64_t row = top; row < std::min(top + tile, rows); ++row)
+        for (std::int64_t column = left; column < std::min(left + tile, columns); ++column)
+          result[static_cast<std::size_t>(column * rows + row)] = matrix[static_cast<std::size_t>(row * columns + column)];
+    }
+  }
+  return result;
+}
+
+void write_elements(std::span<const float> elements, runtime::FileDType dtype, const runtime::ByteSink& sink) {
+  constexpr std::size_t piece = 1 << 16;
+  std::vector<std::byte> bytes;
+  for (std::size_t begin = 0; begin < elements.size(); begin += piece) {
+    const auto part = elements.subspan(begin, std::min(piece, elements.size() - begin));
+    bytes.resize(part.size() * runtime::bits_of(dtype) / 8);
+    runtime::convert(part, dtype, bytes);
+    sink(bytes);
+  }
+}
+
+}  // namespace millrace::layers

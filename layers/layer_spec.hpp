@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/activation.hpp"
+#include "layers/model_config.hpp"
+
+/// What a model is made of, resolved: every layer says its own parts, so that models that mix kinds of layers need no rule by which a
+/// builder would find out. Made by the family from a ModelConfig (ModelFamily::resolve), read by the builders of layers and by nobody else.
+namespace millrace::layers {
+
+/// Which vectors of queries and keys are normed before they are rotated: none, each head's by a weight [head_dim], or all heads' as one by
+/// weights [heads·head_dim] and [kv_heads·head_dim].
+enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads };
+
+/// Self-attention with grouped queries (Ainslie et al., arXiv 2305.13245).
+struct AttentionSpec {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // divides heads
+  std::int64_t head_dim = 0;
+  std::optional<RopeConfig> rope;  // none: positions do nothing
+  bool local_rope = false;         // the rotation of sliding layers where it is one of its own
+  bool interleaved = false;        // rotary pairs are neighbours, not halves of the head
+  float scale = 1.0F;              // multiplies q·k
+  double soft_cap = 0.0;           // scores s become cap·tanh(s / cap); 0: they stay
+  std::int64_t window = 0;         // keys that a query sees, its own the last; 0: any number
+  std::int64_t chunk = 0;          // a query sees no key before the last multiple of this; 0: all of them
+  bool sinks = false;              // a learned score per query head joins the softmax's sum
+  bool qkv_bias = false;
+  bool out_bias = false;
+  QueryKeyNorm norm = QueryKeyNorm::none;
+  bool fused = false;     // one kernel for queries, keys and values
+  bool share_kv = false;  // the values are the projected keys
+
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+/// down(activation(gate(x)) ⊙ up(x)) (Shazeer, arXiv 2002.05202), or down(activation(up(x))) without a gate.
+struct MlpSpec {
+  std::int64_t width = 0;  // of the hidden features
+  kernels::Activation activation = kernels::Activation::silu;
+  bool gated = true;
+  bool bias = false;   // on all projections
+  bool fused = false;  // one kernel for gate and up
+
+  bool operator==(const MlpSpec&) const = default;
+};
+
+/// Where a layer's norms stand, of each of its two branches:
+///   before: x + f(norm(x))    around: x + norm(f(norm(x)))    after: x + norm(f(x))    shared: x + f(u) + g(u), u = norm(x)
+enum class NormPlacement : std::uint8_t { before, around, after, shared };
+
+/// One decoder layer. A family whose layers have no such part (MaxText's matrices for tests of pipelines) leaves it empty.
+struct LayerSpec {
+  std::variant<std::monostate, AttentionSpec> mixer;  // mixes tokens
+  std::variant<std::monostate, MlpSpec> ffn;          // computes on each token by itself
+  NormPlacement norms = NormPlacement::before;
+
+  [[nodiscard]] const AttentionSpec& attention() const { return std::get<AttentionSpec>(mixer); }
+  [[nodiscard]] const MlpSpec& mlp() const { return std::get<MlpSpec>(ffn); }
+  bool operator==(const LayerSpec&) const = default;
+};
+
+/// What all norms of a model share. RMSNorm has an offset and an order of rounding (kernels/rms_norm.hpp), LayerNorm an offset.
+struct NormSpec {
+  double epsilon = 1e-6;
+  double offset = 0.0;      // added to the stored weight
+  bool round_first = true;  // the normal form is rounded to the compute dtype before the weight multiplies it
+
+  bool operator==(const NormSpec&) const = default;
+};
+
+/// A whole model.
+struct ModelSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t width = 0;  // of the residual stream
+  NormSpec norm;
+  double embedding_scale = 1.0;        // multiplies the looked-up rows
+  std::int64_t learned_positions = 0;  // rows of a learned table of positions; 0: there is none
+  bool sinusoidal_positions = false;   // sines and cosines of the position are added to the embedding
+  bool tied = false;                   // the output head uses the embedding table
+  float head_scale = 1.0F;             // multiplies the logits
+  double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: they stay
+  double dropout_rate = 0.0;           // of features in training
+  std::vector<LayerSpec> layers;
+
+  bool operator==(const ModelSpec&) const = default;
+};
+
+}  // namespace millrace::layers

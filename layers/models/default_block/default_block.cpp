@@ -1,0 +1,26 @@
+#include "layers/models/maxtext_family.hpp"
+
+namespace millrace::layers {
+namespace {
+
+class DefaultBlock final : public MaxTextFamily {
+ public:
+  using MaxTextFamily::MaxTextFamily;
+
+  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
+                                       runtime::ValueId x) const override {
+    const MaxTextLayer layer = begin_layer(builder, model, index, x);
+    const runtime::ValueId u = layer.norm(x, "pre_self_attention_norm");
+    return layer.add(x, layer.dropout(layer.add(layer.mlp(u), layer.attention(u), "branches"), "dropout"), "residual");
+  }
+};
+
+}  // namespace
+
+/// MaxText's block "default": u = RMSNorm(x), y = x + (MLP(u) + attention(u)); one norm feeds both branches.
+const ModelFamily& default_block() {
+  static const DefaultBlock family("default", {.norms = NormPlacement::shared});
+  return family;
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,112 @@
+#include "layers/models/model.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "kernels/base/check.hpp"
+#include "layers/models/model_family.hpp"
+#include "runtime/program/operations.hpp"
+
+namespace millrace::layers {
+namespace {
+
+using runtime::ForwardProgram;
+using runtime::ProgramBuilder;
+using runtime::Role;
+using runtime::ValueId;
+
+StageLayout whole_model(const ModelConfig& config) { return {true, 0, static_cast<int>(config.layers), true}; }
+
+ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, const StageLayout& stage, const StageOptions& options) {
+  const auto layers = static_cast<int>(model.layers.size());
+  MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= layers, ExitCode::internal,
+                 "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer, stage.first_layer + stage.layer_count,
+                 layers);
+  ProgramBuilder builder({options.compute, options.rows, options.sequence, -1, options.one_segment});
+  builder.enter(-1, "");
+  ValueId x = stage.embedding ? family.embed(builder, model) : builder.boundary_in(model.width);
+  for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {
+    builder.enter(index, fmt::format("layers.{}", index));
+    x = family.layer(builder, model, index, x);
+  }
+  builder.enter(-1, "");
+  if (!stage.head) {
+    // An empty stage hands its input on: the ring it sends from is not the one it receives in.
+    builder.set_boundary_out(stage.empty() ? runtime::copy(builder, x, "copy") : x);
+  } else if (options.output == Output::logits) {
+    builder.set_logits(family.head(builder, model, x, true, options.z_loss));
+  } else {
+    builder.set_loss(family.head(builder, model, x, false, options.z_loss));
+  }
+  return builder.finish();
+}
+
+/// A stage's parameters as its program names them: what a layer declares is the only list there is.
+std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage) {
+  const ModelFamily& family = family_of(config);
+  const ModelSpec model = resolve(config);
+  const ForwardProgram program = stage_program(family, model, stage, {});
+  std::vector<ParameterSpec> specs;
+  for (const runtime::Value& value : program.values) {
+    if (value.role != Role::parameter) continue;
+    specs.push_back(
+        {value.name, value.type.shape, value.layer, value.use, family.initial(model, value.name, value.type.shape), value.stored, 0});
+  }
+  return specs;
+}
+
+}  // namespace
+
+ModelSpec resolve(const ModelConfig& config) {
+  const ModelFamily& family = family_of(config);
+  MILLRACE_CHECK(config.numerics == family.traits().numerics, ExitCode::model, "layers.model",
+                 "model.numerics = \"{}\" with the family {}, expected \"{}\"", config.numerics, config.family, family.traits().numerics);
+  return family.resolve(config);
+}
+
+ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options) {
+  return stage_program(family_of(config), resolve(config), stage, options);
+}
+
+std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
+  std::vector<ParameterSpec> specs;
+  std::set<std::string> seen;
+  for (ParameterSpec& spec : declared(config, whole_model(config))) {
+    if (!seen.insert(spec.name).second) continue;
+    spec.order = static_cast<int>(specs.size());
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage) {
+  std::vector<ParameterSpec> specs = declared(config, stage);
+  const std::vector<ParameterSpec> all = model_parameters(config);
+  for (ParameterSpec& spec : specs) {
+    for (const ParameterSpec& other : all) {
+      if (other.name == spec.name) spec.order = other.order;
+    }
+  }
+  return specs;
+}
+
+std::optional<std::int64_t> longest_row(const ModelConfig& config) {
+  const std::int64_t rows = resolve(config).learned_positions;
+  return rows > 0 ? std::optional(rows) : std::nullopt;
+}
+
+std::int64_t count_parameters(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const ParameterSpec& spec : model_parameters(config)) count += spec.shape.elements();
+  return count;
+}
+
+std::vector<std::string> known_labels(const ModelConfig& config) {
+  const ForwardProgram program = build_stage(config, {false, 0, 1, false}, {});
+  std::set<std::string> labels;
+  for (const runtime::Value& value : program.values) labels.insert(value.labels.begin(), value.labels.end());
+  return {labels.begin(), labels.end()};
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/base/shape.hpp"
+#include "layers/layer_spec.hpp"
+#include "layers/model_config.hpp"
+#include "layers/parameter.hpp"
+#include "layers/partition.hpp"
+#include "runtime/program/program.hpp"
+
+namespace millrace::layers {
+
+/// What the last stage ends in.
+enum class Output : std::uint8_t { loss, logits };
+
+struct StageOptions {
+  kernels::DType compute = kernels::DType::f32;
+  std::int64_t rows = 1;      // of a microbatch
+  std::int64_t sequence = 1;  // tokens of a row
+  double z_loss = 0;
+  Output output = Output::loss;
+  bool one_segment = false;  // every row is one segment
+};
+
+/// What each layer of the model is made of. Throws Error(model) where the config does not fit its family.
+[[nodiscard]] ModelSpec resolve(const ModelConfig& config);
+
+/// The forward of one stage, in the family's own arithmetic. Which stages a model is cut into changes no bit of it.
+/// Throws Error(model) where the config does not fit its family.
+[[nodiscard]] runtime::ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options);
+
+/// What a stage owns, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's stage with
+/// use 0 and in that of the head's stage with use 1, under one name.
+[[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage);
+
+/// The whole model: every tensor once, in model order; `order` is the index.
+[[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
+
+/// Weights of the model; a tied table counts once.
+[[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
+
+/// Tokens that a row may have at most where the model has learned a vector for each place of a row; none where any length can be computed.
+[[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);
+
+/// The labels that the family's decoder layers write, sorted: what a rematerialisation policy may name.
+[[nodiscard]] std::vector<std::string> known_labels(const ModelConfig& config);
+
+}  // namespace millrace::layers

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/shape.hpp"
+#include "layers/family_traits.hpp"
+#include "layers/layer_spec.hpp"
+#include "layers/model_config.hpp"
+#include "layers/parameter.hpp"
+#include "runtime/io/json_reader.hpp"
+#include "runtime/program/builder.hpp"
+
+namespace millrace::layers {
+
+/// One family of models: what its keys resolve to, what its embedding, its decoder layers and its head compute, and its config.json. A
+/// family is a folder of this room and one line in families.inc. Stateless; lives as long as the process. Layers append to the builder and
+/// declare parameters under the checkpoint's names. They read the spec, never the family's name.
+class ModelFamily {
+ public:
+  virtual ~ModelFamily() = default;
+  [[nodiscard]] virtual const FamilyTraits& traits() const = 0;
+
+  // -- the model --------------------------------------------------------------------------------------------------------------------------
+  /// What each layer is made of. Throws Error(model) naming the member of the config that does not fit the family.
+  [[nodiscard]] virtual ModelSpec resolve(const ModelConfig& config) const = 0;
+  /// tokens → the residual stream [T, width].
+  [[nodiscard]] virtual runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const = 0;
+  /// Decoder layer `index` on the residual stream.
+  [[nodiscard]] virtual runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
+                                               runtime::ValueId x) const = 0;
+  /// Final norm and output head: the loss (f64 [2]), or where `want_logits` fp32 logits [T, vocab_size].
+  [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x,
+                                              bool want_logits, double z_loss) const = 0;
+  /// Default: matrices normal, biases zeros, other vectors ones (norm scales).
+  [[nodiscard]] virtual Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const;
+
+  // -- its config.json --------------------------------------------------------------------------------------------------------------------
+  /// Whether a config.json is one of this family: by model_type, or where that is missing by the first of architectures; or by MaxText's
+  /// decoder_block.
+  [[nodiscard]] virtual bool recognises(runtime::JsonReader& reader) const = 0;
+  /// What the file says. Error(model) naming the key, its value and what is supported.
+  virtual void read_config(runtime::JsonReader& reader, ConfigFile& file) const = 0;
+  /// The file again. `dtype` is that of the exported tensors ("float32", "bfloat16").
+  [[nodiscard]] virtual runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const = 0;
+};
+
+/// All families, in the order of families.inc.
+[[nodiscard]] const std::vector<const ModelFamily*>& model_families();
+
+/// The family that `config.family` names. Throws Error(model) listing the known ones.
+[[nodiscard]] const ModelFamily& family_of(const ModelConfig& config);
+
+}  // namespace millrace::layers

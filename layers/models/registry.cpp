@@ -1,0 +1,58 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "kernels/base/check.hpp"
+#include "layers/models/model_family.hpp"
+
+namespace millrace::layers {
+
+// Each family's folder defines its function.
+#define MILLRACE_MODEL_FAMILY(name) const ModelFamily& name();
+#include "layers/models/families.inc"
+#undef MILLRACE_MODEL_FAMILY
+
+const std::vector<const ModelFamily*>& model_families() {
+#define MILLRACE_MODEL_FAMILY(name) &name(),
+  static const std::vector<const ModelFamily*> families = {
+#include "layers/models/families.inc"
+  };
+#undef MILLRACE_MODEL_FAMILY
+  return families;
+}
+
+Initial ModelFamily::initial(const ModelSpec&, const std::string& name, const kernels::Shape& shape) const {
+  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  return {shape.rank() >= 2 ? InitialKind::normal : InitialKind::ones};
+}
+
+bool FamilyTraits::reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
+
+std::span<const FamilyTraits* const> family_traits() {
+  static const std::vector<const FamilyTraits*> all = [] {
+    std::vector<const FamilyTraits*> list;
+    for (const ModelFamily* family : model_families()) list.push_back(&family->traits());
+    return list;
+  }();
+  return all;
+}
+
+const FamilyTraits* find_family_traits(std::string_view name) {
+  const auto found = std::ranges::find(family_traits(), name, [](const FamilyTraits* traits) { return traits->name; });
+  return found == family_traits().end() ? nullptr : *found;
+}
+
+bool is_family_key(std::string_view key) {
+  return std::ranges::any_of(family_traits(), [&](const FamilyTraits* traits) { return traits->reads(key); });
+}
+
+const ModelFamily& family_of(const ModelConfig& config) {
+  std::vector<std::string_view> names;
+  for (const ModelFamily* family : model_families()) {
+    if (family->traits().name == config.family) return *family;
+    names.push_back(family->traits().name);
+  }
+  fail(ExitCode::model, "layers.models", "model.family = \"{}\", expected one of: {}", config.family, fmt::join(names, ", "));
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,177 @@
+#include "layers/models/standard_family.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.hpp"
+#include "layers/attention/dot_product.hpp"
+#include "layers/embedding.hpp"
+#include "layers/losses/cross_entropy.hpp"
+#include "layers/mlp.hpp"
+#include "layers/norm.hpp"
+#include "runtime/program/operations.hpp"
+
+namespace millrace::layers {
+namespace {
+
+using runtime::ProgramBuilder;
+using runtime::ValueId;
+
+constexpr const char* embedding_table = "model.embed_tokens.weight";
+
+runtime::RmsNormForm norm_form(const NormSpec& norm) {
+  return {.epsilon = static_cast<float>(norm.epsilon), .offset = static_cast<float>(norm.offset), .round_first = norm.round_first};
+}
+
+/// Sizes and lists that every family of this form needs.
+void check_sizes(const ModelConfig& config) {
+  constexpr const char* component = "layers.models";
+  for (const auto& [name, value] : {std::pair{"vocab_size", config.vocab_size},
+                                    {"hidden_size", config.hidden_size},
+                                    {"intermediate_size", config.intermediate_size},
+                                    {"layers", config.layers},
+                                    {"heads", config.heads},
+                                    {"kv_heads", config.kv_heads}})
+    MILLRACE_CHECK(value >= 1, ExitCode::model, component, "{}: {} = {}, expected 1 or more", config.family, name, value);
+  MILLRACE_CHECK(config.heads % config.kv_heads == 0, ExitCode::model, component,
+                 "{}: heads = {}, kv_heads = {}, expected heads a multiple of kv_heads", config.family, config.heads, config.kv_heads);
+  MILLRACE_CHECK(config.head_dim >= 2 && config.head_dim % 2 == 0, ExitCode::model, component, "{}: head_dim = {}, expected an even number",
+                 config.family, config.head_dim);
+  const auto one_per_layer = [&](const char* name, std::size_t entries) {
+    MILLRACE_CHECK(entries == 0 || static_cast<std::int64_t>(entries) == config.layers, ExitCode::model, component,
+                   "{}: {} has {} entries, expected {}, one per layer", config.family, name, entries, config.layers);
+  };
+  one_per_layer("layer_types", config.layer_kinds.size());
+  one_per_layer("layer_positions", config.layer_positions.size());
+  for (const LayerKind kind : config.layer_kinds) {
+    MILLRACE_CHECK(kind != LayerKind::sliding || config.sliding_window >= 1, ExitCode::model, component,
+                   "{}: sliding_window = {} with sliding layers, expected 1 or more", config.family, config.sliding_window);
+    MILLRACE_CHECK(kind != LayerKind::chunked || config.attention_chunk >= 1, ExitCode::model, component,
+                   "{}: attention_chunk_size = {} with chunked layers, expected 1 or more", config.family, config.attention_chunk);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more) {
+  std::vector<std::string_view> keys = {"model.rope",
+                                        "model.rope_theta",
+                                        "model.rope_factor",
+                                        "model.rope_low_freq_factor",
+                                        "model.rope_high_freq_factor",
+                                        "model.rope_original_max_position",
+                                        "model.rope_beta_fast",
+                                        "model.rope_beta_slow",
+                                        "model.rope_truncate",
+                                        "model.rope_attention_factor",
+                                        "model.rope_proportion",
+                                        "model.rope_short_factors",
+                                        "model.rope_long_factors",
+                                        "model.layer_types",
+                                        "model.sliding_window",
+                                        "model.attention_chunk_size",
+                                        "model.layer_positions",
+                                        "model.attention_sinks",
+                                        "model.hidden_act"};
+  keys.insert(keys.end(), more);
+  return keys;
+}
+
+AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t index) const {
+  const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[index];
+  const bool turns = config.layer_positions.empty() || config.layer_positions[index] == LayerPositions::rotary;
+  AttentionSpec spec;
+  spec.heads = config.heads;
+  spec.kv_heads = config.kv_heads;
+  spec.head_dim = config.head_dim;
+  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local_theta > 0;
+  if (turns) spec.rope = spec.local_rope ? RopeConfig{.theta = config.rope_local_theta} : config.rope;
+  const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
+  spec.scale = static_cast<float>(1.0 / std::sqrt(scaled_by));
+  spec.soft_cap = config.attn_logit_softcapping;
+  spec.window = kind == LayerKind::sliding ? config.sliding_window : 0;
+  spec.chunk = kind == LayerKind::chunked ? config.attention_chunk : 0;
+  spec.sinks = config.attention_sinks;
+  spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
+  spec.out_bias = config.attention_bias;
+  spec.norm = blocks_.query_key_norm;
+  return spec;
+}
+
+ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
+  check_sizes(config);
+  ModelSpec model;
+  model.vocab_size = config.vocab_size;
+  model.width = config.hidden_size;
+  model.norm = {config.rms_norm_eps, blocks_.norm_offset, blocks_.round_first};
+  model.tied = config.tie_word_embeddings;
+  model.logit_cap = config.final_logit_softcapping;
+  if (blocks_.scale_embedding) model.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i)
+    model.layers.push_back({attention(config, i), mlp, blocks_.norms});
+  return model;
+}
+
+ValueId StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
+  const ValueId x = token_embedding(builder, model.vocab_size, model.width, embedding_table);
+  return model.embedding_scale == 1.0 ? x : runtime::scale(builder, x, model.embedding_scale, "embed_scale");
+}
+
+ValueId StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, ValueId x) const {
+  const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
+  const std::string module = fmt::format("model.layers.{}", index);
+  const runtime::RmsNormForm form = norm_form(model.norm);
+  const auto norm = [&](ValueId from, const std::string& name) {
+    return rms_norm(builder, from, model.width, form, module + "." + name, name);
+  };
+  const auto attention = [&](ValueId from) {
+    return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
+  };
+  const auto mlp = [&](ValueId from) { return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp"); };
+  const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
+
+  builder.label(x, "decoder_layer_input");
+  if (spec.norms == NormPlacement::around) {
+    const ValueId attended = norm(attention(norm(x, "input_layernorm")), "post_attention_layernorm");
+    const ValueId middle = add(x, attended, "attention_residual");
+    const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm")), "post_feedforward_layernorm");
+    return add(middle, fed, "mlp_residual");
+  }
+  if (spec.norms == NormPlacement::after) {
+    const ValueId middle = add(x, norm(attention(x), "post_attention_layernorm"), "attention_residual");
+    return add(middle, norm(mlp(middle), "post_feedforward_layernorm"), "mlp_residual");
+  }
+  const ValueId middle = add(x, attention(norm(x, "input_layernorm")), "attention_residual");
+  return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
+}
+
+ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, ValueId x, bool want_logits, double z_loss) const {
+  const ValueId h = rms_norm(builder, x, model.width, norm_form(model.norm), "model.norm", "norm");
+  builder.label(h, "final_norm");
+  const HeadTable table{.name = model.tied ? embedding_table : "lm_head.weight",
+                        .vocabulary = model.vocab_size,
+                        .width = model.width,
+                        .use = model.tied ? 1 : 0};
+  const runtime::HeadForm form{.z_loss = static_cast<float>(z_loss), .soft_cap = static_cast<float>(model.logit_cap)};
+  return output_head(builder, h, table, form, want_logits);
+}
+
+Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
+  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
+  return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
+}
+
+void StandardFamily::read_config(runtime::JsonReader& reader, ConfigFile& file) const {
+  file.model = read_hugging_face(reader, file_, file.warnings);
+  file.model.family = traits_.name;
+}
+
+runtime::OrderedJson StandardFamily::config_json(const ConfigFile& file, std::string_view dtype) const {
+  return hugging_face_json(file.model, file_, dtype);
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "layers/formats/hugging_face/config.hpp"
+#include "layers/models/model_family.hpp"
+
+namespace millrace::layers {
+
+/// What tells the blocks of these families apart, beyond what their configs say.
+struct StandardBlocks {
+  NormPlacement norms = NormPlacement::before;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
+  double norm_offset = 0.0;      // what a norm's weight is stored less
+  bool round_first = true;       // a norm rounds to the compute dtype before its weight multiplies
+  bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
+};
+
+/// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.
+[[nodiscard]] std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more = {});
+
+/// A family in the form that most of transformers' decoders have: model.embed_tokens, model.layers.N with self_attn and a gated mlp, norms
+/// of one kind, model.norm, and lm_head or the tied table. What its layers are stands in their specs; a family of this form is data.
+class StandardFamily final : public ModelFamily {
+ public:
+  StandardFamily(FamilyTraits traits, StandardBlocks blocks, HuggingFaceClass file)
+      : traits_(std::move(traits)), blocks_(blocks), file_(std::move(file)) {
+    traits_.config_type = file_.model_type;
+  }
+
+  [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
+  [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
+  [[nodiscard]] runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
+  /// Norms where the layer's spec has them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
+  /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm.
+  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
+                                       runtime::ValueId x) const override;
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, bool want_logits,
+                                      double z_loss) const override;
+  /// Matrices and sinks normal, biases zeros, scales of norms what makes them 1.
+  [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
+
+  [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, file_); }
+  void read_config(runtime::JsonReader& reader, ConfigFile& file) const override;
+  [[nodiscard]] runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const override;
+
+ private:
+  [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
+
+  FamilyTraits traits_;
+  StandardBlocks blocks_;
+  HuggingFaceClass file_;
+};
+
+}  // namespace millrace::layers

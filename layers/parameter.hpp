@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/base/shape.hpp"
+#include "runtime/program/value.hpp"
+
+namespace millrace::layers {
+
+/// How a parameter begins: truncated_normal is cut at two deviations.
+enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones };
+
+struct Initial {
+  InitialKind kind = InitialKind::normal;
+  double deviation = 0;  // of a normal distribution (before it is cut); 0: the model's initializer_range
+
+  bool operator==(const Initial&) const = default;
+};
+
+/// One use of a weight by a stage.
+struct ParameterSpec {
+  std::string name;  // the checkpoint's
+  kernels::Shape shape;
+  int layer = -1;  // decoder layer, -1 outside of one
+  int use = 0;     // 1: the output head's use of a tied table
+  Initial initial;
+  runtime::StoredForm stored;  // as files have it
+  int order = 0;  // position of the tensor in the model's list (both uses of a tied table have one): sums over tensors go in this order
+
+  bool operator==(const ParameterSpec&) const = default;
+};
+
+}  // namespace millrace::layers
