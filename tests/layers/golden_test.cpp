@@ -5,8 +5,8 @@
 #include <fstream>
 #include <map>
 
-#include "layers/config_file.hpp"
-#include "layers/stored_elements.hpp"
+#include "layers/formats/config_file.hpp"
+#include "layers/formats/stored_elements.hpp"
 #include "tests/layers/golden_rows.hpp"
 #include "tests/layers/model_fixture.hpp"
 
@@ -124,6 +124,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"hf_qwen3", "", kernels::Implementation::fast}, Case{"hf_qwen3", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_gpt2", "", kernels::Implementation::fast}, Case{"hf_gpt2", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_olmo3", "", kernels::Implementation::fast}, Case{"hf_olmo3", "E t | t*2 | t H", kernels::Implementation::reference},
+        Case{"hf_llama_dynamic", "", kernels::Implementation::fast},
+        Case{"hf_llama_dynamic", "E t | t | t H", kernels::Implementation::reference},
+        Case{"hf_qwen3_window", "", kernels::Implementation::fast},
+        Case{"hf_qwen3_window", "E t | t | t H", kernels::Implementation::reference},
+        Case{"hf_gemma2_mixed", "", kernels::Implementation::fast},
+        Case{"hf_gemma2_mixed", "E t | t | t H", kernels::Implementation::reference},
+        Case{"hf_gpt2_scaled", "", kernels::Implementation::fast},
+        Case{"hf_gpt2_scaled", "E t | t | t H", kernels::Implementation::reference},
         Case{"maxtext_default", "", kernels::Implementation::fast},
         Case{"maxtext_default", "E t | t | t H", kernels::Implementation::reference},
         Case{"maxtext_default_share_kv", "", kernels::Implementation::fast},

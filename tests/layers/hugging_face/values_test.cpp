@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "layers/formats/config_file.hpp"
+#include "layers/models/model.hpp"
+#include "tests/support/expect_error.hpp"
+#include "tests/support/paths.hpp"
+
+// Values of config.json away from their defaults: what they resolve to, layer by layer, and that an export says them again.
+namespace millrace::layers {
+namespace {
+
+using kernels::Activation;
+using nlohmann::json;
+using tests::expect_error;
+
+/// The config.json of a golden folder of transformers with a merge patch.
+json changed(const std::string& name, const json& patch) {
+  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
+  json config = json::parse(stream);
+  config.merge_patch(patch);
+  return config;
+}
+
+ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
+
+/// The model, having seen that it survives an export.
+ModelConfig model_of(const std::string& name, const json& patch) {
+  const ConfigFile file = parse(changed(name, patch));
+  EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
+  const ConfigFile again = parse_config_file(config_file_text(file, "float32"), "export");
+  EXPECT_EQ(again.model, file.model) << config_file_text(file, "float32");
+  EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
+  return file.model;
+}
+
+ModelSpec spec_of(const std::string& name, const json& patch) { return resolve(model_of(name, patch)); }
+
+TEST(ConfigValues, EveryActivationIsComputed) {
+  const std::vector<std::pair<const char*, Activation>> table = {{"silu", Activation::silu},
+                                                                 {"swish", Activation::silu},
+                                                                 {"gelu", Activation::gelu_erf},
+                                                                 {"gelu_python", Activation::gelu_erf},
+                                                                 {"gelu_new", Activation::gelu},
+                                                                 {"gelu_fast", Activation::gelu},
+                                                                 {"gelu_accurate", Activation::gelu},
+                                                                 {"gelu_pytorch_tanh", Activation::gelu},
+                                                                 {"gelu_python_tanh", Activation::gelu},
+                                                                 {"gelu_10", Activation::gelu_10},
+                                                                 {"quick_gelu", Activation::quick_gelu},
+                                                                 {"relu", Activation::relu},
+                                                                 {"relu2", Activation::relu2},
+                                                                 {"relu6", Activation::relu6},
+                                                                 {"leaky_relu", Activation::leaky_relu},
+                                                                 {"sigmoid", Activation::sigmoid},
+                                                                 {"tanh", Activation::tanh},
+                                                                 {"linear", Activation::linear},
+                                                                 {"hardswish", Activation::hardswish},
+                                                                 {"mish", Activation::mish},
+                                                                 {"laplace", Activation::laplace}};
+  for (const auto& [name, activation] : table) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(spec_of("llama", {{"hidden_act", name}}).layers[0].mlp().activation, activation);
+    EXPECT_EQ(spec_of("gpt2", {{"activation_function", name}}).layers[0].mlp().activation, activation);
+    EXPECT_EQ(spec_of("gemma3", {{"hidden_activation", name}, {"hidden_act", nullptr}}).layers[0].mlp().activation, activation);
+  }
+  // In Gemma's hidden_act "gelu" has always meant the tanh form; the exact one has another name there.
+  EXPECT_EQ(spec_of("gemma", {{"hidden_act", "gelu"}, {"hidden_activation", nullptr}}).layers[0].mlp().activation, Activation::gelu);
+  EXPECT_EQ(spec_of("gemma", {{"hidden_act", "gelu_python"}, {"hidden_activation", nullptr}}).layers[0].mlp().activation,
+            Activation::gelu_erf);
+  // A value that is the family's own leaves the key of the model alone.
+  EXPECT_FALSE(model_of("llama", {{"hidden_act", "swish"}}).hidden_act.has_value());
+  for (const char* name : {"prelu", "xielu", "sqrtsoftplus", "nonsense"})
+    expect_error([&] { (void)parse(changed("llama", {{"hidden_act", name}})); }, ExitCode::model, {name, "supported are silu, swish"});
+}
+
+TEST(ConfigValues, BiasesStandWhereTheClassHasThem) {
+  for (const char* name : {"llama", "gemma", "gemma2", "gemma3", "qwen3", "olmo3"}) {
+    SCOPED_TRACE(name);
+    const AttentionSpec attention = spec_of(name, {{"attention_bias", true}}).layers[0].attention();
+    EXPECT_TRUE(attention.qkv_bias && attention.out_bias);
+    EXPECT_FALSE(spec_of(name, json::object()).layers[0].attention().qkv_bias);
+  }
+  EXPECT_TRUE(spec_of("llama", {{"mlp_bias", true}}).layers[0].mlp().bias);
+  std::vector<std::string> names;
+  for (const auto& spec : model_parameters(model_of("llama", {{"attention_bias", true}, {"mlp_bias", true}})))
+    if (spec.name.ends_with(".bias") && spec.layer == 0) names.push_back(spec.name.substr(std::string("model.layers.0.").size()));
+  EXPECT_EQ(names, (std::vector<std::string>{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias",
+                                             "self_attn.o_proj.bias", "mlp.gate_proj.bias", "mlp.up_proj.bias", "mlp.down_proj.bias"}));
+  // Qwen 2 has three of them always, and its class no key.
+  const AttentionSpec qwen = spec_of("qwen2", json::object()).layers[0].attention();
+  EXPECT_TRUE(qwen.qkv_bias && !qwen.out_bias);
+  for (const char* name : {"mistral", "qwen2"}) {
+    const ConfigFile file = parse(changed(name, {{"attention_bias", true}, {"mlp_bias", true}}));
+    EXPECT_EQ(file.model, parse(changed(name, json::object())).model);
+    ASSERT_EQ(file.warnings.size(), 2U) << name;
+    EXPECT_NE(file.warnings[0].find("attention_bias is not read by transformers"), std::string::npos) << file.warnings[0];
+  }
+}
+
+std::vector<std::int64_t> windows(const ModelSpec& model) {
+  std::vector<std::int64_t> list;
+  for (const LayerSpec& layer : model.layers) list.push_back(layer.attention().window);
+  return list;
+}
+
+TEST(ConfigValues, LayersSlideFromTheGivenOneOn) {
+  using Windows = std::vector<std::int64_t>;
+  for (const char* name : {"qwen2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const json on = {{"use_sliding_window", true}, {"sliding_window", 5}, {"layer_types", nullptr}};
+    json from = on;
+    from["max_window_layers"] = 1;
+    EXPECT_EQ(windows(spec_of(name, from)), (Windows{0, 5, 5}));
+    from["max_window_layers"] = 0;
+    EXPECT_EQ(windows(spec_of(name, from)), (Windows{5, 5, 5}));
+    from["max_window_layers"] = 3;
+    EXPECT_EQ(windows(spec_of(name, from)), (Windows{0, 0, 0}));
+    // The list comes before the number.
+    json list = from;
+    list["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+    EXPECT_EQ(windows(spec_of(name, list)), (Windows{5, 0, 5}));
+    // Without the switch nothing slides, and a list that says so contradicts it.
+    EXPECT_EQ(windows(spec_of(name, {{"sliding_window", 5}, {"max_window_layers", 0}, {"layer_types", nullptr}})), (Windows{0, 0, 0}));
+    list["use_sliding_window"] = false;
+    expect_error([&] { (void)parse(changed(name, list)); }, ExitCode::model, {"sliding_window = 5", "layer_types has sliding layers"});
+  }
+  // Gemma 2 takes any list.
+  json list = json::array();
+  for (std::size_t i = 0; i < windows(spec_of("gemma2", json::object())).size(); ++i)
+    list.push_back(i == 0 ? "full_attention" : "sliding_attention");
+  EXPECT_EQ(windows(spec_of("gemma2", {{"layer_types", list}})).front(), 0);
+  EXPECT_GT(windows(spec_of("gemma2", {{"layer_types", list}})).at(1), 0);
+}
+
+/// Gemma 3's class has the key, and hands no cap to its attention.
+TEST(ConfigValues, Gemma3CapsLogitsAlone) {
+  const ConfigFile file = parse(changed("gemma3", {{"attn_logit_softcapping", 5.0}, {"final_logit_softcapping", 7.0}}));
+  const ModelSpec model = resolve(file.model);
+  EXPECT_EQ(model.logit_cap, 7);
+  EXPECT_EQ(model.layers[0].attention().soft_cap, 0);
+  ASSERT_EQ(file.warnings.size(), 1U);
+  EXPECT_NE(file.warnings[0].find("attn_logit_softcapping is not read by transformers"), std::string::npos) << file.warnings[0];
+  EXPECT_EQ(spec_of("gemma2", {{"attn_logit_softcapping", 5.0}}).layers[0].attention().soft_cap, 5);
+}
+
+TEST(ConfigValues, Gpt2ScalesItsScores) {
+  const auto scales = [](const json& patch) {
+    std::vector<float> list;
+    for (const LayerSpec& layer : spec_of("gpt2", patch).layers) list.push_back(layer.attention().scale);
+    return list;
+  };
+  const float root = scales(json::object()).at(0);
+  EXPECT_FLOAT_EQ(root, 1.0F / std::sqrt(8.0F));
+  EXPECT_FLOAT_EQ(scales({{"scale_attn_by_inverse_layer_idx", true}}).at(2), root / 3);
+  EXPECT_FLOAT_EQ(scales({{"scale_attn_weights", false}}).at(2), 1.0F);
+  EXPECT_FLOAT_EQ(scales({{"scale_attn_weights", false}, {"scale_attn_by_inverse_layer_idx", true}}).at(1), 0.5F);
+  EXPECT_EQ(spec_of("gpt2", {{"n_inner", 24}}).layers[0].mlp().width, 24);
+  EXPECT_EQ(model_of("gpt2", {{"reorder_and_upcast_attn", true}}), model_of("gpt2", json::object()));
+}
+
+RopeConfig rope_of(const json& dictionary) { return model_of("llama", {{"rope_parameters", dictionary}}).rope; }
+
+TEST(ConfigValues, EveryKindOfRotationIsComputed) {
+  const RopeConfig dynamic = rope_of({{"rope_type", "dynamic"}, {"factor", 4.0}});
+  EXPECT_EQ(dynamic.kind, RopeKind::dynamic);
+  EXPECT_EQ(dynamic.original_max_position, model_of("llama", json::object()).max_position_embeddings);
+
+  const RopeConfig proportional = rope_of({{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}, {"factor", 2.0}});
+  EXPECT_EQ(proportional.proportion, 0.5);
+  EXPECT_EQ(proportional.factor, 2);
+
+  json longrope = {{"rope_type", "longrope"},
+                   {"original_max_position_embeddings", 16},
+                   {"short_factor", {1.0, 1.5, 2.0, 2.5}},
+                   {"long_factor", {1, 2, 3, 4}}};
+  const auto positions = static_cast<double>(model_of("llama", json::object()).max_position_embeddings);
+  EXPECT_EQ(rope_of(longrope).factor, positions / 16);
+  EXPECT_EQ(rope_of(longrope).long_factors, (std::vector<double>{1, 2, 3, 4}));
+  longrope["attention_factor"] = 1.25;
+  EXPECT_EQ(rope_of(longrope).attention_factor, 1.25);
+  longrope["short_factor"] = {1.0, 2.0};
+  expect_error([&] { (void)rope_of(longrope); }, ExitCode::model, {"short_factor = [1.0,2.0]", "a list of 4 numbers"});
+
+  // YaRN's factor may be null, and Python takes 0 for a missing beta.
+  json config = changed("llama", json::object());
+  config["rope_parameters"] = {
+      {"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}, {"beta_fast", 0}, {"beta_slow", 0.5}};
+  const RopeConfig yarn = parse(config).model.rope;
+  EXPECT_EQ(yarn.factor, positions / 16);
+  EXPECT_EQ(yarn.beta_fast, 32);
+  EXPECT_EQ(yarn.beta_slow, 0.5);
+}
+
+TEST(ConfigValues, APartOfAHeadTurnsOnlyWhereTransformersTurnsIt) {
+  // The default kind does not read the key.
+  json patch = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}};
+  const ConfigFile file = parse(changed("llama", patch));
+  ASSERT_EQ(file.warnings.size(), 1U);
+  EXPECT_NE(file.warnings[0].find("partial_rotary_factor = 0.5 is not read"), std::string::npos) << file.warnings[0];
+  patch["rope_parameters"]["rope_type"] = "linear";
+  patch["rope_parameters"]["factor"] = 2.0;
+  expect_error([&] { (void)parse(changed("llama", patch)); }, ExitCode::model, {"partial_rotary_factor = 0.5", "\"linear\""});
+}
+
+}  // namespace
+}  // namespace millrace::layers
