@@ -31,9 +31,12 @@ struct ReluCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F}; }
 };
 
+// Φ(x) = ½·(1 + erf(x/√2)), by the complement, which keeps its digits where it is near 0.
+__device__ __forceinline__ float normal_share(float x) { return 0.5F * erfcf(-0.707106781186547524F * x); }
+
 struct GeluErfCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) {
-    const float share = normcdff(x);
+    const float share = normal_share(x);
     return {x * share, share + x * (0.398942280401432678F * expf(-0.5F * (x * x)))};
   }
 };
@@ -102,7 +105,7 @@ struct MishCurve {
 struct LaplaceCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) {
     const float z = (x - 0.707107F) / 0.282095F;
-    return {normcdff(z), 0.398942280401432678F / 0.282095F * expf(-0.5F * (z * z))};
+    return {normal_share(z), 0.398942280401432678F / 0.282095F * expf(-0.5F * (z * z))};
   }
 };
 
