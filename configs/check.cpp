@@ -69,7 +69,8 @@ class Checker {
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding turns pairs)");
     layers_of_kinds();
-    rotation();
+    rotation(model.rope, "model.rope");
+    rotation(model.rope_local, "model.rope_local");
     family_keys();
   }
 
@@ -84,25 +85,27 @@ class Checker {
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
   }
 
-  void rotation() const {
-    const auto& rope = config_.model.rope;
+  /// What the numbers of a rotation have to be together; its keys begin with `prefix`.
+  void rotation(const layers::RopeConfig& rope, const std::string& prefix) const {
     const auto is = [&](layers::RopeKind kind) { return rope.kind == kind; };
     const bool needs_length =
         is(layers::RopeKind::llama3) || is(layers::RopeKind::yarn) || is(layers::RopeKind::dynamic) || is(layers::RopeKind::longrope);
-    want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, "model.rope_beta_fast",
-         "expected model.rope_beta_slow = {} or more", rope.beta_slow);
-    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, "model.rope_high_freq_factor",
-         "expected more than model.rope_low_freq_factor = {}", rope.low_freq_factor);
+    want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, (prefix + "_beta_fast").c_str(),
+         "expected {}_beta_slow = {} or more", prefix, rope.beta_slow);
+    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
+         "expected more than {}_low_freq_factor = {}", prefix, rope.low_freq_factor);
     const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
-    want(!needs_length || rope.original_max_position >= least, "model.rope_original_max_position",
-         "expected {} or more for model.rope = {}", least, to_string(rope.kind));
+    want(!needs_length || rope.original_max_position >= least, (prefix + "_original_max_position").c_str(),
+         "expected {} or more for {} = {}", least, prefix, to_string(rope.kind));
     const auto pairs = static_cast<std::size_t>(config_.model.head_dim / 2);
-    const auto one_per_pair = [&](const std::vector<double>& factors, const char* key) {
-      want(!is(layers::RopeKind::longrope) || factors.size() == pairs, key, "expected {} numbers, half of model.head_dim = {}", pairs,
-           config_.model.head_dim);
+    const auto one_per_pair = [&](const std::vector<double>& factors, const std::string& key) {
+      want(!is(layers::RopeKind::longrope) || factors.size() == pairs, key.c_str(), "expected {} numbers, half of model.head_dim = {}",
+           pairs, config_.model.head_dim);
     };
-    one_per_pair(rope.short_factors, "model.rope_short_factors");
-    one_per_pair(rope.long_factors, "model.rope_long_factors");
+    one_per_pair(rope.short_factors, prefix + "_short_factors");
+    one_per_pair(rope.long_factors, prefix + "_long_factors");
+    want(rope.kind == layers::RopeKind::none || rope.theta > 0, (prefix + "_theta").c_str(), "expected 1 or more for {} = {}", prefix,
+         to_string(rope.kind));
   }
 
   /// A key that the family has no part for would change nothing.

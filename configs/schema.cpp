@@ -77,13 +77,55 @@ std::vector<std::string> names_of(const Names& values) {
   return names;
 }
 
-Key rope_kind(const char* doc) {
-  return named(
-      "model.rope", doc, names_of(layers::all_rope_kinds), [](const RunConfig& config) { return to_string(config.model.rope.kind); },
-      [](RunConfig& config, const std::string& name) {
+/// The keys of one rotation: `member` of the model under `prefix`, "model.rope" or, for sliding layers, "model.rope_local". A key of theirs
+/// means what its namesake means.
+void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeConfig layers::ModelConfig::*member) {
+  const bool local = member == &layers::ModelConfig::rope_local;
+  const auto doc = [&](const std::string& suffix, const char* text) {
+    return local ? fmt::format("Sliding layers: as model.rope{}.", suffix) : std::string(text);
+  };
+  const auto add = [&](const std::string& suffix, const char* text, auto of) {
+    return bind((prefix + suffix).c_str(), Mark::identity, doc(suffix, text).c_str(),
+                [ member, of ](RunConfig & config) -> auto& { return config.model.*member.*of; });
+  };
+  using layers::RopeConfig;
+  keys.push_back(named(
+      prefix.c_str(), doc("", "How rotary frequencies are scaled for long contexts.").c_str(), names_of(layers::all_rope_kinds),
+      [member](const RunConfig& config) { return to_string((config.model.*member).kind); },
+      [member](RunConfig& config, const std::string& name) {
         for (const auto kind : layers::all_rope_kinds)
-          if (name == to_string(kind)) config.model.rope.kind = kind;
-      });
+          if (name == to_string(kind)) (config.model.*member).kind = kind;
+      }));
+  Key theta = between(add("_theta", "Base of the rotary frequencies.", &RopeConfig::theta), local ? 0 : 1, huge);
+  if (local) theta.doc = "Base of the rotary frequencies of sliding layers. 0: they turn as the others.";
+  keys.push_back(std::move(theta));
+  keys.push_back(between(add("_factor", "All kinds but default: how much longer the context became.", &RopeConfig::factor), 1, many));
+  keys.push_back(
+      between(add("_low_freq_factor", "llama3: waves longer than original / this are scaled wholly.", &RopeConfig::low_freq_factor),
+              above_zero, many));
+  keys.push_back(
+      between(add("_high_freq_factor", "llama3: waves shorter than original / this are not scaled.", &RopeConfig::high_freq_factor),
+              above_zero, many));
+  keys.push_back(between(add("_original_max_position", "llama3, yarn, dynamic, longrope: the context before it was lengthened.",
+                             &RopeConfig::original_max_position),
+                         0, huge, "tokens"));
+  keys.push_back(between(add("_beta_fast", "yarn: what turns more often within the old context is left alone.", &RopeConfig::beta_fast),
+                         above_zero, many));
+  keys.push_back(between(add("_beta_slow", "yarn: what turns less often within the old context is scaled wholly.", &RopeConfig::beta_slow),
+                         above_zero, many));
+  keys.push_back(add("_truncate", "yarn: the ramp between the two begins and ends at whole numbers.", &RopeConfig::truncate));
+  keys.push_back(between(add("_attention_factor",
+                             "yarn, longrope: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1, or the root of 1 + ln(rope_factor) / "
+                             "ln(rope_original_max_position).",
+                             &RopeConfig::attention_factor),
+                         0, many));
+  keys.push_back(
+      between(add("_proportion", "proportional: the part of the pairs that turns, the first ones.", &RopeConfig::proportion), 0, 1));
+  keys.push_back(
+      between(add("_short_factors", "longrope: what divides each frequency in rows up to rope_original_max_position; head_dim / 2 numbers.",
+                  &RopeConfig::short_factors),
+              above_zero, many));
+  keys.push_back(between(add("_long_factors", "longrope: the same in longer rows.", &RopeConfig::long_factors), above_zero, many));
 }
 
 /// The functions that MaxText's config files name.
@@ -198,47 +240,8 @@ void model_keys(std::vector<Key>& keys) {
                          2, 1 << 16));
   keys.push_back(between(
       bind("model.rms_norm_eps", identity, "Added to the mean square, or the variance, in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
-  keys.push_back(rope_kind("How rotary frequencies are scaled for long contexts."));
-  keys.push_back(between(bind("model.rope_theta", identity, "Base of the rotary frequencies.", MEMBER(model.rope.theta)), 1, huge));
-  keys.push_back(
-      between(bind("model.rope_factor", identity, "All kinds but default: how much longer the context became.", MEMBER(model.rope.factor)),
-              1, many));
-  keys.push_back(between(bind("model.rope_low_freq_factor", identity, "llama3: waves longer than original / this are scaled wholly.",
-                              MEMBER(model.rope.low_freq_factor)),
-                         above_zero, many));
-  keys.push_back(between(bind("model.rope_high_freq_factor", identity, "llama3: waves shorter than original / this are not scaled.",
-                              MEMBER(model.rope.high_freq_factor)),
-                         above_zero, many));
-  keys.push_back(
-      between(bind("model.rope_original_max_position", identity, "llama3, yarn, dynamic, longrope: the context before it was lengthened.",
-                   MEMBER(model.rope.original_max_position)),
-              0, huge, "tokens"));
-  keys.push_back(between(bind("model.rope_beta_fast", identity, "yarn: what turns more often within the old context is left alone.",
-                              MEMBER(model.rope.beta_fast)),
-                         above_zero, many));
-  keys.push_back(between(bind("model.rope_beta_slow", identity, "yarn: what turns less often within the old context is scaled wholly.",
-                              MEMBER(model.rope.beta_slow)),
-                         above_zero, many));
-  keys.push_back(bind("model.rope_truncate", identity, "yarn: the ramp between the two begins and ends at whole numbers.",
-                      MEMBER(model.rope.truncate)));
-  keys.push_back(between(bind("model.rope_attention_factor", identity,
-                              "yarn, longrope: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1, or the root of 1 + ln(rope_factor) / "
-                              "ln(rope_original_max_position).",
-                              MEMBER(model.rope.attention_factor)),
-                         0, many));
-  keys.push_back(between(bind("model.rope_proportion", identity, "proportional: the part of the pairs that turns, the first ones.",
-                              MEMBER(model.rope.proportion)),
-                         0, 1));
-  keys.push_back(between(bind("model.rope_short_factors", identity,
-                              "longrope: what divides each frequency in rows up to rope_original_max_position; head_dim / 2 numbers.",
-                              MEMBER(model.rope.short_factors)),
-                         above_zero, many));
-  keys.push_back(between(bind("model.rope_long_factors", identity, "longrope: the same in longer rows.", MEMBER(model.rope.long_factors)),
-                         above_zero, many));
-  keys.push_back(
-      between(bind("model.rope_local_theta", identity, "Base of the rotary frequencies of sliding layers, unscaled. 0: as other layers'.",
-                   MEMBER(model.rope_local_theta)),
-              0, huge));
+  rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
+  rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
   keys.push_back(between(
       bind("model.sliding_window", identity, "Keys that a query of a sliding layer sees, its own the last.", MEMBER(model.sliding_window)),
       0, huge, "tokens"));

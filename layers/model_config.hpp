@@ -80,7 +80,7 @@ struct ModelConfig {
   std::int64_t head_dim = 0;  // even
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
-  double rope_local_theta = 0.0;                // base of the rotation of sliding layers, which is not scaled; 0: as the others
+  RopeConfig rope_local{.theta = 0.0};          // the rotation of sliding layers; theta 0: they turn as the others
   std::int64_t sliding_window = 0;              // keys that a query of a sliding layer sees, its own the last
   std::vector<LayerKind> layer_kinds;           // one per layer; empty: all full
   double query_pre_attn_scalar = 0.0;           // scores are divided by its root; 0: by that of head_dim

@@ -72,10 +72,11 @@ const ModelFamily& recognised(JsonReader& reader) {
 /// The model with values that stand for others said outright, and those that nothing reads at their defaults.
 ModelConfig plain(ModelConfig model) {
   if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
-  if (model.rope_local_theta == 0) model.rope_local_theta = model.rope.theta;
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
   if (model.rope.kind == RopeKind::none) model.rope = {.theta = model.rope.theta};
+  if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = {.theta = model.rope_local.theta};
+  if (model.rope_local.theta == 0) model.rope_local = model.rope;
   if (model.numerics == "maxtext") model.initializer_range = 0;  // its initial values have deviations of their own
   return model;
 }
@@ -97,7 +98,8 @@ std::string first_difference(const ModelConfig& wanted, const ModelConfig& found
                                   differs("rope", to_string(wanted.rope.kind), to_string(found.rope.kind)),
                                   differs("rope_theta", wanted.rope.theta, found.rope.theta),
                                   differs("rope_factor", wanted.rope.factor, found.rope.factor),
-                                  differs("rope_local_theta", wanted.rope_local_theta, found.rope_local_theta),
+                                  differs("rope_local", to_string(wanted.rope_local.kind), to_string(found.rope_local.kind)),
+                                  differs("rope_local_theta", wanted.rope_local.theta, found.rope_local.theta),
                                   differs("sliding_window", wanted.sliding_window, found.sliding_window),
                                   differs("query_pre_attn_scalar", wanted.query_pre_attn_scalar, found.query_pre_attn_scalar),
                                   differs("attn_logit_softcapping", wanted.attn_logit_softcapping, found.attn_logit_softcapping),
@@ -117,6 +119,7 @@ std::string first_difference(const ModelConfig& wanted, const ModelConfig& found
   if (wanted.layer_kinds != found.layer_kinds) return "model.layer_types";
   if (wanted.layer_positions != found.layer_positions) return "model.layer_positions";
   if (!(wanted.rope == found.rope)) return "the numbers of model.rope";
+  if (!(wanted.rope_local == found.rope_local)) return "the numbers of model.rope_local";
   return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";
 }
 

@@ -79,6 +79,15 @@ std::vector<std::string_view> standard_keys(std::initializer_list<std::string_vi
   return keys;
 }
 
+std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys) {
+  for (const char* key : {"model.rope_local", "model.rope_local_theta", "model.rope_local_factor", "model.rope_local_low_freq_factor",
+                          "model.rope_local_high_freq_factor", "model.rope_local_original_max_position", "model.rope_local_beta_fast",
+                          "model.rope_local_beta_slow", "model.rope_local_truncate", "model.rope_local_attention_factor",
+                          "model.rope_local_proportion", "model.rope_local_short_factors", "model.rope_local_long_factors"})
+    keys.emplace_back(key);
+  return keys;
+}
+
 AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t index) const {
   const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[index];
   const bool turns = config.layer_positions.empty() || config.layer_positions[index] == LayerPositions::rotary;
@@ -86,8 +95,8 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   spec.heads = config.heads;
   spec.kv_heads = config.kv_heads;
   spec.head_dim = config.head_dim;
-  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local_theta > 0;
-  if (turns) spec.rope = spec.local_rope ? RopeConfig{.theta = config.rope_local_theta} : config.rope;
+  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
+  if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
   spec.scale = static_cast<float>(1.0 / std::sqrt(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;

@@ -49,7 +49,7 @@ ModelConfig odd_model(const std::string& name) {
   if (family == "mistral") config.layer_kinds.assign(3, LayerKind::sliding);
   if (family == "gemma2" || family == "gemma3" || family == "olmo3")
     config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
-  if (family == "gemma3") config.rope_local_theta = 100;
+  if (family == "gemma3") config.rope_local.theta = 100;
   if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3, config.query_pre_attn_scalar = 10;
   config.tie_word_embeddings = family.starts_with("gemma") || family == "gpt2" || family == "gpt3";
   if (const FamilyTraits* traits = find_family_traits(family)) config.numerics = traits->numerics;

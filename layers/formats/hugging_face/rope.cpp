@@ -233,7 +233,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   auto sliding = parameters ? parameters->object("sliding_attention") : std::nullopt;
   if (sliding) {
     local = read_rotation(*sliding, model, {default_local, {}}, warnings);
-    if (local.kind != RopeKind::none) sliding->refuse("rope_type", "supported in sliding layers is \"default\"");
+    if (local.kind == RopeKind::yarn) read_truncate(*sliding, parameters, local);
     sliding->warn_of_the_rest(warnings);
     warn_of_theta(reader, "rope_local_base_freq", outer_local, "rope_parameters.sliding_attention.rope_theta", local.theta, warnings);
   }
@@ -241,7 +241,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   if (!told && family.local_theta == 0 && default_local != family.theta)
     warnings.push_back(fmt::format("{}: rope_theta = {} is that of sliding layers too, as in transformers 4; 5 takes {} there",
                                    reader.where(), default_local, family.theta));
-  model.rope_local_theta = local.theta;
+  model.rope_local = local;
 }
 
 OrderedJson rotation_json(const RopeConfig& rope) {
@@ -269,13 +269,16 @@ OrderedJson rotation_json(const RopeConfig& rope) {
   return json;
 }
 
+/// The rotation of sliding layers: their own, or that of all layers.
+const RopeConfig& local_rotation(const ModelConfig& model) { return model.rope_local.theta > 0 ? model.rope_local : model.rope; }
+
 /// In version 4 OLMo's sliding layers have the base of the full ones, in 5 always its class's; and 5 does not find truncate in
 /// rope_scaling.
 bool needs_rope_parameters(const RopeDefaults& family, const ModelConfig& model) {
   if (!family.two_ropes) return false;
-  const double local = model.rope_local_theta > 0 ? model.rope_local_theta : model.rope.theta;
-  const bool other_base = family.local_theta == 0 && (model.rope.theta != family.theta || local != family.theta);
-  return other_base || (model.rope.kind == RopeKind::yarn && !model.rope.truncate);
+  const RopeConfig& local = local_rotation(model);
+  const bool other_base = family.local_theta == 0 && (model.rope.theta != family.theta || local.theta != family.theta);
+  return other_base || local.kind != RopeKind::none || (model.rope.kind == RopeKind::yarn && !model.rope.truncate);
 }
 
 }  // namespace
@@ -290,18 +293,20 @@ void read_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& mode
 
 void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig& model) {
   json["rope_theta"] = model.rope.theta;
-  const double local = model.rope_local_theta > 0 ? model.rope_local_theta : model.rope.theta;
-  if (family.local_theta > 0) json["rope_local_base_freq"] = local;
+  const RopeConfig& local = local_rotation(model);
+  if (family.local_theta > 0) json["rope_local_base_freq"] = local.theta;
   if (!needs_rope_parameters(family, model)) {
     json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rotation_json(model.rope);
     return;
   }
   OrderedJson& parameters = json["rope_parameters"];
+  // Beside the two dictionaries, for both of them.
   if (model.rope.kind == RopeKind::yarn) parameters["truncate"] = model.rope.truncate;
+  if (local.kind == RopeKind::yarn) parameters["truncate"] = local.truncate;
   parameters["full_attention"] = rotation_json(model.rope);
   parameters["full_attention"]["rope_theta"] = model.rope.theta;
-  parameters["sliding_attention"] = rotation_json({});
-  parameters["sliding_attention"]["rope_theta"] = local;
+  parameters["sliding_attention"] = rotation_json(local);
+  parameters["sliding_attention"]["rope_theta"] = local.theta;
 }
 
 }  // namespace millrace::layers

@@ -7,8 +7,8 @@ namespace millrace::layers {
 const ModelFamily& gemma3() {
   static const StandardFamily family(
       {.name = "gemma3",
-       .keys = standard_keys({"model.attention_bias", "model.rope_local_theta", "model.query_pre_attn_scalar",
-                              "model.attn_logit_softcapping", "model.final_logit_softcapping"})},
+       .keys = local_rotation_keys(standard_keys(
+           {"model.attention_bias", "model.query_pre_attn_scalar", "model.attn_logit_softcapping", "model.final_logit_softcapping"}))},
       {.norms = NormPlacement::around,
        .query_key_norm = QueryKeyNorm::per_head,
        .norm_offset = 1,

@@ -6,7 +6,7 @@ namespace millrace::layers {
 /// it; queries and keys are normed over all heads at once; three sliding layers to a full one:
 ///   x ← x + norm(attention(x));   x ← x + norm(mlp(x)).
 const ModelFamily& olmo3() {
-  static const StandardFamily family({.name = "olmo3", .keys = standard_keys({"model.attention_bias", "model.rope_local_theta"})},
+  static const StandardFamily family({.name = "olmo3", .keys = local_rotation_keys(standard_keys({"model.attention_bias"}))},
                                      {.norms = NormPlacement::after, .query_key_norm = QueryKeyNorm::all_heads, .round_first = false},
                                      {.model_type = "olmo3",
                                       .architecture = "Olmo3ForCausalLM",

@@ -527,9 +527,9 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
   EXPECT_EQ(parse(old).model, model);
   old["rope_local_base_freq"] = 5000.0;
-  EXPECT_EQ(parse(old).model.rope_local_theta, 5000.0);
+  EXPECT_EQ(parse(old).model.rope_local.theta, 5000.0);
   old["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
-  EXPECT_EQ(parse(old).model.rope_local_theta, 5000.0);
+  EXPECT_EQ(parse(old).model.rope_local.theta, 5000.0);
   old["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}};
   expect_error([&] { (void)parse(old); }, ExitCode::model, {"rope_parameters = {", "expected full_attention and sliding_attention"});
 
@@ -539,7 +539,7 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   EXPECT_EQ(parse(olmo).model, parse(golden("olmo3")).model);
   EXPECT_TRUE(parse(olmo).warnings.empty());
   olmo["rope_theta"] = 1e4;
-  EXPECT_EQ(parse(olmo).model.rope_local_theta, 1e4);
+  EXPECT_EQ(parse(olmo).model.rope_local.theta, 1e4);
   ASSERT_EQ(parse(olmo).warnings.size(), 1u);
   EXPECT_NE(parse(olmo).warnings[0].find("5 takes 500000 there"), std::string::npos) << parse(olmo).warnings[0];
 }

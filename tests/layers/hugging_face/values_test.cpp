@@ -195,6 +195,25 @@ TEST(ConfigValues, EveryKindOfRotationIsComputed) {
   EXPECT_EQ(yarn.beta_slow, 0.5);
 }
 
+/// In a family with two rotations, that of sliding layers may be scaled as well, and otherwise.
+TEST(ConfigValues, SlidingLayersHaveARotationOfTheirOwn) {
+  for (const char* name : {"gemma3", "olmo3"}) {
+    SCOPED_TRACE(name);
+    json config = changed(name, json::object());
+    config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}}},
+                                 {"sliding_attention", {{"rope_type", "dynamic"}, {"factor", 4.0}, {"rope_theta", 5000.0}}}};
+    const ConfigFile file = parse(config);
+    const ModelSpec model = resolve(file.model);
+    for (const LayerSpec& layer : model.layers) {
+      const AttentionSpec& attention = layer.attention();
+      EXPECT_EQ(attention.rope->kind, attention.window > 0 ? RopeKind::dynamic : RopeKind::linear);
+      EXPECT_EQ(attention.rope->factor, attention.window > 0 ? 4 : 2);
+      EXPECT_EQ(attention.rope->theta, attention.window > 0 ? 5000 : 1e6);
+    }
+    EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "export").model, file.model) << config_file_text(file, "float32");
+  }
+}
+
 TEST(ConfigValues, APartOfAHeadTurnsOnlyWhereTransformersTurnsIt) {
   // The default kind does not read the key.
   json patch = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}};
