@@ -90,6 +90,40 @@ TEST(Labels, AreMaxTexts) {
                                                                  "mlpwi_1", "mlpwo", "out_proj", "query_proj", "value_proj"}));
 }
 
+/// Every layer says its own kind, and its program is made of what it says.
+TEST(LayerSpecs, SayWhatEachLayerIs) {
+  ModelConfig config = llama32_1b();
+  config.layers = 3;
+  config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::sliding};
+  config.attention_chunk = 8;
+  config.sliding_window = 5;
+  config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
+  config.attention_sinks = true;
+  config.rope.kind = RopeKind::proportional;
+  config.rope.proportion = 0.25;
+  const ModelSpec model = resolve(config);
+  ASSERT_EQ(model.layers.size(), 3U);
+  const auto attention = [&](std::size_t layer) { return model.layers[layer].attention(); };
+  EXPECT_EQ(attention(0).chunk, 8);
+  EXPECT_EQ(attention(0).window, 0);
+  EXPECT_EQ(attention(1).chunk + attention(1).window, 0);
+  EXPECT_EQ(attention(2).window, 5);
+  EXPECT_EQ(attention(2).rope->proportion, 0.25);
+  EXPECT_FALSE(attention(1).rope.has_value());
+
+  const auto program = build_stage(config, {false, 0, 3, false}, {});
+  std::multiset<std::string> operations;
+  for (const auto& operation : program.operations)
+    if (operation.name.ends_with("_rope")) operations.insert(operation.name);
+  EXPECT_EQ(operations, (std::multiset<std::string>{"layers.0.self_attn.k_rope", "layers.0.self_attn.q_rope", "layers.2.self_attn.k_rope",
+                                                    "layers.2.self_attn.q_rope"}));
+  std::vector<std::string> sinks;
+  for (const auto& spec : model_parameters(config))
+    if (spec.name.ends_with(".sinks")) sinks.push_back(spec.name);
+  EXPECT_EQ(sinks, (std::vector<std::string>{"model.layers.0.self_attn.sinks", "model.layers.1.self_attn.sinks",
+                                             "model.layers.2.self_attn.sinks"}));
+}
+
 TEST(Stages, AnEmptyStageCopies) {
   const auto program = build_stage(llama3_8b(), {false, 3, 0, false}, {kernels::DType::bf16, 2, 16, 0, Output::loss});
   ASSERT_EQ(program.operations.size(), 1U);
