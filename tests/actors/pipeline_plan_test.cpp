@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "actors/rank/rank_blueprint.hpp"
 #include "runtime/schedule/table.hpp"
 #include "tests/support/expect_error.hpp"
@@ -128,6 +130,25 @@ TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
   EXPECT_GE(batches_in_flight(rank.training), 7);
   EXPECT_LE(batches_in_flight(rank.training), 12);
   EXPECT_EQ(batches_in_flight(RankBlueprint(make_plan(request("1f1b", 4, 12, false)), runtime::RankId(0), {}).training), 4);
+}
+
+// An evaluation goes through every chunk, and through one replica of two.
+TEST(RankBlueprint, ForwardsAloneRunEachStageOnce) {
+  RankResources needs;
+  needs.evaluation_microbatches = 3;
+  const auto actions_of = [&](const PlanRequest& of, int rank) {
+    const RankBlueprint blueprint(make_plan(of), runtime::RankId(rank), needs);
+    std::map<int, int> stages;  // how many microbatches each has
+    for (const auto& planned : blueprint.evaluation.actions) ++stages[planned.action.stage.value];
+    return stages;
+  };
+  using Stages = std::map<int, int>;
+  auto chunked = request("interleaved", 2, 4, false);
+  chunked.pipeline.chunks = 2;
+  EXPECT_EQ(actions_of(chunked, 0), (Stages{{0, 3}, {2, 3}}));
+  EXPECT_EQ(actions_of(chunked, 1), (Stages{{1, 3}, {3, 3}}));
+  EXPECT_EQ(actions_of(request("dualpipe", 4, 8, false), 1), (Stages{{1, 3}}));
+  EXPECT_EQ(actions_of(request("1f1b", 4, 8, false), 3), (Stages{{3, 3}}));
 }
 
 TEST(RankBlueprint, HasNoRoomForTrainingWhereOnlyForwardsRun) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::actors {
@@ -70,6 +72,23 @@ TEST_F(Watch, TellsOnceAndAgainAfterSomethingMoved) {
   auto further = halted;
   further[1] = doing(1, "backward", 1, 0, 4);
   EXPECT_TRUE(pass(25s, further));
+}
+
+// One of what a rank tells about itself has changed: it moved, however long it tells of a wait.
+TEST_F(Watch, AnyChangeIsAMove) {
+  const std::vector<std::function<void(Progress&, int)>> changes{
+      [](Progress& progress, int turn) { progress.stage = turn % 2; }, [](Progress& progress, int turn) { progress.microbatch = turn; },
+      [](Progress& progress, int turn) { progress.step = 5 + turn; }, [](Progress& progress, int turn) { progress.finished = 4 + turn; },
+      [](Progress& progress, int turn) { progress.set_action(turn % 2 == 0 ? "waits for gradient" : "waits for activation"); }};
+  for (std::size_t change = 0; change < changes.size(); ++change) {
+    watch_.emplace(schedule_, cluster::Topology(4, 4, 0), 1500ms);
+    for (int turn = 0; turn < 6; ++turn) {
+      auto progress = doing(0, "waits for gradient", 0, 3, 4, 1, 1);
+      changes[change](progress, turn);
+      EXPECT_FALSE(pass(1s, {progress})) << change << " " << turn;
+    }
+    EXPECT_TRUE(pass(3s, {doing(0, "waits for gradient", 0, 3, 4, 1, 1)})) << change;
+  }
 }
 
 TEST_F(Watch, NamesASlowTransferWhileOthersGoOn) {

@@ -276,6 +276,17 @@ TEST(LinearCrossEntropy, ManyTokensOverFewEntriesComputeTheirLogitsOnce) {
   EXPECT_EQ(products(300, 1100, kRounded), 4);  // what is rounded is the sum over all tokens
 }
 
+// Where the vocabulary is more than a tile, it is cut into as few tiles as will do, alike and of whole vectors.
+TEST(LinearCrossEntropy, TilesAreFewAndAlike) {
+  const auto bytes = [](std::int64_t vocabulary) {
+    return linear_cross_entropy_scratch_bytes({64, 8}, {vocabulary, 8}, DType::f32, {}, 1);
+  };
+  EXPECT_LT(bytes(1000), bytes(1024));
+  EXPECT_LT(bytes(1025), bytes(1024)) << "two tiles of half as much";
+  EXPECT_LT(bytes(1152), bytes(1153)) << "twice 576, nine times 64, and twice 640";
+  EXPECT_EQ(bytes(2048), bytes(1024)) << "two whole tiles";
+}
+
 TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
   ThreadTeam team(2);
   for (const auto& options : {CrossEntropyOptions{.z_loss = 1e-2F}, kShaped}) {

@@ -87,13 +87,23 @@ TEST(Stage, LogitsNeedAProgram) {
 
 // A step without a pipeline holds one microbatch and nothing twice.
 TEST(Stage, TheSequentialTrainerHasOneSlotOfEverything) {
-  for (const char* layout : {"E t*4 H", "E t*2 | t*2 H", "E | t*4 | H"}) {
-    Model model(tiny_model(false), small(layout));
-    for (const MemorySection& section : model.loop().rank().memory().plan().sections()) {
-      if (section.kind == MemoryKind::constant) continue;  // of each program
-      EXPECT_EQ(section.slots, 1) << layout << " " << to_string(section.kind);
+  for (const char* layout : {"E t*4 H", "E t*2 | t*2 H", "E | t*4 | H"})
+    for (const auto mode : {BackwardMode::fused, BackwardMode::split}) {
+      auto options = small(layout);
+      options.mode = mode;
+      Model model(tiny_model(false), options);
+      for (const MemorySection& section : model.loop().rank().memory().plan().sections()) {
+        if (section.kind == MemoryKind::constant) continue;  // of each program
+        EXPECT_EQ(section.slots, 1) << layout << " " << to_string(section.kind);
+      }
     }
-  }
+}
+
+TEST(Stage, ABatchMayBeASingleToken) {
+  LoopOptions options;  // a row of one token
+  Model model(tiny_model(false), options);
+  const auto batch = model.loop().rank().batch(0);
+  for (const auto field : {batch.tokens, batch.positions, batch.segments, batch.targets}) EXPECT_EQ(field.size(), 1U);
 }
 
 TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {

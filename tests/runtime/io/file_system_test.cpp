@@ -1,6 +1,7 @@
 #include "runtime/io/file_system.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -238,6 +239,27 @@ TEST(FileSystem, AWriteThatTakesNothingIsAnError) {
   EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { file.write_at(2, std::as_bytes(std::span("x", 1))); }), "took none"));
   set_file_hook({});
   EXPECT_EQ(slurp(scratch / "file"), "12345678");
+}
+
+/// The system takes as many bytes as the limit of a file's size allows, and refuses the rest.
+TEST(FileSystem, AWriteThatIsTakenInPartGoesOnWhereItEnded) {
+  const Scratch scratch;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  auto at = File::create(scratch / "at"), behind = File::create(scratch / "behind");
+  behind.write("01234");
+  const rlimit ten{10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &ten);
+  const auto text = std::as_bytes(std::span("abcdefgh", 8));
+  const auto first = error_of(ExitCode::storage, [&] { at.write_at(5, text); });
+  const auto second = error_of(ExitCode::storage, [&] { behind.write(text); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_TRUE(contains(first, "writing " + scratch / "at" + ": File too large")) << first;
+  EXPECT_TRUE(contains(second, "writing " + scratch / "behind" + ": File too large")) << second;
+  EXPECT_EQ(slurp(scratch / "at"), std::string(5, '\0') + "abcde");
+  EXPECT_EQ(slurp(scratch / "behind"), "01234abcde");
 }
 
 TEST(FileSystem, ErrorsNameOperationPathAndReason) {

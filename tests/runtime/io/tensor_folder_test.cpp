@@ -190,6 +190,11 @@ TEST_F(Index, LinksStayInTheFolderOrInTheCache) {
   fs::copy_file(scratch / "outside.safetensors", folder + "/beside");
   fs::create_symlink("beside", folder + "/" + second);
   EXPECT_EQ(TensorSource(folder).names().size(), 3U) << "a link to a neighbour";
+  fs::rename(index, scratch / "index.json");
+  fs::create_symlink("../index.json", index);
+  EXPECT_TRUE(contains(opening_error(folder), index + ": the link leads out of the folder"));
+  fs::remove(index);
+  fs::rename(scratch / "index.json", index);
   const auto snapshot = scratch / "models--x/snapshots/1";
   fs::create_directories(snapshot);
   fs::create_directories(scratch / "models--x/blobs");

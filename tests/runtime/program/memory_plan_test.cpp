@@ -265,6 +265,17 @@ TEST(MemoryPlan, MemoryIsFreeFromTheOperationBehindTheLastReader) {
   EXPECT_EQ(plan.region_bytes[at(Region::workspace)], 3 * kernels::kAlignment);
 }
 
+// A copy that begins writes into memory whose value a later operation yields: it is taken from the first operation on that names it.
+TEST(MemoryPlan, MemoryIsTakenBeforeTheValueIsYielded) {
+  for (const std::size_t begins : {0U, 1U}) {
+    auto set = program_of({{2, 3, 4}, {2, 0, 1}, {2, 1, 2}});
+    set.programs[at(ProgramKind::forward)][begins].inputs.push_back({0});
+    const auto plan = plan_memory(set, BackwardMode::fused, {}, 1);
+    EXPECT_NE(plan.placements[0].offset, plan.placements[1].offset) << begins;
+    EXPECT_NE(plan.placements[0].offset, plan.placements[2].offset) << begins;
+  }
+}
+
 TEST(MemoryPlan, AValueHasOneWriter) {
   auto twice = program_of({{1, 0, 1}});
   twice.programs[at(ProgramKind::backward)] = twice.program(ProgramKind::forward);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "tests/runtime/program/rig.hpp"
 
@@ -22,6 +23,28 @@ TEST(Print, EveryOperationHasItsLine) {
   const auto text = print(rig.set, ProgramKind::forward, rig.plan);
   for (const char* words : {"f32 [8, 12]", "query_proj", "stash_input+", "epsilon=1e-05", "head_dim=4", "workspace"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
+TEST(Print, NumbersStandRightAlignedAndWordsLeft) {
+  const Rig rig(SmallNet{}, {BackwardMode::fused});
+  std::istringstream text(print(rig.set, ProgramKind::forward, rig.plan));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const std::string& head = lines.at(1);
+  const auto end_of = [&](const char* word) { return head.find(word) + std::string(word).size(); };
+  const auto operations = rig.set.program(ProgramKind::forward).size();
+  ASSERT_GT(operations, 10U) << "positions of one digit and of two";
+  std::size_t row = 1;
+  for (std::size_t i = 0; i < operations; ++i) {
+    while (!lines.at(++row).substr(0, end_of("#")).ends_with(std::to_string(i))) ASSERT_LT(row, lines.size());
+    const std::string& line = lines[row];
+    EXPECT_NE(line.at(head.find("operation")), ' ') << line;
+    EXPECT_EQ(line.at(head.find("operation") - 1), ' ') << line;
+    for (const char* number : {" flop", " bytes"}) {
+      EXPECT_NE(line.at(end_of(number) - 1), ' ') << number << ": " << line;
+      EXPECT_EQ(line.at(end_of(number)), ' ') << number << ": " << line;
+    }
+  }
 }
 
 TEST(Print, WhatOnlyCopiesHasALineToo) {

@@ -159,6 +159,20 @@ TEST(Rematerialization, WhatAnotherLayerReadsIsNotComputedAgain) {
   EXPECT_EQ(names, std::vector<std::string>{"layers.0.norm.recomputed"});
 }
 
+// Also what a single operation needs: an operand of W alone, and that of what is computed again for it.
+TEST(Rematerialization, AChainIsComputedAgainFromItsBegin) {
+  ProgramBuilder builder({kernels::DType::f32, 2, 4});
+  builder.enter(0, "layers.0");
+  auto x = builder.boundary_in(8);
+  for (const char* name : {"first", "second", "third"}) x = scale(builder, x, 0.5, name);
+  builder.set_boundary_out(linear(builder, x, builder.parameter("w", {8, 8}), "product"));
+  const auto set = differentiate(builder.finish(), RematerializationPolicy::parse("full", {}));
+  std::vector<std::string> names;
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    if (operation.recomputed) names.push_back(operation.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"layers.0.first.recomputed", "layers.0.second.recomputed", "layers.0.third.recomputed"}));
+}
+
 TEST(Rematerialization, RecomputedOperandsOfWAreHandedOver) {
   const Rig none(SmallNet{}, {BackwardMode::split, "none"});
   const Rig full(SmallNet{}, {BackwardMode::split, "full"});

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/linear_cross_entropy.hpp"
+#include "kernels/matmul.hpp"
 #include "tests/runtime/program/rig.hpp"
 
 /// Every operation's gradient rules, each in a net of its own: the gradients of all parameters, those before the operation and its own,
@@ -363,6 +365,46 @@ TEST(Rules, EveryValueHasANameOfItsOwn) {
     std::map<std::tuple<Role, int, WeightForm, std::string>, int> times;
     for (const Value& value : set.values) ++times[{value.role, value.use, value.form, value.name}];
     for (const auto& [key, count] : times) EXPECT_EQ(count, 1) << net.name << ": " << std::get<3>(key);
+  }
+}
+
+// A rule plans the scratch that its kernel asks for, with each operand's own shape: rows and columns that could be exchanged differ.
+TEST(Rules, ScratchIsThatOfTheKernel) {
+  const auto bytes = [](const Operation& operation, const std::vector<ValueType>& inputs, int threads) {
+    const auto outputs = operation.rule->infer(inputs, operation.attributes);
+    return operation.rule->scratch_bytes(inputs, outputs, operation.attributes, threads);
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    ProgramBuilder builder({dtype, 30, 10});
+    const auto x = builder.boundary_in(40);
+    const auto y = linear(builder, x, builder.parameter("w", {56, 40}), "y");
+    builder.set_loss(linear_cross_entropy(builder, y, builder.parameter("head", {2000, 56}), builder.batch("targets"), {}, "loss"));
+    const auto set = differentiate(builder.finish(), {});
+    std::map<std::string, std::size_t> planned;
+    for (const int threads : {1, 3})
+      for (const auto kind : all_program_kinds)
+        for (const Operation& operation : set.program(kind)) {
+          std::vector<ValueType> types;
+          for (const auto id : operation.inputs) types.push_back(set.value(id).type);
+          const std::string_view rule = operation.rule->name();
+          if (rule.starts_with("linear_cross_entropy")) {
+            EXPECT_EQ(bytes(operation, types, threads),
+                      kernels::linear_cross_entropy_scratch_bytes({300, 56}, {2000, 56}, dtype, {}, threads))
+                << rule;
+            ++planned["head"];
+          } else if (operation.name == "y") {
+            const bool packed = set.value(operation.inputs[1]).form != WeightForm::plain;
+            EXPECT_EQ(bytes(operation, types, threads),
+                      kernels::matmul_scratch_bytes({300, 40}, {56, 40}, dtype, dtype, {.transpose_b = true, .packed_b = packed}, threads));
+            ++planned["y"];
+          } else if (operation.name == "y.dw") {
+            EXPECT_EQ(bytes(operation, types, threads), kernels::matmul_scratch_bytes({300, 56}, {300, 40}, dtype, DType::f32,
+                                                                                      {.transpose_a = true, .accumulate = true}, threads));
+            ++planned["y.dw"];
+          }
+        }
+    EXPECT_EQ(planned.size(), 3U);
+    EXPECT_EQ(planned["head"], 2U * 4U);
   }
 }
 

@@ -272,6 +272,8 @@ TEST(Tiktoken, RefusesDamage) {
   refused("IQ== 0\nnonsense\n", "cl100k", {"f:2", "base64"});
   refused("IQ== 0\nIg== 99999999999999\n", "cl100k", {"f:2"});
   refused("IQ== 0\nIg== -1\n", "cl100k", {"f:2"});
+  for (const char* letters : {"I!==", "I_==", "I-==", "IQ=A", "IQ", "IQ=", "===="})
+    refused("IQ== 0\n" + std::string(letters) + " 1\n", "cl100k", {"f:2", "base64"});
   refused("IQ== 0\nIg== 5\n", "cl100k", {"rank 5"});
   refused("IQ== 0\nIg== 3\n", "cl100k", {"rank 3 in a file of 2 pieces"});  // one rank may be left out, so that 2 were possible
   refused("IQ== 0\nIg== 0\n", "cl100k", {"rank 0 stands twice"});
