@@ -37,11 +37,6 @@ double LostTime::makespan() const {
 
 LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   LostTime lost;
-  double before = 0;
-  const auto add = [&](const Costs& with) {
-    const double makespan = simulate(schedule, with, false).makespan;
-    return makespan - std::exchange(before, makespan);
-  };
   Costs now = alike(costs);
   now.noise.seed = costs.noise.seed;
   Costs work = now;
@@ -49,7 +44,11 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   work.pairs = costs.pairs;
   const Simulation even = simulate(schedule, work, false);
   for (const RankTime& rank : even.ranks) lost.work += rank.busy / static_cast<double>(even.ranks.size());
-  before = lost.work;
+  double before = lost.work;
+  const auto add = [&](const Costs& with) {
+    const double makespan = simulate(schedule, with, false).makespan;
+    return makespan - std::exchange(before, makespan);
+  };
   lost.bubble = add(now);
   lost.imbalance = add(work);
   now = work;
