@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 MAX_MUTANTS = 1 << 16
+SHORT = 200  # milliseconds of a case that is over at once
 MEMORY = 12 << 30  # bytes of address space that a test may have: a mutant may ask for all there is
 
 
@@ -79,13 +80,13 @@ class Suite:
     # -- judging ------------------------------------------------------------------------------------------------------------------------------
 
     def judge(self, identifier, cases, max_seconds):
-        """Runs the cases that execute a mutant, the quickest binaries first, until they take `max_seconds` together. Returns ('killed' | 'time-out' | 'survived', test or
-        number of cases that ran)."""
+        """Runs the cases that execute a mutant, until they take `max_seconds` together: first those that are over at once, of every binary, which are those that look at it
+        closely, then the others, the quickest binaries first. Returns ('killed' | 'time-out' | 'survived', test or number of cases that ran)."""
         by_test = collections.defaultdict(list)
         for case in cases:
-            by_test[case.test].append(case)
+            by_test[case.milliseconds > SHORT, case.test].append(case)
         spent, ran = 0, 0
-        for test, some in sorted(by_test.items(), key=lambda pair: sum(case.milliseconds for case in pair[1])):
+        for (_, test), some in sorted(by_test.items(), key=lambda pair: (pair[0][0], sum(case.milliseconds for case in pair[1]))):
             spent += sum(case.milliseconds for case in some) / 1000
             if spent > max_seconds and ran > 0:
                 break
