@@ -9,6 +9,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/base/kernel_table.hpp"
+#include "kernels/base/operands.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/passes/differentiate.hpp"
@@ -17,10 +19,49 @@
 
 using namespace millrace;
 
-// [kernel]
+// [contract]
 namespace millrace::kernels {
 
 /// y = max(x, 0)², elementwise, f32. Does not depend on the thread count.
+void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor& y);
+
+/// dx = dy · 2 max(x, 0).
+void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(squared_relu)> squared_relu("squared_relu");
+inline constinit Kernel<decltype(squared_relu_input_gradient)> squared_relu_input_gradient("squared_relu_input_gradient");
+}  // namespace table
+
+}  // namespace millrace::kernels
+// [end]
+
+// [checks]
+namespace millrace::kernels {
+
+void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
+  constexpr const char* who = "kernels.squared_relu";
+  check_operand(who, "x", x, x.shape, {DType::f32});
+  check_operand(who, "y", y, x.shape, {DType::f32});
+  table::squared_relu(context, x, y);
+}
+
+void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  constexpr const char* who = "kernels.squared_relu_input_gradient";
+  check_operand(who, "x", x, x.shape, {DType::f32});
+  check_operand(who, "dy", dy, x.shape, {DType::f32});
+  check_operand(who, "dx", dx, x.shape, {DType::f32});
+  table::squared_relu_input_gradient(context, dy, x, dx);
+}
+
+}  // namespace millrace::kernels
+// [end]
+
+// [loops]
+namespace millrace::kernels::cpu {
+namespace {
+
 void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
   context.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -30,14 +71,19 @@ void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor
   });
 }
 
-/// dx = dy · 2 max(x, 0).
 void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx) {
   context.team().for_ranges(x.elements(), 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) dx.as<float>()[i] = dy.as<float>()[i] * 2.0F * std::max(x.as<float>()[i], 0.0F);
   });
 }
 
-}  // namespace millrace::kernels
+const InTable in_table[] = {
+    {Backend::cpu, table::squared_relu, squared_relu},
+    {Backend::cpu, table::squared_relu_input_gradient, squared_relu_input_gradient},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::cpu
 // [end]
 
 namespace millrace::runtime {
@@ -58,6 +104,7 @@ class SquaredReluInputGradient final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::squared_relu_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::squared_relu_input_gradient(context, inputs[0], inputs[1], outputs[0]);
@@ -85,6 +132,7 @@ class SquaredRelu final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::squared_relu}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::squared_relu(context, inputs[0], outputs[0]);

@@ -2,6 +2,7 @@
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -18,5 +19,13 @@ void glu_forward(const ExecutionContext& context, Activation activation, const T
 /// d_gate = dy·up·activation'(gate),  d_up = dy·activation(gate).
 void glu_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
                         const Tensor& d_gate, const Tensor& d_up);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(activation_forward)> activation_forward("activation_forward");
+inline constinit Kernel<decltype(activation_input_gradient)> activation_input_gradient("activation_input_gradient");
+inline constinit Kernel<decltype(glu_forward)> glu_forward("glu_forward");
+inline constinit Kernel<decltype(glu_input_gradient)> glu_input_gradient("glu_input_gradient");
+}  // namespace table
 
 }  // namespace millrace::kernels

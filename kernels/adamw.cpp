@@ -1,9 +1,6 @@
 #include "kernels/adamw.hpp"
 
 #include "kernels/base/operands.hpp"
-#include "kernels/cpu/adamw.hpp"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/reference/adamw.hpp"
 
 namespace millrace::kernels {
 
@@ -23,15 +20,7 @@ void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::sp
     check_operand(who, "gradient", gradient, p.shape, {DType::f32});
     if (copy) check_operand(who, "copy", copy, p.shape, {DType::bf16});
   }
-  if (context.on_cuda()) return cuda::adamw(context, scalars, tensors);
-  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
-    AdamwScalars own = scalars;
-    if (!decays) own.weight_decay = 0;
-    if (context.implementation() == Implementation::reference)
-      reference::adamw(own, p, m, v, gradient, copy);
-    else
-      cpu::adamw(context, own, p, m, v, gradient, copy);
-  }
+  table::adamw(context, scalars, tensors);
 }
 
 }  // namespace millrace::kernels

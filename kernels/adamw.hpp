@@ -4,6 +4,7 @@
 #include <span>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -31,5 +32,10 @@ struct AdamwTensors {
 };
 /// The same for many tensors, one after the other. On a GPU few launches do for all.
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<void(const ExecutionContext&, const AdamwScalars&, std::span<const AdamwTensors>)> adamw("adamw");
+}  // namespace table
 
 }  // namespace millrace::kernels

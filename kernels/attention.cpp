@@ -1,11 +1,6 @@
 #include "kernels/attention.hpp"
 
-#include <algorithm>
-
 #include "kernels/base/operands.hpp"
-#include "kernels/cpu/attention.hpp"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/reference/attention.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -33,7 +28,7 @@ void check_operands(const char* who, const ExecutionContext& context, const Tens
   check_operand(who, "o", o, q.shape, {q.dtype});
   check_operand(who, "segments", segments, {q.shape[0]}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
-  check_scratch(who, scratch, attention_scratch_bytes(q.shape, k.shape, q.dtype, options, context.processor()));
+  check_scratch(who, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));
 }
 
 /// Of the first `count` tokens of a chunk, with the keys of a window.
@@ -57,11 +52,7 @@ void attention_forward(const ExecutionContext& context, const Tensor& q, const T
   constexpr const char* who = "kernels.attention_forward";
   check_operands(who, context, q, k, v, segments, options, o, log_sum_exp, scratch);
   if (sinks != nullptr) check_operand(who, "sinks", *sinks, {q.shape[1]}, {DType::f32});
-  if (context.on_cuda()) return cuda::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
-  if (context.implementation() == Implementation::reference)
-    reference::attention_forward(q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
-  else
-    cpu::attention_forward(context.team(), q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
+  table::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
 }
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -73,12 +64,7 @@ void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o
   check_operand(who, "dq", dq, q.shape, {q.dtype});
   check_operand(who, "dk", dk, k.shape, {q.dtype});
   check_operand(who, "dv", dv, k.shape, {q.dtype});
-  if (context.on_cuda())
-    return cuda::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
-  if (context.implementation() == Implementation::reference)
-    reference::attention_input_gradient(d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
-  else
-    cpu::attention_input_gradient(context.team(), d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+  table::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
 }
 
 void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
@@ -90,17 +76,12 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
   check_operand(who, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
   check_operand(who, "sinks", sinks, {o.shape[1]}, {DType::f32});
   check_operand(who, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
-  if (context.on_cuda()) return cuda::attention_sink_gradient(context, d_o, o, log_sum_exp, sinks, d_sinks);
-  // A pass over two tensors that attention has just read: the plain loops, a head a thread.
-  context.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
-    reference::attention_sink_gradient(d_o, o, log_sum_exp, sinks, begin, end, d_sinks);
-  });
+  table::attention_sink_gradient(context, d_o, o, log_sum_exp, sinks, d_sinks);
 }
 
 std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, const Processor& processor) {
   check_sizes("kernels.attention_scratch_bytes", q, k, options);
-  if (processor.on_cuda()) return cuda::attention_scratch_bytes(q, k, dtype, options);
-  return std::max(reference::attention_scratch_bytes(k, options), cpu::attention_scratch_bytes(q, k, options, processor.threads));
+  return planned_scratch(table::attention_scratch_bytes, processor, q, k, dtype, options);
 }
 
 }  // namespace millrace::kernels

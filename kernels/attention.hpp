@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -48,5 +49,13 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
 /// Scratch for either call; q's shape is [T, H, D].
 [[nodiscard]] std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options,
                                                   const Processor& processor);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(attention_forward)> attention_forward("attention_forward");
+inline constinit Kernel<decltype(attention_input_gradient)> attention_input_gradient("attention_input_gradient");
+inline constinit Kernel<decltype(attention_sink_gradient)> attention_sink_gradient("attention_sink_gradient");
+inline constinit Kernel<decltype(attention_scratch_bytes)> attention_scratch_bytes("attention_scratch_bytes");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -12,5 +13,11 @@ void split_columns(const ExecutionContext& context, const Tensor& x, std::span<c
 
 /// The other way: y [T, N] from parts beside each other.
 void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(split_columns)> split_columns("split_columns");
+inline constinit Kernel<decltype(join_columns)> join_columns("join_columns");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -2,32 +2,13 @@
 
 #include "kernels/base/dropout_mask.hpp"
 #include "kernels/base/operands.hpp"
-#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels {
-namespace {
-
-template <class T>
-void rows(const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y, std::int64_t begin, std::int64_t end) {
-  const std::int64_t width = x.shape[1];
-  const float factor = 1.0F / (1.0F - options.rate);
-  for (std::int64_t token = begin; token < end; ++token) {
-    const T* from = x.as<T>() + token * width;
-    T* to = y.as<T>() + token * width;
-    const std::int32_t sample = samples.as<std::int32_t>()[token];
-    const std::uint64_t key = dropout_key(sample, options.site);
-    for (std::int64_t i = 0; i < width; ++i)
-      to[i] = sample == 0 ? from[i] : from_float<T>(dropout_keeps(key, options.rate, i) ? to_float(from[i]) * factor : 0.0F);
-  }
-}
-
-}  // namespace
 
 bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t feature) noexcept {
   return dropout_keeps(dropout_key(sample, options.site), options.rate, feature);
 }
 
-// One loop is truth and implementation: there is no sum in it that could be taken in another order.
 void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
   constexpr const char* who = "kernels.dropout";
   check_rank(who, "x", x, 2);
@@ -35,13 +16,7 @@ void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& sam
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "samples", samples, {x.shape[0]}, {DType::i32});
   MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, expected from 0 to less than 1", options.rate);
-  if (context.on_cuda()) return cuda::dropout(context, x, samples, options, y);
-  context.team().for_ranges(x.shape[0], 8, [&](std::int64_t begin, std::int64_t end) {
-    if (x.dtype == DType::f32)
-      rows<float>(x, samples, options, y, begin, end);
-    else
-      rows<BFloat16>(x, samples, options, y, begin, end);
-  });
+  table::dropout(context, x, samples, options, y);
 }
 
 }  // namespace millrace::kernels

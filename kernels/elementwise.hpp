@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -19,5 +20,14 @@ void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y);
 
 /// y = 0.
 void fill_zero(const ExecutionContext& context, const Tensor& y);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(add)> add("add");
+inline constinit Kernel<decltype(scale)> scale("scale");
+inline constinit Kernel<decltype(accumulate)> accumulate("accumulate");
+inline constinit Kernel<decltype(convert)> convert("convert");
+inline constinit Kernel<decltype(fill_zero)> fill_zero("fill_zero");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -23,5 +24,12 @@ void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy
 /// dw[d] += sum over t of dy[t,d]·n[t,d], db[d] += sum over t of dy[t,d]; rows in blocks of fixed size, blocks in order. dw, db f32 [D].
 void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r,
                                 const Tensor& dw, const Tensor& db);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(layer_norm_forward)> layer_norm_forward("layer_norm_forward");
+inline constinit Kernel<decltype(layer_norm_input_gradient)> layer_norm_input_gradient("layer_norm_input_gradient");
+inline constinit Kernel<decltype(layer_norm_weight_gradient)> layer_norm_weight_gradient("layer_norm_weight_gradient");
+}  // namespace table
 
 }  // namespace millrace::kernels

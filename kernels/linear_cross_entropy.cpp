@@ -1,9 +1,6 @@
 #include "kernels/linear_cross_entropy.hpp"
 
 #include "kernels/base/operands.hpp"
-#include "kernels/cpu/linear_cross_entropy.hpp"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/reference/linear_cross_entropy.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -33,6 +30,11 @@ void check_with_loss(const char* who, const ExecutionContext& context, const Ten
   check_operand(who, "loss", loss, {2}, {DType::f64});
 }
 
+void check_own_scratch(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options,
+                       Scratch scratch) {
+  check_scratch(who, scratch, needed_scratch(table::linear_cross_entropy_scratch_bytes, context, h.shape, w.shape, h.dtype, options));
+}
+
 }  // namespace
 
 void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -40,14 +42,8 @@ void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor&
   constexpr const char* who = "kernels.linear_cross_entropy_forward";
   check_common(who, context, h, w, targets, log_sum_exp);
   check_operand(who, "loss", loss, {2}, {DType::f64});
-  if (context.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-    return cuda::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
-  }
-  if (context.implementation() == Implementation::reference)
-    return reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-  cpu::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
+  check_own_scratch(who, context, h, w, options, scratch);
+  table::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
 void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -55,16 +51,8 @@ void linear_cross_entropy_input_gradient(const ExecutionContext& context, const 
                                          const Tensor& log_sum_exp, Scratch scratch) {
   constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
   check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
-  if (context.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-    return cuda::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
-  }
-  if (context.implementation() == Implementation::reference) {
-    reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
-  }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-  cpu::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
+  check_own_scratch(who, context, h, w, options, scratch);
+  table::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
 }
 
 void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -73,16 +61,8 @@ void linear_cross_entropy_gradients(const ExecutionContext& context, const Tenso
   constexpr const char* who = "kernels.linear_cross_entropy_gradients";
   check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
   check_operand(who, "dw", dw, w.shape, {DType::f32});
-  if (context.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-    return cuda::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
-  }
-  if (context.implementation() == Implementation::reference) {
-    reference::linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp);
-    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
-  }
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-  cpu::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
+  check_own_scratch(who, context, h, w, options, scratch);
+  table::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
 }
 
 void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
@@ -92,14 +72,8 @@ void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const
   check_common(who, context, h, w, targets, log_sum_exp);
   check_operand(who, "g", g, {1}, {DType::f32});
   check_operand(who, "dw", dw, w.shape, {DType::f32});
-  if (context.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-    return cuda::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
-  }
-  if (context.implementation() == Implementation::reference)
-    return reference::linear_cross_entropy_gradients(h, w, targets, log_sum_exp, g, options, nullptr, &dw);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-  cpu::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
+  check_own_scratch(who, context, h, w, options, scratch);
+  table::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
 }
 
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
@@ -110,25 +84,18 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
   check_operand(who, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
   check_operand(who, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
-  if (context.on_cuda()) {
-    check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-    return cuda::linear_logits(context, h, w, options, logits, scratch);
-  }
-  if (context.implementation() == Implementation::reference) return reference::linear_logits(h, w, options, logits);
-  check_scratch(who, scratch, linear_cross_entropy_scratch_bytes(h.shape, w.shape, h.dtype, options, context.processor()));
-  cpu::linear_logits(context, h, w, options, logits, scratch);
+  check_own_scratch(who, context, h, w, options, scratch);
+  table::linear_logits(context, h, w, options, logits, scratch);
 }
 
 int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                             const Processor& processor) {
-  if (processor.on_cuda()) return 3;  // tiles have whole rows
-  return cpu::linear_cross_entropy_has_whole_rows(h, w, dtype, options) ? 3 : 4;
+  return table::linear_cross_entropy_gradients_products.on(backend_of(processor.device.kind))(h, w, dtype, options, processor);
 }
 
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                const Processor& processor) {
-  if (processor.on_cuda()) return cuda::linear_cross_entropy_scratch_bytes(h, w, dtype, options);
-  return cpu::linear_cross_entropy_scratch_bytes(h, w, dtype, options, processor.threads);
+  return planned_scratch(table::linear_cross_entropy_scratch_bytes, processor, h, w, dtype, options);
 }
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -52,5 +53,20 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
 /// Scratch for any of the calls; one tile of logits and what the matmul needs.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                              const Processor& processor);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(linear_cross_entropy_forward)> linear_cross_entropy_forward("linear_cross_entropy_forward");
+inline constinit Kernel<decltype(linear_cross_entropy_input_gradient)> linear_cross_entropy_input_gradient(
+    "linear_cross_entropy_input_gradient");
+inline constinit Kernel<decltype(linear_cross_entropy_weight_gradient)> linear_cross_entropy_weight_gradient(
+    "linear_cross_entropy_weight_gradient");
+inline constinit Kernel<decltype(linear_cross_entropy_gradients)> linear_cross_entropy_gradients("linear_cross_entropy_gradients");
+inline constinit Kernel<decltype(linear_cross_entropy_gradients_products)> linear_cross_entropy_gradients_products(
+    "linear_cross_entropy_gradients_products");
+inline constinit Kernel<decltype(linear_logits)> linear_logits("linear_logits");
+inline constinit Kernel<decltype(linear_cross_entropy_scratch_bytes)> linear_cross_entropy_scratch_bytes(
+    "linear_cross_entropy_scratch_bytes");
+}  // namespace table
 
 }  // namespace millrace::kernels

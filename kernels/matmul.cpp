@@ -1,9 +1,6 @@
 #include "kernels/matmul.hpp"
 
 #include "kernels/base/operands.hpp"
-#include "kernels/cpu/matmul.hpp"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/reference/matmul.hpp"
 
 namespace millrace::kernels {
 
@@ -28,15 +25,12 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
     check_operand(who, "bias", *addend, {n}, {DType::f32});
   else if (addend != nullptr)
     check_operand(who, "addend", *addend, {m, n}, {c.dtype});
-  if (context.on_cuda()) return cuda::matmul(context, a, b, c, options, scratch, addend);
-  if (context.implementation() == Implementation::reference) return reference::matmul(a, b, c, options, addend);
-  cpu::matmul(context, a, b, c, options, scratch, addend);
+  table::matmul(context, a, b, c, options, scratch, addend);
 }
 
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
                                  const Processor& processor) {
-  if (processor.on_cuda()) return cuda::matmul_scratch_bytes(a, b, operands, result, options);
-  return cpu::matmul_scratch_bytes(a, b, operands, result, options, processor.threads);
+  return planned_scratch(table::matmul_scratch_bytes, processor, a, b, operands, result, options);
 }
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -32,5 +33,11 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
 /// Scratch for the largest call with these shapes (capacities) on `threads` threads.
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
                                                const Processor& processor);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(matmul)> matmul("matmul");
+inline constinit Kernel<decltype(matmul_scratch_bytes)> matmul_scratch_bytes("matmul_scratch_bytes");
+}  // namespace table
 
 }  // namespace millrace::kernels

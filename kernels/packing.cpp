@@ -3,8 +3,6 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/operands.hpp"
-#include "kernels/cpu/matmul.hpp"
-#include "kernels/cpu/packing.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -15,7 +13,7 @@ std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + u
 
 bool packs_operands(Device device) { return device.kind == DeviceKind::cpu && cpu_features().isa == Isa::avx512; }
 
-DType packed_dtype(DType dtype) { return cpu::matmul_compute_dtype(dtype); }
+DType packed_dtype(DType dtype) { return matmul_compute_dtype(dtype); }
 
 std::int64_t packed_rows(std::int64_t k, DType packed) { return round_up(k, packed == DType::bf16 ? 32 : 16); }
 
@@ -32,14 +30,11 @@ std::int64_t packed_place(std::int64_t k, std::int64_t row, std::int64_t column,
 
 void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
   constexpr const char* who = "kernels.pack";
-  require_cpu(context, who);
   check_rank(who, "b", b, 2);
   check_operand(who, "b", b, b.shape, {DType::f32, DType::bf16});
   MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(packed) % kAlignment == 0, ExitCode::internal, who,
                  "packed lies {} bytes behind a multiple of {}", reinterpret_cast<std::uintptr_t>(packed) % kAlignment, kAlignment);
-  const std::int64_t columns = b.shape[transpose ? 0 : 1];
-  context.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
-                            [&](std::int64_t begin, std::int64_t end) { cpu::pack_blocks(b, transpose, packed, begin, end); });
+  table::pack(context, b, transpose, packed);
 }
 
 void unpack(const std::byte* packed, bool transpose, const Tensor& b) {

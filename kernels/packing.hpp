@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -30,5 +31,10 @@ inline constexpr std::int64_t kPackedColumns = 64;
 void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed);
 /// The way back, element by element: for whoever wants to look at it.
 void unpack(const std::byte* packed, bool transpose, const Tensor& b);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(pack)> pack("pack");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cstddef>
-
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -23,8 +22,13 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend = nullptr);
 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
-void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw,
-                              Scratch scratch);
-[[nodiscard]] std::size_t rms_norm_weight_gradient_scratch_bytes(const Shape& x, const Processor& processor);
+void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(rms_norm_forward)> rms_norm_forward("rms_norm_forward");
+inline constinit Kernel<decltype(rms_norm_input_gradient)> rms_norm_input_gradient("rms_norm_input_gradient");
+inline constinit Kernel<decltype(rms_norm_weight_gradient)> rms_norm_weight_gradient("rms_norm_weight_gradient");
+}  // namespace table
 
 }  // namespace millrace::kernels

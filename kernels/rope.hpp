@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -17,5 +18,10 @@ struct RopeOptions {
 /// rounding at the end (transformers rounds each product and sum). D even, else Error(config).
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(rope)> rope("rope");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -10,5 +11,10 @@ namespace millrace::kernels {
 /// inverse_timescales f32 [D/2]. D even, else Error(config). Does not depend on the thread count.
 void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
                   const Tensor& y);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(add_sinusoid)> add_sinusoid("add_sinusoid");
+}  // namespace table
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -13,5 +14,10 @@ void square_sum(const ExecutionContext& context, const Tensor& x, const Tensor& 
 
 /// sums[i] = Σ tensors[i]², f64 [as many]: the bits of one after the other. On a GPU few launches do for all.
 void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums);
+
+/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+namespace table {
+inline constinit Kernel<decltype(square_sums)> square_sums("square_sums");
+}  // namespace table
 
 }  // namespace millrace::kernels

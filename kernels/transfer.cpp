@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "kernels/base/cuda_memory.hpp"
 #include "kernels/base/operands.hpp"
-#include "kernels/cuda/memory.hpp"
 
 namespace millrace::kernels {
 namespace {

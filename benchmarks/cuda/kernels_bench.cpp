@@ -233,11 +233,10 @@ void pointwise(Bench& bench, const Sizes& sizes) {
     const Tensor x = bench.tensor(bf16, {t, d}), y = bench.tensor(bf16, {t, d}), dx = bench.tensor(bf16, {t, d});
     const Tensor w = bench.tensor(f32, {d}), dw = bench.tensor(f32, {d}), r = bench.tensor(f32, {t});
     const RmsNormOptions options{.epsilon = 1e-5F};
-    const Scratch scratch = bench.scratch(rms_norm_weight_gradient_scratch_bytes(x.shape, context.processor()));
     const std::string size = fmt::format("{} x {}", t, d);
     bench.traffic("rms_norm forward " + size, 2 * narrow, [&] { rms_norm_forward(context, x, w, options, y, r); });
     bench.traffic("rms_norm dx " + size, 3 * narrow, [&] { rms_norm_input_gradient(context, y, x, w, r, options, dx); });
-    bench.traffic("rms_norm dw " + size, 2 * narrow, [&] { rms_norm_weight_gradient(context, y, x, r, dw, scratch); });
+    bench.traffic("rms_norm dw " + size, 2 * narrow, [&] { rms_norm_weight_gradient(context, y, x, r, dw); });
     bench.release();
   }
   if (bench.wanted("swiglu")) {

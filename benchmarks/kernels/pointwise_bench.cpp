@@ -65,7 +65,7 @@ void measure(const ExecutionContext& context, DType dtype) {
   const double row_bytes = size * kTokens * kWidth;
   report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(context, x, w, {1e-5F}, y, r); });
   report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(context, dy, x, w, r, {1e-5F}, y); });
-  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(context, dy, x, r, w, {}); });
+  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(context, dy, x, r, w); });
   const Shape heads{kTokens, kHeads, kWidth / kHeads};
   const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
                frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
-#include "kernels/cuda/memory.hpp"
+#include "kernels/base/cuda_memory.hpp"
 
 namespace millrace::kernels {
 namespace {

@@ -105,6 +105,8 @@ std::string CpuFeatures::arithmetic() const {
   return amx_bf16 ? "amx_bf16" : "avx512_bf16";
 }
 
+DType matmul_compute_dtype(DType dtype) { return dtype == DType::bf16 && cpu_features().fast_bf16() ? DType::bf16 : DType::f32; }
+
 std::string describe(const CpuFeatures& features) {
   const char* bf16 = features.amx_bf16      ? "with amx_bf16"
                      : features.slow_bf16   ? "with avx512_bf16 at half rate: bf16 matmuls run in fp32"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/base/backend.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/device_context.hpp"
 #include "kernels/base/processor.hpp"
@@ -20,7 +21,12 @@ enum class Implementation : std::uint8_t { fast, reference };
 class ExecutionContext {
  public:
   explicit ExecutionContext(ThreadTeam& team, Implementation implementation = Implementation::fast, DeviceContext* device_context = nullptr)
-      : team_(&team), implementation_(implementation), device_context_(device_context) {}
+      : team_(&team), implementation_(implementation), device_context_(device_context) {
+    if (device_context != nullptr)
+      backend_ = backend_of(device_context->device().kind);
+    else if (implementation == Implementation::reference)
+      backend_ = Backend::reference;
+  }
 
   [[nodiscard]] Device device() const noexcept { return device_context_ == nullptr ? Device{} : device_context_->device(); }
   [[nodiscard]] bool on_cuda() const noexcept { return device_context_ != nullptr; }
@@ -30,11 +36,14 @@ class ExecutionContext {
   [[nodiscard]] int threads() const noexcept { return team_->size(); }
   [[nodiscard]] Processor processor() const noexcept { return {device(), threads()}; }
   [[nodiscard]] Implementation implementation() const noexcept { return implementation_; }
+  /// Whose kernels answer.
+  [[nodiscard]] Backend backend() const noexcept { return backend_; }
 
  private:
   ThreadTeam* team_;
   Implementation implementation_;
   DeviceContext* device_context_;
+  Backend backend_ = Backend::cpu;
 };
 
 /// Memory that a kernel may use while it runs; planned with the program, at least as large as the kernel's *_scratch_bytes says.

@@ -8,12 +8,6 @@
 
 namespace millrace::kernels {
 
-/// Throws Error(config) when the context is not a CPU's: `who` has no kernel for it in this build.
-inline void require_cpu(const ExecutionContext& context, const char* who) {
-  MILLRACE_CHECK(context.device().kind == DeviceKind::cpu, ExitCode::config, who,
-                 "this build has no CUDA kernels, expected a context on cpu");
-}
-
 /// Throws Error(internal) unless `tensor` has this shape and one of these dtypes.
 inline void check_operand(const char* who, const char* name, const Tensor& tensor, const Shape& shape,
                           std::initializer_list<DType> dtypes) {

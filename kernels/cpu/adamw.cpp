@@ -1,13 +1,14 @@
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/adamw.hpp"
 
 #include <cmath>
 
 #include "kernels/cpu/adamw_loops.hpp"
 
 namespace millrace::kernels::cpu {
+namespace {
 
-void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
-           const Tensor& gradient, const Tensor& copy) {
+void update(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
+            const Tensor& gradient, const Tensor& copy) {
   const auto t = static_cast<double>(scalars.update);
   const AdamwLoop loop{
       .p = p.as<float>(),
@@ -28,4 +29,17 @@ void adamw(const ExecutionContext& context, const AdamwScalars& scalars, const T
   context.team().for_ranges(p.elements(), 4096, [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
 }
 
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
+  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
+    AdamwScalars own = scalars;
+    if (!decays) own.weight_decay = 0;
+    update(context, own, p, m, v, gradient, copy);
+  }
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::adamw, adamw},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

@@ -1,4 +1,4 @@
-#include "kernels/cpu/attention.hpp"
+#include "kernels/attention.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -6,6 +6,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/share_heads.hpp"
+#include "kernels/reference/attention.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -75,46 +76,61 @@ void backward(ThreadTeam& team, const AttentionBackward<T>& at, Head* backward_h
   });
 }
 
-}  // namespace
-
-void attention_forward(ThreadTeam& team, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
+void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
   const float* sink = sinks == nullptr ? nullptr : sinks->as<float>();
   const auto* segment = segments.as<std::int32_t>();
   auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
-    forward(team, AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums},
+    forward(context.team(), AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums},
             pick_attention_pack_f32(), pick_attention_forward_f32(), scratch);
   else
-    forward(team,
+    forward(context.team(),
             AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, o.as<BFloat16>(), sums},
             pick_attention_pack_bf16(), pick_attention_forward_bf16(), scratch);
 }
 
-void attention_input_gradient(ThreadTeam& team, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
-                              const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
-                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
   auto* memory = reinterpret_cast<float*>(scratch.data());
   const auto* segment = segments.as<std::int32_t>();
   const auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
-    backward(team,
+    backward(context.team(),
              AttentionBackward<float>{sizes, d_o.as<float>(), q.as<float>(), k.as<float>(), v.as<float>(), o.as<float>(), sums, segment,
                                       dq.as<float>(), dk.as<float>(), dv.as<float>()},
              pick_attention_backward_f32(), memory);
   else
-    backward(team,
+    backward(context.team(),
              AttentionBackward<BFloat16>{sizes, d_o.as<BFloat16>(), q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), o.as<BFloat16>(),
                                          sums, segment, dq.as<BFloat16>(), dk.as<BFloat16>(), dv.as<BFloat16>()},
              pick_attention_backward_bf16(), memory);
 }
 
-std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, AttentionOptions options, int threads) {
+// A pass over two tensors that attention has just read: the plain loops, one head per thread.
+void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
+                             const Tensor& sinks, const Tensor& d_sinks) {
+  context.team().for_ranges(o.shape[1], 1, [&](std::int64_t begin, std::int64_t end) {
+    reference::attention_sink_gradient_of_heads(d_o, o, log_sum_exp, sinks, begin, end, d_sinks);
+  });
+}
+
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType /*dtype*/, AttentionOptions options, const Processor& processor) {
+  const int threads = processor.threads;
   const AttentionSizes sizes = sizes_of(q, k, options);
   const auto backward_bytes = static_cast<std::size_t>(threads * per_thread(backward_floats(sizes))) * sizeof(float);
   return align_up(std::max(forward_bytes(sizes, threads), backward_bytes));
 }
 
+const InTable in_table[] = {
+    {Backend::cpu, table::attention_forward, attention_forward},
+    {Backend::cpu, table::attention_input_gradient, attention_input_gradient},
+    {Backend::cpu, table::attention_sink_gradient, attention_sink_gradient},
+    {Backend::cpu, table::attention_scratch_bytes, attention_scratch_bytes},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

@@ -1,4 +1,4 @@
-#include "kernels/cpu/elementwise.hpp"
+#include "kernels/elementwise.hpp"
 
 #include <cstring>
 
@@ -9,8 +9,6 @@ namespace {
 
 /// Less is not worth waking a thread for; also a whole number of pages in any dtype, so that threads do not share them.
 constexpr std::int64_t kGrain = 8192;
-
-}  // namespace
 
 void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
   context.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -57,4 +55,10 @@ void fill_zero(const ExecutionContext& context, const Tensor& y) {
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cpu, table::add, add},         {Backend::cpu, table::scale, scale},         {Backend::cpu, table::accumulate, accumulate},
+    {Backend::cpu, table::convert, convert}, {Backend::cpu, table::fill_zero, fill_zero},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

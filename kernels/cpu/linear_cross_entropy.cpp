@@ -1,15 +1,17 @@
-#include "kernels/cpu/linear_cross_entropy.hpp"
+#include "kernels/linear_cross_entropy.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/base/buffer.hpp"
-#include "kernels/cpu/elementwise.hpp"
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/thread_range.hpp"
+#include "kernels/elementwise.hpp"
 
+// In tiles. On a processor without bf16 instructions the whole computation is in fp32, rounded once into dh; with them the tile of dl is
+// rounded to bf16 and multiplied as such.
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -106,7 +108,7 @@ class Tiles {
     matmul_scratch_ = scratch.subspan(static_cast<std::size_t>(base_ - scratch.data()) + layout_.matmul);
     if (layout_.widen) {
       h_ = make_tensor(base_ + layout_.h, DType::f32, h.shape);
-      convert(context, h, h_);
+      kernels::convert(context, h, h_);
     }
   }
 
@@ -200,7 +202,7 @@ class Tiles {
     w_tile_ = stored;
     if (layout_.widen) {
       w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
-      convert(context_, stored, w_tile_);
+      kernels::convert(context_, stored, w_tile_);
     } else if (layout_.round && w_.dtype == DType::f32) {
       w_tile_ = make_tensor(base_ + layout_.w, DType::f32, shape);
       for_range(shape.elements(), [&](std::int64_t i) { w_tile_.as<float>()[i] = rounded(stored.as<float>()[i]); });
@@ -386,10 +388,8 @@ void input_gradient(CrossEntropy& head, const ExecutionContext& context, const T
   else
     head.add_by_columns(sums);
   head.write_losses(loss, log_sum_exp);
-  if (narrow_dh) convert(context, sums, dh);
+  if (narrow_dh) kernels::convert(context, sums, dh);
 }
-
-}  // namespace
 
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
@@ -401,17 +401,20 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   });
 }
 
-bool linear_cross_entropy_has_whole_rows(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {
-  return Layout(h, w, dtype, options).whole_rows();
+/// A tile with all of a token's logits serves both gradients.
+int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                            const Processor& /*processor*/) {
+  return Layout(h, w, dtype, options).whole_rows() ? 3 : 4;
 }
 
-std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options, int threads) {
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                               const Processor& processor) {
   const Layout layout(h, w, dtype, options);
   std::size_t products = 0;
   if (layout.tokens > 0 && layout.vocabulary > 0)
     for (const std::int64_t tokens : {layout.tile.tokens, layout.tokens % layout.tile.tokens})
       for (const std::int64_t columns : {layout.tile.columns, layout.vocabulary % layout.tile.columns})
-        if (tokens > 0 && columns > 0) products = std::max(products, products_scratch(layout, tokens, columns, threads));
+        if (tokens > 0 && columns > 0) products = std::max(products, products_scratch(layout, tokens, columns, processor.threads));
   return kAlignment + layout.matmul + products;
 }
 
@@ -443,4 +446,15 @@ void linear_cross_entropy_gradients(const ExecutionContext& context, const Tenso
   if (!head.tiles().layout().whole_rows()) head.add_weight_gradient(log_sum_exp, dw);
 }
 
+const InTable in_table[] = {
+    {Backend::cpu, table::linear_cross_entropy_forward, linear_cross_entropy_forward},
+    {Backend::cpu, table::linear_cross_entropy_input_gradient, linear_cross_entropy_input_gradient},
+    {Backend::cpu, table::linear_cross_entropy_weight_gradient, linear_cross_entropy_weight_gradient},
+    {Backend::cpu, table::linear_cross_entropy_gradients, linear_cross_entropy_gradients},
+    {Backend::cpu, table::linear_cross_entropy_gradients_products, linear_cross_entropy_gradients_products},
+    {Backend::cpu, table::linear_logits, linear_logits},
+    {Backend::cpu, table::linear_cross_entropy_scratch_bytes, linear_cross_entropy_scratch_bytes},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

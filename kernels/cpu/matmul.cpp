@@ -230,8 +230,6 @@ std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
 
 }  // namespace
 
-DType matmul_compute_dtype(DType dtype) { return dtype == DType::bf16 && cpu_features().fast_bf16() ? DType::bf16 : DType::f32; }
-
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
   Problem problem = describe(a, b, operands, result, options);
   std::size_t bytes = scratch_of(problem, threads);
@@ -299,4 +297,16 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
   });
 }
 
+namespace {
+
+std::size_t planned_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, const Processor& processor) {
+  return matmul_scratch_bytes(a, b, operands, result, options, processor.threads);
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::matmul, matmul},
+    {Backend::cpu, table::matmul_scratch_bytes, planned_bytes},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

@@ -15,8 +15,4 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
                                                int threads);
 
-/// The dtype in which this processor multiplies operands of `dtype`: bf16 without bf16 instructions is widened to fp32, there three times
-/// as fast (AVX-512 at 2.8 GHz, one core: oneDNN fp32 110–130 GFLOP/s, bf16 33).
-[[nodiscard]] DType matmul_compute_dtype(DType dtype);
-
 }  // namespace millrace::kernels::cpu

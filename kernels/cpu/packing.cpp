@@ -1,4 +1,4 @@
-#include "kernels/cpu/packing.hpp"
+#include "kernels/packing.hpp"
 
 #include <algorithm>
 
@@ -25,8 +25,7 @@ void pack_loop(const Tensor& b, const std::byte* from, const PackBlock& block, D
     pick_pack_f32()(reinterpret_cast<const float*>(from), block, reinterpret_cast<float*>(out));
 }
 
-}  // namespace
-
+/// Blocks [begin, end) of 64 columns, on the calling thread.
 void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_t begin, std::int64_t end) {
   const std::int64_t rows = b.shape[transpose ? 1 : 0], columns = b.shape[transpose ? 0 : 1];
   const DType kind = packed_dtype(b.dtype);
@@ -46,4 +45,17 @@ void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_
   }
 }
 
+void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
+  const std::int64_t columns = b.shape[transpose ? 0 : 1];
+  context.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
+                            [&](std::int64_t begin, std::int64_t end) { pack_blocks(b, transpose, packed, begin, end); });
+}
+
+// Packing moves elements and computes nothing: the reference reads what this writes.
+const InTable in_table[] = {
+    {Backend::reference, table::pack, pack},
+    {Backend::cpu, table::pack, pack},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

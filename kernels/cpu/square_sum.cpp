@@ -1,4 +1,4 @@
-#include "kernels/cpu/square_sum.hpp"
+#include "kernels/square_sum.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include "kernels/cpu/square_sum_loops.hpp"
 
 namespace millrace::kernels::cpu {
+namespace {
 
 double square_sum(const ExecutionContext& context, const Tensor& x) {
   constexpr std::int64_t chunk = 4096;
@@ -28,4 +29,13 @@ double square_sum(const ExecutionContext& context, const Tensor& x) {
   return total;
 }
 
+void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) sums.as<double>()[i] = square_sum(context, tensors[i]);
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::square_sums, square_sums},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cpu

@@ -1,6 +1,6 @@
 #include "kernels/base/activation.hpp"
 
-#include "kernels/cuda/operations.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -189,8 +189,6 @@ void with_curve(Activation activation, DType dtype, Body&& body) {
   });
 }
 
-}  // namespace
-
 void activation_forward(const ExecutionContext& context, Activation activation, const Tensor& x, const Tensor& y) {
   with_curve(activation, x.dtype,
              [&]<class Curve, class T>(Curve, T) { map<T, T>(context, "kernels.activation_forward", x, y, Value<Curve>{}); });
@@ -218,4 +216,12 @@ void glu_input_gradient(const ExecutionContext& context, Activation activation, 
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::activation_forward, activation_forward},
+    {Backend::cuda, table::activation_input_gradient, activation_input_gradient},
+    {Backend::cuda, table::glu_forward, glu_forward},
+    {Backend::cuda, table::glu_input_gradient, glu_input_gradient},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

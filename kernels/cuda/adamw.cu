@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cuda/operations.hpp"
+#include "kernels/adamw.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -66,8 +66,6 @@ __global__ void __launch_bounds__(kThreads) adamw_chunks(AdamwBatch batch) {
   }
 }
 
-}  // namespace
-
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
   constexpr const char* who = "kernels.adamw";
   const auto t = static_cast<double>(scalars.update);
@@ -104,4 +102,9 @@ void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::sp
   flush();
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::adamw, adamw},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

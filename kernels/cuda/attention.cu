@@ -1,3 +1,5 @@
+#include "kernels/attention.hpp"
+
 #include <algorithm>
 
 #include "kernels/base/buffer.hpp"
@@ -5,7 +7,6 @@
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/fused_attention.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -72,13 +73,6 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
   if (threadIdx.x == 0) d_sinks[head] -= static_cast<float>(sum);
 }
 
-}  // namespace
-
-void transpose_rows(const ExecutionContext& context, const float* from, float* to, std::int64_t batches, std::int64_t rows,
-                    std::int64_t columns) {
-  for_each(context, "kernels.attention", batches * rows * columns, TransposeRows{from, to, rows, columns});
-}
-
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   constexpr const char* who = "kernels.attention_forward";
@@ -112,11 +106,25 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
   });
 }
 
-std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options) {
+std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, const Processor& /*processor*/) {
   check_head_size("kernels.attention_scratch_bytes", q[2]);
   const AttentionSizes sizes = attention_sizes(q, k, options);
   const std::size_t own = delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
   return std::max(own, fused_attention_scratch_bytes(q, k, dtype, options));
+}
+
+const InTable in_table[] = {
+    {Backend::cuda, table::attention_forward, attention_forward},
+    {Backend::cuda, table::attention_input_gradient, attention_input_gradient},
+    {Backend::cuda, table::attention_sink_gradient, attention_sink_gradient},
+    {Backend::cuda, table::attention_scratch_bytes, attention_scratch_bytes},
+};
+
+}  // namespace
+
+void transpose_rows(const ExecutionContext& context, const float* from, float* to, std::int64_t batches, std::int64_t rows,
+                    std::int64_t columns) {
+  for_each(context, "kernels.attention", batches * rows * columns, TransposeRows{from, to, rows, columns});
 }
 
 }  // namespace millrace::kernels::cuda

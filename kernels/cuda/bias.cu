@@ -1,7 +1,6 @@
 #include "kernels/bias.hpp"
 
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -47,8 +46,6 @@ struct BiasTerms {
   }
 };
 
-}  // namespace
-
 void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor& b, const Tensor& y) {
   constexpr const char* who = "kernels.bias_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
@@ -66,4 +63,10 @@ void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, con
   with_type(dy.dtype, [&]<class T>(T) { add_column_sums(context, who, rows, width, BiasTerms<T>{dy.as<T>(), width, {db.as<float>()}}); });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::bias_forward, bias_forward},
+    {Backend::cuda, table::bias_weight_gradient, bias_weight_gradient},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,7 +1,6 @@
 #include "kernels/columns.hpp"
 
 #include "kernels/cuda/device_context_state.hpp"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels::cuda {
@@ -19,8 +18,6 @@ void for_parts(const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) 
   }
 }
 
-}  // namespace
-
 void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts) {
   for_parts(x, parts, [&](const std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
     check_cuda(cudaMemcpy2DAsync(part.data, bytes, whole, pitch, bytes, static_cast<std::size_t>(x.shape[0]), cudaMemcpyDefault,
@@ -37,4 +34,10 @@ void join_columns(const ExecutionContext& context, std::span<const Tensor> parts
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::split_columns, split_columns},
+    {Backend::cuda, table::join_columns, join_columns},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

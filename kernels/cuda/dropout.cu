@@ -1,7 +1,6 @@
 #include "kernels/dropout.hpp"
 
 #include "kernels/base/dropout_mask.hpp"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -36,8 +35,6 @@ __global__ void __launch_bounds__(kDropoutThreads) dropout_row(DropoutRows<T> at
   }
 }
 
-}  // namespace
-
 void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
   constexpr const char* who = "kernels.dropout";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
@@ -50,4 +47,9 @@ void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& sam
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::dropout, dropout},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

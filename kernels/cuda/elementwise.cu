@@ -1,6 +1,5 @@
 #include "kernels/elementwise.hpp"
 
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -16,8 +15,6 @@ struct Multiply {
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
-
-}  // namespace
 
 void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
   with_type(y.dtype, [&]<class T>(T) { map<T, T, T>(context, "kernels.add", a, b, y, Sum{}); });
@@ -47,4 +44,10 @@ void fill_zero(const ExecutionContext& context, const Tensor& y) {
   if (y.bytes() > 0) check_cuda(cudaMemsetAsync(y.data, 0, y.bytes(), compute_lane(context)), "kernels.fill_zero", "fill");
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::add, add},         {Backend::cuda, table::scale, scale},         {Backend::cuda, table::accumulate, accumulate},
+    {Backend::cuda, table::convert, convert}, {Backend::cuda, table::fill_zero, fill_zero},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,6 +1,5 @@
 #include "kernels/embedding.hpp"
 
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -92,8 +91,6 @@ __global__ void __launch_bounds__(kEmbeddingThreads) embedding_gradient_row(Embe
   if (left > 0) store_pack<Whole, kEmbeddingPack>(row, left, sum);
 }
 
-}  // namespace
-
 void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y) {
   constexpr const char* who = "kernels.embedding_forward";
   const std::int64_t count = tokens.elements(), vocabulary = table.shape[0], width = table.shape[1];
@@ -121,4 +118,10 @@ void embedding_weight_gradient(const ExecutionContext& context, const Tensor& to
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::embedding_forward, embedding_forward},
+    {Backend::cuda, table::embedding_weight_gradient, embedding_weight_gradient},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

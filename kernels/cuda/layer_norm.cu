@@ -1,7 +1,6 @@
 #include "kernels/layer_norm.hpp"
 
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -123,8 +122,6 @@ struct LayerTerms {
   }
 };
 
-}  // namespace
-
 void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options,
                         const Tensor& y, const Tensor& m, const Tensor& r) {
   constexpr const char* who = "kernels.layer_norm_forward";
@@ -164,4 +161,11 @@ void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& d
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::layer_norm_forward, layer_norm_forward},
+    {Backend::cuda, table::layer_norm_input_gradient, layer_norm_input_gradient},
+    {Backend::cuda, table::layer_norm_weight_gradient, layer_norm_weight_gradient},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

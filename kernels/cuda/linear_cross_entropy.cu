@@ -1,9 +1,10 @@
+#include "kernels/linear_cross_entropy.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/gemm_plans.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -333,8 +334,6 @@ class Head {
   std::int64_t first_ = 0, count_ = 0;  // the tile's tokens
 };
 
-}  // namespace
-
 void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
   Head(context, "kernels.linear_cross_entropy_forward", h, w, options, scratch)
@@ -367,8 +366,26 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   Head(context, "kernels.linear_logits", h, w, options, scratch).write_logits(logits);
 }
 
-std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options) {
+/// All tiles have whole rows, so that both gradients come from one computation of the logits.
+int linear_cross_entropy_gradients_products(const Shape& /*h*/, const Shape& /*w*/, DType /*dtype*/, CrossEntropyOptions /*options*/,
+                                            const Processor& /*processor*/) {
+  return 3;
+}
+
+std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
+                                               const Processor& /*processor*/) {
   return Layout(h, w, dtype, options).bytes;
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::linear_cross_entropy_forward, linear_cross_entropy_forward},
+    {Backend::cuda, table::linear_cross_entropy_input_gradient, linear_cross_entropy_input_gradient},
+    {Backend::cuda, table::linear_cross_entropy_weight_gradient, linear_cross_entropy_weight_gradient},
+    {Backend::cuda, table::linear_cross_entropy_gradients, linear_cross_entropy_gradients},
+    {Backend::cuda, table::linear_cross_entropy_gradients_products, linear_cross_entropy_gradients_products},
+    {Backend::cuda, table::linear_logits, linear_logits},
+    {Backend::cuda, table::linear_cross_entropy_scratch_bytes, linear_cross_entropy_scratch_bytes},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,9 +1,12 @@
+#include "kernels/matmul.hpp"
+
 #include "kernels/base/check.hpp"
+#include "kernels/bias.hpp"
 #include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/gemm_plans.hpp"
-#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels::cuda {
+namespace {
 
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/,
             const Tensor* addend) {
@@ -26,11 +29,12 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
                                                            .c = c.data,
                                                            .addend = options.bias ? nullptr : added,
                                                            .bias = options.bias ? static_cast<const float*>(added) : nullptr});
-  if (options.bias && !biased) cuda::bias_forward(context, c, *addend, c);
+  if (options.bias && !biased) kernels::bias_forward(context, c, *addend, c);
 }
 
-std::size_t matmul_scratch_bytes(const Shape& /*a*/, const Shape& /*b*/, DType /*operands*/, DType /*result*/, MatmulOptions /*options*/) {
-  return 0;
-}
+const InTable in_table[] = {
+    {Backend::cuda, table::matmul, matmul},
+};
 
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/memory.hpp"
+#include "kernels/base/cuda_memory.hpp"
 
 #include <cuda_runtime.h>
 

@@ -1,7 +1,6 @@
 #include "kernels/rms_norm.hpp"
 
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -106,8 +105,6 @@ struct RmsTerms {
   }
 };
 
-}  // namespace
-
 void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
                       const Tensor& r) {
   constexpr const char* who = "kernels.rms_norm_forward";
@@ -144,4 +141,11 @@ void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy,
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::rms_norm_forward, rms_norm_forward},
+    {Backend::cuda, table::rms_norm_input_gradient, rms_norm_input_gradient},
+    {Backend::cuda, table::rms_norm_weight_gradient, rms_norm_weight_gradient},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,6 +1,5 @@
 #include "kernels/rope.hpp"
 
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -72,8 +71,6 @@ void rotate_heads(const ExecutionContext& context, const char* who, const Tensor
                                        half % kPack<T> == 0 && packs_aligned({x.data, y.data})});
 }
 
-}  // namespace
-
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y) {
   constexpr const char* who = "kernels.rope";
@@ -85,4 +82,9 @@ void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positi
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::rope, rope},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,7 +1,6 @@
 #include "kernels/sinusoid.hpp"
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/operations.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -22,8 +21,6 @@ struct AddSinusoid {
   }
 };
 
-}  // namespace
-
 void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
                   const Tensor& y) {
   constexpr const char* who = "kernels.add_sinusoid";
@@ -34,4 +31,9 @@ void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor
   });
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::add_sinusoid, add_sinusoid},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

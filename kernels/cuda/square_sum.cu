@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -57,8 +56,6 @@ __global__ void __launch_bounds__(kThreads) square_totals(SquareBatch batch, con
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-}  // namespace
-
 void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums) {
   constexpr const char* who = "kernels.square_sums";
   double* parts = context.device_context().state().parts;
@@ -83,4 +80,9 @@ void square_sums(const ExecutionContext& context, std::span<const Tensor> tensor
   }
 }
 
+const InTable in_table[] = {
+    {Backend::cuda, table::square_sums, square_sums},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::cuda

@@ -1,7 +1,7 @@
 #include "kernels/base/check.hpp"
+#include "kernels/base/cuda_memory.hpp"
 #include "kernels/base/device_context.hpp"
 #include "kernels/base/range.hpp"
-#include "kernels/cuda/memory.hpp"
 
 namespace millrace::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/reference/activation.hpp"
+#include "kernels/activation.hpp"
 
 #include <cmath>
 #include <numbers>
@@ -102,8 +102,6 @@ Point at(Activation activation, double x) {
   return laplace(x);
 }
 
-}  // namespace
-
 void activation_forward(Activation activation, const Tensor& x, const Tensor& y) {
   for (std::int64_t i = 0; i < y.elements(); ++i) store(y, i, static_cast<float>(at(activation, load(x, i)).value));
 }
@@ -125,4 +123,12 @@ void glu_input_gradient(Activation activation, const Tensor& dy, const Tensor& g
   }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::activation_forward, without_context<activation_forward>},
+    {Backend::reference, table::activation_input_gradient, without_context<activation_input_gradient>},
+    {Backend::reference, table::glu_forward, without_context<glu_forward>},
+    {Backend::reference, table::glu_input_gradient, without_context<glu_input_gradient>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

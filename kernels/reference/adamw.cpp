@@ -1,10 +1,11 @@
-#include "kernels/reference/adamw.hpp"
+#include "kernels/adamw.hpp"
 
 #include <cmath>
 
 namespace millrace::kernels::reference {
+namespace {
 
-void adamw(const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& copy) {
+void update(const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& copy) {
   const auto t = static_cast<double>(scalars.update);
   const auto keep = static_cast<float>(1.0 - scalars.learning_rate * scalars.weight_decay);
   const auto step_size = static_cast<float>(scalars.learning_rate / (1.0 - std::pow(scalars.beta1, t)));
@@ -27,4 +28,17 @@ void adamw(const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const 
   }
 }
 
+void adamw(const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
+  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
+    AdamwScalars own = scalars;
+    if (!decays) own.weight_decay = 0;
+    update(own, p, m, v, gradient, copy);
+  }
+}
+
+const InTable in_table[] = {
+    {Backend::reference, table::adamw, without_context<adamw>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/attention.hpp"
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
@@ -67,8 +68,6 @@ void query_gradient(const Operands& x, const Layout& at, AttentionOptions option
   }
 }
 
-}  // namespace
-
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
                        const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   const Layout at(q, k, options);
@@ -124,8 +123,26 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
     }
 }
 
-void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks, std::int64_t begin,
-                             std::int64_t end, const Tensor& d_sinks) {
+std::size_t attention_scratch_bytes(const Shape& /*q*/, const Shape& k, DType /*dtype*/, AttentionOptions options,
+                                    const Processor& /*processor*/) {
+  return sizeof(double) * static_cast<std::size_t>(std::max<std::int64_t>(options.sequence, 1) * 2 * k[2] + k[2] + options.sequence);
+}
+
+void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks, const Tensor& d_sinks) {
+  attention_sink_gradient_of_heads(d_o, o, log_sum_exp, sinks, 0, o.shape[1], d_sinks);
+}
+
+const InTable in_table[] = {
+    {Backend::reference, table::attention_forward, without_context<attention_forward>},
+    {Backend::reference, table::attention_input_gradient, without_context<attention_input_gradient>},
+    {Backend::reference, table::attention_sink_gradient, without_context<attention_sink_gradient>},
+    {Backend::reference, table::attention_scratch_bytes, attention_scratch_bytes},
+};
+
+}  // namespace
+
+void attention_sink_gradient_of_heads(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks,
+                                      std::int64_t begin, std::int64_t end, const Tensor& d_sinks) {
   const std::int64_t heads = o.shape[1], width = o.shape[2];
   for (std::int64_t head = begin; head < end; ++head) {
     double sum = 0;
@@ -136,10 +153,6 @@ void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& l
     }
     d_sinks.as<float>()[head] -= static_cast<float>(sum);
   }
-}
-
-std::size_t attention_scratch_bytes(const Shape& k, AttentionOptions options) {
-  return sizeof(double) * static_cast<std::size_t>(std::max<std::int64_t>(options.sequence, 1) * 2 * k[2] + k[2] + options.sequence);
 }
 
 }  // namespace millrace::kernels::reference

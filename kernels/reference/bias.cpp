@@ -1,8 +1,9 @@
-#include "kernels/reference/bias.hpp"
+#include "kernels/bias.hpp"
 
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
+namespace {
 
 void bias_forward(const Tensor& x, const Tensor& b, const Tensor& y) {
   for (std::int64_t i = 0; i < x.elements(); ++i) store(y, i, load(x, i) + b.as<float>()[i % x.shape[1]]);
@@ -16,4 +17,10 @@ void bias_weight_gradient(const Tensor& dy, const Tensor& db) {
   }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::bias_forward, without_context<bias_forward>},
+    {Backend::reference, table::bias_weight_gradient, without_context<bias_weight_gradient>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,10 +1,11 @@
-#include "kernels/reference/elementwise.hpp"
+#include "kernels/elementwise.hpp"
 
 #include <cstring>
 
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
+namespace {
 
 void add(const Tensor& a, const Tensor& b, const Tensor& y) {
   for (std::int64_t i = 0; i < y.elements(); ++i) store(y, i, load(a, i) + load(b, i));
@@ -30,4 +31,13 @@ void fill_zero(const Tensor& y) {
   if (y.bytes() > 0) std::memset(y.data, 0, y.bytes());
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::add, without_context<add>},
+    {Backend::reference, table::scale, without_context<scale>},
+    {Backend::reference, table::accumulate, without_context<accumulate>},
+    {Backend::reference, table::convert, without_context<convert>},
+    {Backend::reference, table::fill_zero, without_context<fill_zero>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,4 +1,4 @@
-#include "kernels/reference/layer_norm.hpp"
+#include "kernels/layer_norm.hpp"
 
 #include <cmath>
 
@@ -10,8 +10,6 @@ namespace {
 double normal(const Tensor& x, const Tensor& m, const Tensor& r, std::int64_t t, std::int64_t d) {
   return (double{load(x, t * x.shape[1] + d)} - m.as<float>()[t]) * r.as<float>()[t];
 }
-
-}  // namespace
 
 void layer_norm_forward(const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options, const Tensor& y, const Tensor& m,
                         const Tensor& r) {
@@ -56,4 +54,11 @@ void layer_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor&
   }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::layer_norm_forward, without_context<layer_norm_forward>},
+    {Backend::reference, table::layer_norm_input_gradient, without_context<layer_norm_input_gradient>},
+    {Backend::reference, table::layer_norm_weight_gradient, without_context<layer_norm_weight_gradient>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,4 +1,4 @@
-#include "kernels/reference/linear_cross_entropy.hpp"
+#include "kernels/linear_cross_entropy.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -34,9 +34,7 @@ void row_of_logits(const Tensor& h, const Tensor& w, std::int64_t token, CrossEn
   }
 }
 
-}  // namespace
-
-void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits) {
+void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits, Scratch /*scratch*/) {
   std::vector<double> row(static_cast<std::size_t>(w.shape[0]));
   for (std::int64_t token = 0; token < h.shape[0]; ++token) {
     row_of_logits(h, w, token, options, row);
@@ -45,7 +43,7 @@ void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options
 }
 
 void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
-                                  const Tensor& log_sum_exp) {
+                                  const Tensor& log_sum_exp, Scratch /*scratch*/) {
   std::vector<double> logits(static_cast<std::size_t>(w.shape[0]));
   double total = 0, z_total = 0;
   for (std::int64_t token = 0; token < h.shape[0]; ++token) {
@@ -65,8 +63,9 @@ void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor
   loss.as<double>()[1] = z_total;
 }
 
-void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& g,
-                                    CrossEntropyOptions options, const Tensor* dh, const Tensor* dw) {
+/// Either gradient may be null.
+void add_gradients(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& g,
+                   CrossEntropyOptions options, const Tensor* dh, const Tensor* dw) {
   const std::int64_t width = h.shape[1];
   const double scale = g.as<float>()[0];
   std::vector<double> dl(static_cast<std::size_t>(w.shape[0])), row(static_cast<std::size_t>(width));
@@ -96,4 +95,31 @@ void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tens
   for (std::size_t i = 0; i < unrounded.size(); ++i) dw->as<float>()[i] += to_float(to_bfloat16(unrounded[i]));
 }
 
+void linear_cross_entropy_input_gradient(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g,
+                                         CrossEntropyOptions options, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
+                                         Scratch scratch) {
+  linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp, scratch);
+  add_gradients(h, w, targets, log_sum_exp, g, options, &dh, nullptr);
+}
+
+void linear_cross_entropy_weight_gradient(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& log_sum_exp,
+                                          const Tensor& g, CrossEntropyOptions options, const Tensor& dw, Scratch /*scratch*/) {
+  add_gradients(h, w, targets, log_sum_exp, g, options, nullptr, &dw);
+}
+
+void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tensor& targets, const Tensor& g, CrossEntropyOptions options,
+                                    const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch) {
+  linear_cross_entropy_forward(h, w, targets, options, loss, log_sum_exp, scratch);
+  add_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
+}
+
+const InTable in_table[] = {
+    {Backend::reference, table::linear_cross_entropy_forward, without_context<linear_cross_entropy_forward>},
+    {Backend::reference, table::linear_cross_entropy_input_gradient, without_context<linear_cross_entropy_input_gradient>},
+    {Backend::reference, table::linear_cross_entropy_weight_gradient, without_context<linear_cross_entropy_weight_gradient>},
+    {Backend::reference, table::linear_cross_entropy_gradients, without_context<linear_cross_entropy_gradients>},
+    {Backend::reference, table::linear_logits, without_context<linear_logits>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,4 +1,4 @@
-#include "kernels/reference/matmul.hpp"
+#include "kernels/matmul.hpp"
 
 #include "kernels/packing.hpp"
 #include "kernels/reference/element.hpp"
@@ -13,9 +13,7 @@ double load_packed(const Tensor& b, std::int64_t k, std::int64_t i, std::int64_t
                                               : static_cast<double>(reinterpret_cast<const float*>(b.data)[place]);
 }
 
-}  // namespace
-
-void matmul(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, const Tensor* addend) {
+void matmul(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/, const Tensor* addend) {
   const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[options.transpose_a ? 0 : 1];
   for (std::int64_t row = 0; row < m; ++row)
     for (std::int64_t column = 0; column < n; ++column) {
@@ -31,4 +29,9 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions opt
     }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::matmul, without_context<matmul>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

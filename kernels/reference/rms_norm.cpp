@@ -1,10 +1,11 @@
-#include "kernels/reference/rms_norm.hpp"
+#include "kernels/rms_norm.hpp"
 
 #include <cmath>
 
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
+namespace {
 
 void rms_norm_forward(const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y, const Tensor& r) {
   const std::int64_t rows = x.shape[0];
@@ -49,4 +50,11 @@ void rms_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& r
   }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::rms_norm_forward, without_context<rms_norm_forward>},
+    {Backend::reference, table::rms_norm_input_gradient, without_context<rms_norm_input_gradient>},
+    {Backend::reference, table::rms_norm_weight_gradient, without_context<rms_norm_weight_gradient>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,10 +1,11 @@
-#include "kernels/reference/rope.hpp"
+#include "kernels/rope.hpp"
 
 #include <cmath>
 
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
+namespace {
 
 void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options, const Tensor& y) {
   const std::int64_t tokens = x.shape[0];
@@ -27,4 +28,9 @@ void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_freque
     }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::rope, without_context<rope>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,10 +1,11 @@
-#include "kernels/reference/sinusoid.hpp"
+#include "kernels/sinusoid.hpp"
 
 #include <cmath>
 
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
+namespace {
 
 void add_sinusoid(const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales, const Tensor& y) {
   const std::int64_t width = x.shape[1], half = width / 2;
@@ -16,4 +17,9 @@ void add_sinusoid(const Tensor& x, const Tensor& positions, const Tensor& invers
   }
 }
 
+const InTable in_table[] = {
+    {Backend::reference, table::add_sinusoid, without_context<add_sinusoid>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

@@ -1,8 +1,9 @@
-#include "kernels/reference/square_sum.hpp"
+#include "kernels/square_sum.hpp"
 
 #include <algorithm>
 
 namespace millrace::kernels::reference {
+namespace {
 
 double square_sum(const Tensor& x) {
   constexpr std::int64_t chunk = 4096;
@@ -17,4 +18,13 @@ double square_sum(const Tensor& x) {
   return sum;
 }
 
+void square_sums(std::span<const Tensor> tensors, const Tensor& sums) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) sums.as<double>()[i] = square_sum(tensors[i]);
+}
+
+const InTable in_table[] = {
+    {Backend::reference, table::square_sums, without_context<square_sums>},
+};
+
+}  // namespace
 }  // namespace millrace::kernels::reference

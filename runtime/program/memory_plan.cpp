@@ -113,6 +113,9 @@ class Planner {
   }
 
   MemoryPlan plan() {
+    for (const auto kind : all_program_kinds)
+      if (runs(plan_.mode, kind))
+        for (const auto& operation : programs_.program(kind)) require_kernels(operation);
     for (std::size_t i = 0; i < programs_.values.size(); ++i)
       if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
     // A stage that reads no field (an empty one) still gets the microbatch: the region is the same for all.
@@ -124,6 +127,14 @@ class Planner {
   }
 
  private:
+  /// A run on this device would end at the operation's first call: better said before anything is allocated.
+  void require_kernels(const Operation& operation) const {
+    const auto backend = kernels::backend_of(processor_.device.kind);
+    for (const auto* row : operation.rule->kernel_rows())
+      MILLRACE_CHECK(row->has(backend), ExitCode::config, who, "device {} has no kernel for {} ({})", kernels::to_string(backend),
+                     row->name(), operation.name);
+  }
+
   void place(ValueId id) {
     const auto& value = programs_.value(id);
     auto& placement = plan_.placements[index(id)];

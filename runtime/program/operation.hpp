@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/base/execution_context.hpp"
+#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/program/value.hpp"
 
@@ -38,6 +39,9 @@ struct Cost {
   double bytes = 0;  // read and written, each operand once
 };
 
+/// The rows of the kernel tables that an operation calls.
+using KernelRows = std::vector<const kernels::KernelRow*>;
+
 /// Everything known of an operation beyond its numbers; one file an operation in ops/. Rules are immutable and live as long as the process.
 class OperationRule {
  public:
@@ -53,6 +57,8 @@ class OperationRule {
                                   const Attributes& attributes) const = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                                   const Attributes& attributes, const kernels::Processor& processor) const;
+  /// The kernels that run() calls, of which a stage's plan demands that the device has them.
+  [[nodiscard]] virtual KernelRows kernel_rows() const = 0;
   /// Calls the kernel. outputs of an accumulating operation are its accumulators.
   virtual void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs,
                    std::span<const kernels::Tensor> outputs, const Attributes& attributes, kernels::Scratch scratch) const = 0;

@@ -20,7 +20,6 @@
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/matmul.hpp"
-#include "kernels/reference/attention.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/sinusoid.hpp"
@@ -80,10 +79,9 @@ void add_norms(std::vector<Call>& calls, DType type) {
                    [](const ExecutionContext& s, const Operands& o, Scratch) {
                      rms_norm_input_gradient(s, o[0], o[1], o[2], o[3], {1e-5F}, o[4], &o[5]);
                    }});
-  calls.push_back(
-      {"rms_norm_weight_gradient", {like_x("dy"), x, r, sums("dw")}, [](const ExecutionContext& s, const Operands& o, Scratch scratch) {
-         rms_norm_weight_gradient(s, o[0], o[1], o[2], o[3], scratch);
-       }});
+  calls.push_back({"rms_norm_weight_gradient", {like_x("dy"), x, r, sums("dw")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     rms_norm_weight_gradient(s, o[0], o[1], o[2], o[3]);
+                   }});
 }
 
 void add_elements(std::vector<Call>& calls, DType type) {
@@ -404,10 +402,12 @@ TEST(Operands, TheScratchOfPlainAttentionSuffices) {
   const AttentionOptions options{.sequence = kSequence, .scale = 0.3F};
   const Data q(DType::f32, {kTokens, kHeads, kWidth}, 1), k(DType::f32, {kTokens, kPairs, kWidth}, 2), v(k),
       segments(DType::i32, {kTokens}), o(q), sums(DType::f32, {kTokens, kHeads}), dq(q), dk(k), dv(k);
-  const std::size_t bytes = reference::attention_scratch_bytes((*k).shape, options);
+  ThreadTeam team(1);
+  const ExecutionContext context(team, Implementation::reference);
+  const std::size_t bytes = needed_scratch(table::attention_scratch_bytes, context, (*q).shape, (*k).shape, DType::f32, options);
   const Fenced scratch(bytes, alignof(double), false);
-  reference::attention_forward(*q, *k, *v, *segments, options, *o, *sums, {scratch.data(), bytes}, nullptr);
-  reference::attention_input_gradient(*q, *q, *k, *v, *o, *sums, *segments, options, *dq, *dk, *dv, {scratch.data(), bytes});
+  attention_forward(context, *q, *k, *v, *segments, options, *o, *sums, {scratch.data(), bytes});
+  attention_input_gradient(context, *q, *q, *k, *v, *o, *sums, *segments, options, *dq, *dk, *dv, {scratch.data(), bytes});
   EXPECT_TRUE(std::isfinite(dq.get(0)));
 }
 

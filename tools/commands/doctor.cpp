@@ -15,7 +15,6 @@
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/device_context.hpp"
-#include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
 #include "runtime/units.hpp"
@@ -101,7 +100,7 @@ void processor(Report& report) {
 
 void peaks(Report& report) {
   report.ok("matmul fp32", peak_text(DType::f32));
-  const bool widened = kernels::cpu::matmul_compute_dtype(DType::bf16) == DType::f32;
+  const bool widened = kernels::matmul_compute_dtype(DType::bf16) == DType::f32;
   report.ok("matmul bf16",
             peak_text(DType::bf16) +
                 (widened ? ", computed in fp32: bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time"

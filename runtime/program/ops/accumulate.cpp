@@ -19,6 +19,7 @@ class Accumulate final : public OperationRule {
     return {rules::elements(outputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::accumulate}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::accumulate(context, inputs[0], outputs[0]);

@@ -51,6 +51,7 @@ class GluInputGradient final : public OperationRule {
     return {(slope_flops(activation_) + 3) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::glu_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::glu_input_gradient(context, activation_, inputs[0], inputs[1], inputs[2], outputs[0], outputs[1]);
@@ -84,6 +85,7 @@ class Glu final : public OperationRule {
     return {(value_flops(activation_) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::glu_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::glu_forward(context, activation_, inputs[0], inputs[1], outputs[0]);
@@ -111,6 +113,7 @@ class ActivateInputGradient final : public OperationRule {
     return {(slope_flops(activation_) + 1) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::activation_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::activation_input_gradient(context, activation_, inputs[0], inputs[1], outputs[0]);
@@ -140,6 +143,7 @@ class Activate final : public OperationRule {
     return {value_flops(activation_) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::activation_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::activation_forward(context, activation_, inputs[0], outputs[0]);

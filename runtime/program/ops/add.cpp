@@ -25,6 +25,7 @@ class Add final : public OperationRule {
     return {rules::elements(outputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::add}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::add(context, inputs[0], inputs[1], outputs[0]);

@@ -59,6 +59,7 @@ class AttentionInputGradient final : public OperationRule {
     return scratch_of(inputs[1], inputs[2], attributes, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::attention_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto head_dim = attributes.integer("head_dim");
@@ -86,6 +87,7 @@ class AttentionSinkGradient final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::attention_sink_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto head_dim = attributes.integer("head_dim");
@@ -141,6 +143,7 @@ class Attention final : public OperationRule {
     return scratch_of(inputs[0], inputs[1], attributes, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::attention_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto head_dim = attributes.integer("head_dim");

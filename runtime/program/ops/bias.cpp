@@ -21,6 +21,7 @@ class BiasWeightGradient final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::bias_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::bias_weight_gradient(context, inputs[0], outputs[0]);
@@ -50,6 +51,7 @@ class Bias final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::bias_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::bias_forward(context, inputs[0], inputs[1], outputs[0]);

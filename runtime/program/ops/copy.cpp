@@ -22,6 +22,7 @@ class Copy final : public OperationRule {
     return {0, rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::convert}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::convert(context, inputs[0], outputs[0]);

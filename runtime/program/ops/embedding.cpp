@@ -26,6 +26,7 @@ class EmbeddingWeightGradient final : public OperationRule {
     return {rules::elements(inputs[1]), rules::bytes(inputs) + 8 * rules::elements(inputs[1])};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::embedding_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::embedding_weight_gradient(context, inputs[0], inputs[1], outputs[0]);
@@ -53,6 +54,7 @@ class Embedding final : public OperationRule {
     return {0, rules::bytes(inputs.first(1)) + 2 * rules::bytes(outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::embedding_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::embedding_forward(context, inputs[0], inputs[1], outputs[0]);

@@ -28,6 +28,7 @@ class LayerNormInputGradient final : public OperationRule {
     return {11 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::layer_norm_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     kernels::layer_norm_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes), outputs[0]);
@@ -52,6 +53,7 @@ class LayerNormWeightGradient final : public OperationRule {
     return {5 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::layer_norm_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::layer_norm_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], outputs[0], outputs[1]);
@@ -89,6 +91,7 @@ class LayerNorm final : public OperationRule {
     return {8 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::layer_norm_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     kernels::layer_norm_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], outputs[2]);

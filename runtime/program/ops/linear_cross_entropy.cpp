@@ -57,6 +57,7 @@ class WeightGradient final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
@@ -103,6 +104,7 @@ class BothGradients final : public GradientWithLoss {
     return {products * product_flops(inputs), rules::traffic(inputs, outputs, true)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_gradients}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_gradients(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
@@ -123,6 +125,7 @@ class InputGradient final : public GradientWithLoss {
     return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
@@ -163,6 +166,7 @@ class LinearCrossEntropy final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_cross_entropy_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1],
@@ -191,6 +195,7 @@ class Logits final : public OperationRule {
     return scratch_of(inputs, attributes, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::linear_logits}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     kernels::linear_logits(context, inputs[0], inputs[1], options_of(attributes), outputs[0], scratch);

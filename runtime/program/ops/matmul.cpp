@@ -41,6 +41,7 @@ class Matmul : public OperationRule {
     return kernels::matmul_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, outputs[0].dtype, options_, processor);
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::matmul}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch scratch) const override {
     kernels::matmul(context, inputs[0], inputs[1], outputs[0], options_, scratch, options_.addend ? &inputs[2] : nullptr);

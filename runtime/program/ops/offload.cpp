@@ -18,6 +18,7 @@ class Begin final : public Transfer {
  public:
   Begin(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
   std::string_view name() const override { return name_; }
+  KernelRows kernel_rows() const override { return {&kernels::table::convert}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor>,
            const Attributes&, kernels::Scratch) const override {
     if (!context.on_cuda()) return kernels::convert(context, inputs[0], inputs[1]);
@@ -35,6 +36,7 @@ class End final : public Transfer {
  public:
   End(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
   std::string_view name() const override { return name_; }
+  KernelRows kernel_rows() const override { return {}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor>, std::span<const kernels::Tensor>, const Attributes&,
            kernels::Scratch) const override {
     if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, lane_);

@@ -51,6 +51,7 @@ class RmsNormInputGradient final : public OperationRule {
     return {(plus_ ? 7 : 6) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::rms_norm_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[2].shape[0];
@@ -82,17 +83,11 @@ class RmsNormWeightGradient final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
-  std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&,
-                            const kernels::Processor& processor) const override {
-    const auto width = inputs[1].shape[1] / inputs[2].shape[1];
-    return kernels::rms_norm_weight_gradient_scratch_bytes({inputs[1].shape[0] * inputs[2].shape[1], width}, processor);
-  }
-
+  KernelRows kernel_rows() const override { return {&kernels::table::rms_norm_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
-           const Attributes&, kernels::Scratch scratch) const override {
+           const Attributes&, kernels::Scratch) const override {
     const auto width = outputs[0].shape[0];
-    kernels::rms_norm_weight_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0],
-                                      scratch);
+    kernels::rms_norm_weight_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0]);
   }
 };
 
@@ -123,6 +118,7 @@ class RmsNorm final : public OperationRule {
     return {4 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::rms_norm_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[1].shape[0];

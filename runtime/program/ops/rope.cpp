@@ -44,6 +44,7 @@ class Rope final : public OperationRule {
     return {3 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::rope}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto head_dim = 2 * inputs[2].shape[0];

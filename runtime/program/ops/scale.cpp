@@ -24,6 +24,7 @@ class Scale final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::scale}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     kernels::scale(context, inputs[0], static_cast<float>(attributes.real("factor")), outputs[0]);

@@ -28,6 +28,7 @@ class AddSinusoid final : public OperationRule {
     return {2 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
+  KernelRows kernel_rows() const override { return {&kernels::table::add_sinusoid}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     kernels::add_sinusoid(context, inputs[0], inputs[1], inputs[2], outputs[0]);

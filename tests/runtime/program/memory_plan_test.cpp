@@ -366,5 +366,40 @@ TEST(MemoryPlan, ALargeVocabularyAddsLessThanItsLogits) {
   }
 }
 
+// -- a kernel that only the CPU has -------------------------------------------------------------------------------------------------------
+
+constinit kernels::Kernel<void(const kernels::ExecutionContext&, const kernels::Tensor& x, const kernels::Tensor& y)> halve_row("halve");
+void halve_on_cpu(const kernels::ExecutionContext&, const kernels::Tensor& x, const kernels::Tensor& y) {
+  for (std::int64_t i = 0; i < x.elements(); ++i) y.as<float>()[i] = x.as<float>()[i] / 2;
+}
+const kernels::InTable halve_in_table{kernels::Backend::cpu, halve_row, halve_on_cpu};
+
+class Halve final : public OperationRule {
+ public:
+  std::string_view name() const override { return "halve"; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override { return {inputs[0]}; }
+  Cost cost(std::span<const ValueType>, std::span<const ValueType>, const Attributes&) const override { return {}; }
+  KernelRows kernel_rows() const override { return {&halve_row}; }
+  void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
+           const Attributes&, kernels::Scratch) const override {
+    halve_row(context, inputs[0], outputs[0]);
+  }
+};
+
+TEST(MemoryPlan, NamesTheKernelThatADeviceLacks) {
+  static const Halve rule;
+  ProgramBuilder builder({DType::f32, 1, 8});
+  const auto x = builder.boundary_in(16);
+  builder.enter(3, "layers.3.mlp");
+  builder.set_boundary_out(builder.append(rule, {x}, {}, "halve")[0]);
+  const auto set = differentiate(builder.finish(), {});
+  EXPECT_GT(plan_memory(set, BackwardMode::forward_only, {}, 1).region_bytes[at(Region::boundary_out)], 0U);
+  tests::expect_error(
+      [&] {
+        static_cast<void>(plan_memory(set, BackwardMode::forward_only, {}, {kernels::Device{kernels::DeviceKind::cuda, 0}, 1}));
+      },
+      ExitCode::config, {"device cuda has no kernel for halve (layers.3.mlp.halve)"});
+}
+
 }  // namespace
 }  // namespace millrace::runtime::testing
