@@ -5,9 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "cluster/links/doorbells.hpp"
+#include "cluster/links/link.hpp"
 #include "tests/cluster/link_world.hpp"
 #include "tests/support/skipped_cases.hpp"
 
@@ -53,6 +56,45 @@ TEST(Transport, NapsWhileItHasNothingToDo) {
   // However long the sleep was: without naps there would be hundreds of looks in each of its milliseconds.
   EXPECT_LT(looks, 10 + 10 * Milliseconds(std::chrono::steady_clock::now() - begin).count());
   transport->detach(idle);
+}
+
+struct Silent final : LinkEvents {
+  void on_arrival(const Arrival&) override {}
+  void on_writable(int, std::int64_t) override {}
+};
+
+// … and where receives are posted that nothing comes for.
+TEST(Transport, NapsWhileItsLinksAreQuiet) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  const Topology topology(transport->processes(), transport->processes(), transport->process());
+  Silent events;
+  std::vector<ChannelEnds> channels;
+  std::vector<std::unique_ptr<std::byte[]>> rings;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {  // round the processes, short messages and long ones
+    const ChannelSpec spec{rank, rank, (rank + 1) % topology.ranks(), ChannelKind::sums, 2, rank % 2 == 0 ? 100U : 100'000U};
+    const auto ring = [&] {
+      rings.push_back(std::make_unique<std::byte[]>(ring_bytes(spec) + 64));
+      auto* base = rings.back().get();
+      base += (64 - reinterpret_cast<std::uintptr_t>(base) % 64) % 64;
+      return std::span(base, ring_bytes(spec));
+    };
+    ChannelEnds ends{spec, {}, {}, &events, &events};
+    if (topology.hosts(spec.to_rank)) ends.receive_ring = ring();
+    if (topology.hosts(spec.from_rank)) ends.send_ring = ring();
+    channels.push_back(ends);
+  }
+  Links links(topology, transport.get(), channels);
+  transport->barrier();
+  IdlePoller idle;
+  transport->attach(idle);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto before = idle.polls.load();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto looks = static_cast<double>(idle.polls.load() - before);
+  EXPECT_LT(looks, 20 + 20 * Milliseconds(std::chrono::steady_clock::now() - begin).count());
+  transport->detach(idle);
+  links.close();
 }
 
 constexpr std::chrono::minutes never(10);  // longer than CTest lets the test run

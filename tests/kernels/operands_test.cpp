@@ -411,5 +411,18 @@ TEST(Operands, TheScratchOfPlainAttentionSuffices) {
   EXPECT_TRUE(std::isfinite(dq.get(0)));
 }
 
+TEST(Operands, ABiasIsAnAddend) {
+  ThreadTeam team(1);
+  const ExecutionContext context = testing::fast(team);
+  const testing::Data a(DType::f32, {3, 4}, 1), b(DType::f32, {4, 5}, 2);
+  testing::Data c(DType::f32, {3, 5});
+  const Buffer scratch =
+      testing::scratch_of(context, matmul_scratch_bytes({3, 4}, {4, 5}, DType::f32, DType::f32, {}, context.processor()));
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {.bias = true}, scratch.bytes()); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {.addend = true}, scratch.bytes()); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {}, scratch.bytes(), &*c); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(testing::thrown([&] { matmul(context, *a, *b, *c, {}, scratch.bytes()); }), -1);
+}
+
 }  // namespace
 }  // namespace millrace::kernels::testing

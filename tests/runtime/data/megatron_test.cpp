@@ -208,6 +208,11 @@ TEST(TokenWriter, ManyDocumentsAndLongOnes) {
 TEST(TokenWriter, LeavesNothingBehindWhereItFails) {
   const TemporaryFolder folder;
   expect_error([&] { write(TokenTarget::megatron, folder / "m", 100, {{1, 100}}); }, ExitCode::data, {"token 1 of document 0 is 100"});
+  expect_error(
+      [&] {
+        write(TokenTarget::megatron, folder / "m", 100, {{1}, {2}, {3, 4, 5, 100}});
+      },
+      ExitCode::data, {"token 3 of document 2 is 100"});
   expect_error([&] { write(TokenTarget::llmc, folder / "m", 100, {{-1}}); }, ExitCode::data, {"-1"});
   expect_error([&] { write(TokenTarget::megatron, folder / "m", 100, {{}}); }, ExitCode::data, {"no tokens"});
   expect_error([&] { write(TokenTarget::llmc, folder / "none/m", 100, {{1}}); }, ExitCode::storage, {"none/m"});

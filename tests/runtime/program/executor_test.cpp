@@ -63,6 +63,17 @@ TEST(Executor, AKernelsErrorNamesTheOperation) {
   }
 }
 
+TEST(Executor, AProgramWithoutScratchNeedsNoWorkspace) {
+  ProgramBuilder builder({kernels::DType::f32, 2, 4});
+  builder.set_boundary_out(scale(builder, builder.boundary_in(8), 0.5, "half"));
+  Rig rig(builder.finish(), SmallNet{}, {});
+  rig.bindings[Region::workspace] = nullptr;
+  EXPECT_EQ(message_of([&] { rig.run(ProgramKind::forward); }), "no error");
+  Rig head(SmallNet{}, {BackwardMode::split, "none", kernels::Implementation::fast});
+  head.bindings[Region::workspace] = nullptr;
+  EXPECT_NE(message_of([&] { head.run(ProgramKind::input_gradient); }).find("runs without a workspace"), std::string::npos);
+}
+
 TEST(Executor, ProgramsOfAnotherModeAndMissingBasesAreRefused) {
   Rig rig(SmallNet{}, {BackwardMode::fused});
   EXPECT_NE(message_of([&] { rig.run(ProgramKind::weight_gradient); }).find("weight_gradient"), std::string::npos);

@@ -262,6 +262,17 @@ TEST(TokenizerJson, RefusesDamage) {
   expect_refused(replaced(golden_text("llama3.json"), "\"Regex\":\"", "\"Regex\":\"("), {"not understood"});
 }
 
+// Of the published vocabularies in this form Qwen's alone normalises text.
+TEST(Tiktoken, NormalisesWhereTheFamilyDoes) {
+  const std::string pieces = golden_text("small_cl100k.tiktoken");
+  const auto is_normalised = [&](const std::string& name) {
+    const auto tokenizer = read_tiktoken(pieces, name, "f");
+    return ids_of(*tokenizer, "e\u0301") == ids_of(*tokenizer, "\u00e9");
+  };
+  EXPECT_TRUE(is_normalised("qwen.tiktoken"));
+  for (const char* name : {"cl100k", "o200k", "llama3", "r50k"}) EXPECT_FALSE(is_normalised(name)) << name;
+}
+
 TEST(Tiktoken, RefusesDamage) {
   const std::string good = golden_text("small_cl100k.tiktoken");
   const auto refused = [](const std::string& text, const std::string& name, const std::vector<std::string>& parts) {
