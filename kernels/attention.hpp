@@ -5,12 +5,14 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
 
 struct AttentionOptions {
   std::int64_t sequence = 0;  // S: the T = rows·S tokens are rows of this length
+  std::int64_t head_dim = 0;  // D, for who has q as [T, H·D]; 0: the last axis of q [T, H, D] says it
   float scale = 1.0F;         // multiplies q·k
   float soft_cap = 0.0F;      // scores s become soft_cap·tanh(s / soft_cap); 0: they stay
   std::int64_t window = 0;    // a query sees this many keys at most, its own the last of them; 0: any number
@@ -19,6 +21,13 @@ struct AttentionOptions {
   // The caller knows that every row is one segment: then `segments` may go unread. Whether our own kernels read it shows in no bit; a
   // GPU's library may answer instead of them (kernels/cuda/fused_attention.hpp), whose bits are its own.
   bool one_segment = false;
+
+  static constexpr auto members() {
+    return std::tuple(member("sequence", &AttentionOptions::sequence), member("head_dim", &AttentionOptions::head_dim),
+                      member("scale", &AttentionOptions::scale), member("soft_cap", &AttentionOptions::soft_cap),
+                      member("window", &AttentionOptions::window), member("chunk", &AttentionOptions::chunk),
+                      member("causal", &AttentionOptions::causal), member("one_segment", &AttentionOptions::one_segment));
+  }
 };
 
 /// Grouped-query attention, tiled: no score matrix stands in memory, and tiles that no query sees are passed over. Query t attends to key u

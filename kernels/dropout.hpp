@@ -4,6 +4,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -13,6 +14,8 @@ namespace millrace::kernels {
 struct DropoutOptions {
   float rate = 0.0F;       // of features that become 0; 0 <= rate < 1
   std::uint64_t site = 0;  // the layer and the place in it
+
+  static constexpr auto members() { return std::tuple(member("rate", &DropoutOptions::rate), member("site", &DropoutOptions::site)); }
 };
 
 /// y = x / (1 − rate) where the feature is kept, else 0; a token whose sample is 0 stays as it is (Srivastava et al., JMLR 15, 2014). x, y

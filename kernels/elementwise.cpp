@@ -12,11 +12,11 @@ void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, cons
   table::add(context, a, b, y);
 }
 
-void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y) {
+void scale(const ExecutionContext& context, const Tensor& x, ScaleOptions options, const Tensor& y) {
   constexpr const char* who = "kernels.scale";
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
-  table::scale(context, x, factor, y);
+  table::scale(context, x, options, y);
 }
 
 void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator) {

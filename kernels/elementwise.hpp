@@ -2,6 +2,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -9,8 +10,13 @@ namespace millrace::kernels {
 /// y = a + b in fp32, rounded to y's dtype. One dtype; y may be a or b.
 void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y);
 
+struct ScaleOptions {
+  float factor = 1.0F;
+
+  static constexpr auto members() { return std::tuple(member("factor", &ScaleOptions::factor)); }
+};
 /// y = x · factor in fp32, rounded to y's dtype. One dtype; y may be x.
-void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y);
+void scale(const ExecutionContext& context, const Tensor& x, ScaleOptions options, const Tensor& y);
 
 /// accumulator += x, accumulator f32, x f32 or bf16.
 void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator);

@@ -2,6 +2,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -9,6 +10,10 @@ namespace millrace::kernels {
 struct LayerNormOptions {
   float epsilon = 0.0F;
   float offset = 0.0F;  // added to the weights: 1 where a checkpoint stores how far they are from it (MaxText's GPT-3)
+
+  static constexpr auto members() {
+    return std::tuple(member("epsilon", &LayerNormOptions::epsilon), member("offset", &LayerNormOptions::offset));
+  }
 };
 
 /// y = (x − m) · r · (w + offset) + b with m the mean of a row and r = 1/sqrt(variance + epsilon), the variance that of the row itself

@@ -4,6 +4,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -15,6 +16,11 @@ struct CrossEntropyOptions {
   float scale = 1.0F;        // multiplies the logits
   float soft_cap = 0.0F;     // then logits l become soft_cap·tanh(l / soft_cap); 0: they stay
   bool round_table = false;  // w is rounded to bf16 before the products, and what each call adds to dw too: MaxText's tied head
+
+  static constexpr auto members() {
+    return std::tuple(member("z_loss", &CrossEntropyOptions::z_loss), member("scale", &CrossEntropyOptions::scale),
+                      member("soft_cap", &CrossEntropyOptions::soft_cap), member("round_table", &CrossEntropyOptions::round_table));
+  }
 };
 
 /// logits = h · wᵀ in fp32 (h [T, D], w [V, D], one dtype), scaled and capped. Over tokens whose target is in [0, V), in order:

@@ -2,6 +2,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -10,6 +11,11 @@ struct RmsNormOptions {
   float epsilon = 0.0F;
   float offset = 0.0F;      // added to the weights: 1 where a checkpoint stores how far they are from it (Gemma)
   bool round_first = true;  // bf16: x·r is rounded before the weight multiplies it, as transformers' Llama does; else only the result is
+
+  static constexpr auto members() {
+    return std::tuple(member("epsilon", &RmsNormOptions::epsilon), member("offset", &RmsNormOptions::offset),
+                      member("round_first", &RmsNormOptions::round_first));
+  }
 };
 
 /// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept

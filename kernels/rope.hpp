@@ -2,6 +2,7 @@
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
+#include "kernels/base/options.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::kernels {
@@ -10,6 +11,11 @@ struct RopeOptions {
   int direction = 1;         // −1 rotates back: the gradient of the input
   float factor = 1.0F;       // multiplies cos and sin (YaRN's attention factor)
   bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], rather than x[i] and x[i+D/2]
+
+  static constexpr auto members() {
+    return std::tuple(member("direction", &RopeOptions::direction), member("factor", &RopeOptions::factor),
+                      member("interleaved", &RopeOptions::interleaved));
+  }
 };
 
 /// Rotary embedding (Su et al., arXiv 2104.09864): for head vector x and i < D/2, with φ = positions[t]·inverse_frequencies[i] and the pair

@@ -60,7 +60,7 @@ void measure(const ExecutionContext& context, const Case& c) {
   const Tensor q = make(c.dtype, query, 1), k = make(c.dtype, key, 2), v = make(c.dtype, key, 3), d_o = make(c.dtype, query, 4);
   const Tensor o = make(c.dtype, query, 5), dq = make(c.dtype, query, 6), dk = make(c.dtype, key, 7), dv = make(c.dtype, key, 8);
   const Tensor segments = make(DType::i32, {tokens}, 0), sums = make(DType::f32, {tokens, c.heads}, 0);
-  const AttentionOptions options{c.sequence, 0.125F};
+  const AttentionOptions options{.sequence = c.sequence, .scale = 0.125F};
   const Buffer scratch(attention_scratch_bytes(query, key, c.dtype, options, context.threads()));
   const double forward = seconds_of([&] { attention_forward(context, q, k, v, segments, options, o, sums, scratch.bytes()); });
   const double backward =

@@ -19,12 +19,12 @@ void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, cons
   });
 }
 
-void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y) {
+void scale(const ExecutionContext& context, const Tensor& x, ScaleOptions options, const Tensor& y) {
   context.team().for_ranges(y.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (y.dtype == DType::f32)
-      pick_scale_f32()(x.as<float>(), factor, y.as<float>(), begin, end);
+      pick_scale_f32()(x.as<float>(), options.factor, y.as<float>(), begin, end);
     else
-      pick_scale_bf16()(x.as<BFloat16>(), factor, y.as<BFloat16>(), begin, end);
+      pick_scale_bf16()(x.as<BFloat16>(), options.factor, y.as<BFloat16>(), begin, end);
   });
 }
 

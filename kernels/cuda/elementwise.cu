@@ -20,8 +20,8 @@ void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, cons
   with_type(y.dtype, [&]<class T>(T) { map<T, T, T>(context, "kernels.add", a, b, y, Sum{}); });
 }
 
-void scale(const ExecutionContext& context, const Tensor& x, float factor, const Tensor& y) {
-  with_type(x.dtype, [&]<class T>(T) { map<T, T>(context, "kernels.scale", x, y, Multiply{factor}); });
+void scale(const ExecutionContext& context, const Tensor& x, ScaleOptions options, const Tensor& y) {
+  with_type(x.dtype, [&]<class T>(T) { map<T, T>(context, "kernels.scale", x, y, Multiply{options.factor}); });
 }
 
 void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& accumulator) {

@@ -11,8 +11,8 @@ void add(const Tensor& a, const Tensor& b, const Tensor& y) {
   for (std::int64_t i = 0; i < y.elements(); ++i) store(y, i, load(a, i) + load(b, i));
 }
 
-void scale(const Tensor& x, float factor, const Tensor& y) {
-  for (std::int64_t i = 0; i < y.elements(); ++i) store(y, i, load(x, i) * factor);
+void scale(const Tensor& x, ScaleOptions options, const Tensor& y) {
+  for (std::int64_t i = 0; i < y.elements(); ++i) store(y, i, load(x, i) * options.factor);
 }
 
 void accumulate(const Tensor& x, const Tensor& accumulator) {

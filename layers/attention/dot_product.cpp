@@ -10,7 +10,7 @@ using runtime::ValueId;
 
 class Attention {
  public:
-  Attention(ProgramBuilder& builder, std::int64_t width, const AttentionSpec& spec, const runtime::RmsNormForm& norm_form,
+  Attention(ProgramBuilder& builder, std::int64_t width, const AttentionSpec& spec, const kernels::RmsNormOptions& norm_form,
             const std::string& module)
       : builder_(builder), width_(width), spec_(spec), norm_form_(norm_form), module_(module) {}
 
@@ -54,18 +54,18 @@ class Attention {
   ProgramBuilder& builder_;
   const std::int64_t width_;
   const AttentionSpec& spec_;
-  const runtime::RmsNormForm& norm_form_;
+  const kernels::RmsNormOptions& norm_form_;
   const std::string& module_;
 };
 
 }  // namespace
 
 ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, std::int64_t width, const AttentionSpec& spec,
-                              const runtime::RmsNormForm& norm_form, const std::string& module) {
+                              const kernels::RmsNormOptions& norm_form, const std::string& module) {
   return Attention(builder, width, spec, norm_form, module)(x);
 }
 
-runtime::AttentionForm attention_form(const AttentionSpec& spec) {
+kernels::AttentionOptions attention_form(const AttentionSpec& spec) {
   return {.head_dim = spec.head_dim,
           .scale = spec.scale,
           .soft_cap = static_cast<float>(spec.soft_cap),

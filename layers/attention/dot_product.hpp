@@ -15,11 +15,11 @@ namespace millrace::layers {
 /// (.weight and where asked .bias), q_norm and k_norm and `sinks` [heads] where asked. Labels: query_proj and key_proj (after norm and
 /// rotation), value_proj, context and attention_out (the weighted values), out_proj (result).
 [[nodiscard]] runtime::ValueId dot_product_attention(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width,
-                                                     const AttentionSpec& spec, const runtime::RmsNormForm& norm_form,
+                                                     const AttentionSpec& spec, const kernels::RmsNormOptions& norm_form,
                                                      const std::string& module);
 
 /// What the kernel is told of a layer's attention.
-[[nodiscard]] runtime::AttentionForm attention_form(const AttentionSpec& spec);
+[[nodiscard]] kernels::AttentionOptions attention_form(const AttentionSpec& spec);
 
 /// x [T, n·head_dim] turned by the positions of its tokens; x itself where the spec has no rotation. `name` is the operation's. Rotations
 /// that depend on the length of a row take that of the builder's rows.

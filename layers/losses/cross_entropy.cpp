@@ -11,8 +11,8 @@ runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table
 
 }  // namespace
 
-runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, const runtime::HeadForm& form,
-                             bool want_logits) {
+runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                             const kernels::CrossEntropyOptions& form, bool want_logits) {
   const runtime::ValueId w = weight(builder, table);
   if (want_logits) return runtime::logits(builder, h, w, form, "logits");
   return runtime::linear_cross_entropy(builder, h, w, builder.batch("targets"), form, "cross_entropy");

@@ -21,6 +21,6 @@ struct HeadTable {
 /// sum}; or, where `want_logits`, fp32 logits [T, vocabulary] alone, for sampling and comparison. With form.z_loss > 0 each valid target
 /// adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
 [[nodiscard]] runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                           const runtime::HeadForm& form, bool want_logits);
+                                           const kernels::CrossEntropyOptions& form, bool want_logits);
 
 }  // namespace millrace::layers

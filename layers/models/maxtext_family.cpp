@@ -275,7 +275,7 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, Val
   builder.label(normed, "final_norm");
   const ValueId h = drop(builder, model, normed, "final_dropout");
   HeadTable table{.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true};
-  runtime::HeadForm form{.z_loss = static_cast<float>(z_loss)};
+  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss)};
   if (model.tied) {
     table = {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
     form.round_table = true;

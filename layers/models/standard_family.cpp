@@ -21,7 +21,7 @@ using runtime::ValueId;
 
 constexpr const char* embedding_table = "model.embed_tokens.weight";
 
-runtime::RmsNormForm norm_form(const NormSpec& norm) {
+kernels::RmsNormOptions norm_form(const NormSpec& norm) {
   return {.epsilon = static_cast<float>(norm.epsilon), .offset = static_cast<float>(norm.offset), .round_first = norm.round_first};
 }
 
@@ -132,7 +132,7 @@ ValueId StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) c
 ValueId StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, ValueId x) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
   const std::string module = fmt::format("model.layers.{}", index);
-  const runtime::RmsNormForm form = norm_form(model.norm);
+  const kernels::RmsNormOptions form = norm_form(model.norm);
   const auto norm = [&](ValueId from, const std::string& name) {
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
@@ -164,7 +164,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, Va
                         .vocabulary = model.vocab_size,
                         .width = model.width,
                         .use = model.tied ? 1 : 0};
-  const runtime::HeadForm form{.z_loss = static_cast<float>(z_loss), .soft_cap = static_cast<float>(model.logit_cap)};
+  const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss), .soft_cap = static_cast<float>(model.logit_cap)};
   return output_head(builder, h, table, form, want_logits);
 }
 

@@ -1,38 +1,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
+#include "runtime/program/attributes.hpp"
 #include "runtime/program/value.hpp"
 
 namespace millrace::runtime {
 
 class GradientBuilder;
-
-/// Named constants of one operation (epsilon, scale, transpose), printed with it and part of its identity.
-class Attributes {
- public:
-  using Entry = std::variant<std::int64_t, double>;
-  Attributes() = default;
-  Attributes(std::initializer_list<std::pair<std::string, Entry>> entries) : entries_(entries) {}
-  void set(std::string name, Entry value) { entries_.emplace_back(std::move(name), value); }
-  [[nodiscard]] std::int64_t integer(std::string_view name) const;
-  [[nodiscard]] double real(std::string_view name) const;
-  [[nodiscard]] const std::vector<std::pair<std::string, Entry>>& entries() const noexcept { return entries_; }
-
- private:
-  std::vector<std::pair<std::string, Entry>> entries_;
-};
 
 struct Cost {
   double flops = 0;  // multiply-adds count two

@@ -4,11 +4,17 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/attention.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/layer_norm.hpp"
+#include "kernels/linear_cross_entropy.hpp"
+#include "kernels/rms_norm.hpp"
+#include "kernels/rope.hpp"
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
-/// Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear, which is a product, in ops/matmul.cpp.
+/// An operation's options are those of its kernel. Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear, which
+/// is a product, in ops/matmul.cpp.
 namespace millrace::runtime {
 
 /// table[tokens]: tokens i32 [T], table [V, D] → [T, D].
@@ -19,50 +25,20 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
 ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
 /// x + bias: x [T, N], bias f32 [N].
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
-/// The members are those of kernels::CrossEntropyOptions.
-struct HeadForm {
-  float z_loss = 0.0F;
-  float scale = 1.0F;
-  float soft_cap = 0.0F;
-  bool round_table = false;
-};
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
-ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name);
-/// The members are those of kernels::RmsNormOptions.
-struct RmsNormForm {
-  float epsilon = 0.0F;
-  float offset = 0.0F;
-  bool round_first = true;
-};
+ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::CrossEntropyOptions& options, std::string_view name);
 /// x [T, n·D], weight f32 [D] → same: each of a token's n vectors by itself, with the same weight.
-ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const RmsNormForm& form, std::string_view name);
-/// The members are those of kernels::LayerNormOptions.
-struct LayerNormForm {
-  float epsilon = 0.0F;
-  float offset = 0.0F;
-};
+ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name);
 /// x [T, D], weight and bias f32 [D] → same.
-ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const LayerNormForm& form, std::string_view name);
-/// The members are those of kernels::RopeOptions.
-struct RopeForm {
-  float factor = 1.0F;
-  bool interleaved = false;
-};
+ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const kernels::LayerNormOptions& options,
+                   std::string_view name);
 /// x [T, heads·head_dim] → same; inverse_frequencies f32 [head_dim/2].
-ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const RopeForm& form,
+ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const kernels::RopeOptions& options,
              std::string_view name);
-/// What one attention computes; the members are those of kernels::AttentionOptions.
-struct AttentionForm {
-  std::int64_t head_dim = 0;
-  float scale = 1.0F;
-  float soft_cap = 0.0F;
-  std::int64_t window = 0;
-  std::int64_t chunk = 0;
-  bool causal = true;
-};
-/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows. `sinks` f32 [H]: a parameter
+/// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows:
+/// `sequence` and `one_segment` are the builder's, whatever the options say. `sinks` f32 [H]: a parameter
 /// that joins the softmax's sum of each query head.
-ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
                   std::string_view name, ValueId sinks = {});
 /// activation(x) and activation(gate) · up; kernels::Activation says which functions these are.
 ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name);
@@ -81,7 +57,7 @@ std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector
 /// A copy: what an empty stage does.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.
-ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, const HeadForm& form,
-                             std::string_view name);
+ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets,
+                             const kernels::CrossEntropyOptions& options, std::string_view name);
 
 }  // namespace millrace::runtime

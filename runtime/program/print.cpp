@@ -22,14 +22,6 @@ std::string short_number(double number) {
   return fmt::format("{:.{}f}{}", number, number < 10 ? 2 : number < 100 ? 1 : 0, prefixes[prefix]);
 }
 
-std::string attributes_of(const Operation& operation) {
-  std::string text;
-  for (const auto& [name, entry] : operation.attributes.entries())
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name,
-                        std::visit([](auto value) { return fmt::format("{:g}", static_cast<double>(value)); }, entry));
-  return text;
-}
-
 std::string labels_of(const Value& value) { return fmt::format("{}", fmt::join(value.labels, ",")); }
 
 std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_string(placement.region), placement.offset); }
@@ -39,8 +31,8 @@ std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_st
 void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPlan& plan, std::size_t position,
               const Operation& operation) {
   const auto one = cost(programs, operation);
-  Row head = {std::to_string(position), operation.name,          std::string(operation.rule->name()),
-              attributes_of(operation), short_number(one.flops), short_number(one.bytes)};
+  Row head = {std::to_string(position),    operation.name,          std::string(operation.rule->name()),
+              operation.attributes.text(), short_number(one.flops), short_number(one.bytes)};
   for (const auto id : operation.outputs) {
     const auto& value = programs.value(id);
     head.push_back(fmt::format("{} {}", kernels::to_string(value.type.dtype), kernels::to_string(value.type.shape)));

@@ -40,7 +40,13 @@ struct Inputs {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
   }
   [[nodiscard]] AttentionOptions options() const {
-    return {shape.sequence, shape.scale, shape.soft_cap, shape.window, shape.chunk, shape.causal, shape.one_segment};
+    return {.sequence = shape.sequence,
+            .scale = shape.scale,
+            .soft_cap = shape.soft_cap,
+            .window = shape.window,
+            .chunk = shape.chunk,
+            .causal = shape.causal,
+            .one_segment = shape.one_segment};
   }
   Case shape;
   Data q, k, v, d_o, segments, sinks;
@@ -498,9 +504,10 @@ TEST(Attention, PairsAreThoseThatMeet) {
         for (std::int64_t t = 0; t < sequence; ++t)
           for (std::int64_t u = 0; u <= t; ++u)
             if ((window == 0 || u > t - window) && (chunk == 0 || u / chunk == t / chunk)) ++pairs;
-        EXPECT_EQ(attention_pairs({sequence, 1, 0, window, chunk}), pairs) << sequence << " " << window << " " << chunk;
+        EXPECT_EQ(attention_pairs({.sequence = sequence, .window = window, .chunk = chunk}), pairs)
+            << sequence << " " << window << " " << chunk;
       }
-  EXPECT_EQ(attention_pairs({10, 1, 0, 0, 0, false}), 100);
+  EXPECT_EQ(attention_pairs({.sequence = 10, .causal = false}), 100);
 }
 
 // On a GPU; the head size is none that a library would answer for.
@@ -707,9 +714,10 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(*three_heads, in.options(), scratch.bytes()), static_cast<int>(ExitCode::config));
   const Data other_type(DType::bf16, {10, 2, 8});
   EXPECT_EQ(call(*other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(call(*in.k, {4, 1.0F}, scratch.bytes()), static_cast<int>(ExitCode::internal));
-  EXPECT_EQ(call(*in.k, {10, 1.0F, 0, -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
-  EXPECT_EQ(call(*in.k, {10, 1.0F, 0, 3, 0, false}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, {.sequence = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .window = -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .window = 3, .causal = false}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .head_dim = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(*in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
 }
 

@@ -92,7 +92,7 @@ TEST(DeviceContext, OrdersALaneAfterAnother) {
     queue.wait(StreamKind::copy_in, StreamKind::compute);
     queue.copy(StreamKind::copy_in, x.data, from.data, kBytes);
     queue.wait(StreamKind::compute, StreamKind::copy_in);
-    for (int i = 0; i < 4; ++i) scale(context, x, 2.0F, x);
+    for (int i = 0; i < 4; ++i) scale(context, x, {2.0F}, x);
     convert(context, x, y);
     queue.wait(StreamKind::copy_out, StreamKind::compute);
     queue.copy(StreamKind::copy_out, to.data, y.data, kBytes);
@@ -174,7 +174,7 @@ TEST(Graph, DoesAgainWhatWasCaptured) {
   // What is queued before and after a graph stays before and after it.
   fill(queue, team, to, 0);
   graph.launch(queue);
-  scale(context, to, 0.5F, to);
+  scale(context, to, {0.5F}, to);
   graph.launch(queue);
   for (std::int64_t i = 0; i < 1000; i += 7) EXPECT_NEAR(sum.get(i), 3 * x.get(i), 1e-6);
   Graph moved(std::move(graph));

@@ -29,8 +29,8 @@ TEST(Elementwise, EquivalentToReference) {
         // Each is one operation of fp32, whose rounding is stored or rounded once more.
         const auto once = [](double exact) { return tests::around(exact, tests::fp32_roundoff * std::abs(exact)); };
         EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) + b.at(i)); }));
-        scale(context, *a, 1.7F, *y);
-        scale(reference, *a, 1.7F, *wanted);
+        scale(context, *a, {1.7F}, *y);
+        scale(reference, *a, {1.7F}, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
         EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) * static_cast<double>(1.7F)); }));
 

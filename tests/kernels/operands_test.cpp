@@ -107,7 +107,7 @@ void add_elements(std::vector<Call>& calls, DType type) {
                      add(s, o[0], o[1], o[2]);
                    }});
   calls.push_back(
-      {"scale", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) { scale(s, o[0], 0.5F, o[1]); }});
+      {"scale", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) { scale(s, o[0], {0.5F}, o[1]); }});
   calls.push_back({"accumulate",
                    {{"x", type, shape, true, {DType::f32, DType::bf16}}, {"accumulator", DType::f32, shape}},
                    [](const ExecutionContext& s, const Operands& o, Scratch) { accumulate(s, o[0], o[1]); }});

@@ -6,16 +6,6 @@
 namespace millrace::runtime {
 namespace {
 
-kernels::AttentionOptions options_of(const Attributes& attributes) {
-  return {attributes.integer("sequence"),
-          static_cast<float>(attributes.real("scale")),
-          static_cast<float>(attributes.real("soft_cap")),
-          attributes.integer("window"),
-          attributes.integer("chunk"),
-          attributes.integer("causal") != 0,
-          attributes.integer("one_segment") != 0};
-}
-
 /// q [T, H·D], k and v [T, K·D] of one dtype, and K divides H.
 bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, std::int64_t head_dim) {
   return head_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && k == v && q.dtype == k.dtype &&
@@ -26,14 +16,14 @@ bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, std::
 /// FLOPs of one product over the pairs of query and key that the mask leaves, all query heads. Segments are not known here: they can only
 /// make it less.
 double product_flops(const ValueType& q, const Attributes& attributes) {
-  const auto options = options_of(attributes);
+  const auto options = attributes.as<kernels::AttentionOptions>();
   return 2 * rules::elements(q) * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
 }
 
 std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, const kernels::Processor& processor) {
-  const auto head_dim = attributes.integer("head_dim");
-  return kernels::attention_scratch_bytes(rules::heads(q.shape, head_dim), rules::heads(k.shape, head_dim), q.dtype, options_of(attributes),
-                                          processor);
+  const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
+  return kernels::attention_scratch_bytes(rules::heads(q.shape, head_dim), rules::heads(k.shape, head_dim), q.dtype,
+                                          attributes.as<kernels::AttentionOptions>(), processor);
 }
 
 /// dO, q, k, v, o, log_sum_exp, segments → dq, dk, dv.
@@ -43,7 +33,7 @@ class AttentionInputGradient final : public OperationRule {
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : i == 1 ? "k" : "v"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
-    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], attributes.integer("head_dim")) &&
+    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], attributes.as<kernels::AttentionOptions>().head_dim) &&
                        inputs[0] == inputs[1] && inputs[4] == inputs[1],
                    name(), inputs, "dO, q, k, v, o, log_sum_exp, segments");
     return {inputs[1], inputs[2], inputs[3]};
@@ -62,11 +52,11 @@ class AttentionInputGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    const auto head_dim = attributes.integer("head_dim");
+    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
     const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, head_dim); };
     kernels::attention_input_gradient(context, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]), heads(inputs[3]), heads(inputs[4]),
-                                      inputs[5], inputs[6], options_of(attributes), heads(outputs[0]), heads(outputs[1]), heads(outputs[2]),
-                                      scratch);
+                                      inputs[5], inputs[6], attributes.as<kernels::AttentionOptions>(), heads(outputs[0]),
+                                      heads(outputs[1]), heads(outputs[2]), scratch);
   }
 };
 
@@ -90,7 +80,7 @@ class AttentionSinkGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_sink_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    const auto head_dim = attributes.integer("head_dim");
+    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
     kernels::attention_sink_gradient(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim), inputs[2], inputs[3],
                                      outputs[0]);
   }
@@ -102,8 +92,8 @@ class Attention final : public OperationRule {
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "log_sum_exp"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
-    const auto head_dim = attributes.integer("head_dim");
-    const auto sequence = attributes.integer("sequence");
+    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
+    const auto sequence = attributes.as<kernels::AttentionOptions>().sequence;
     rules::require(
         (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], head_dim) &&
             inputs[3].dtype == kernels::DType::i32 && inputs[3].shape.rank() == 1 &&
@@ -146,30 +136,24 @@ class Attention final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    const auto head_dim = attributes.integer("head_dim");
+    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
     kernels::attention_forward(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
-                               rules::heads(inputs[2], head_dim), inputs[3], options_of(attributes), rules::heads(outputs[0], head_dim),
-                               outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
+                               rules::heads(inputs[2], head_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
+                               rules::heads(outputs[0], head_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
   }
 };
 
 }  // namespace
 
-ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const AttentionForm& form,
+ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
                   std::string_view name, ValueId sinks) {
   static const Attention rule;
   std::vector<ValueId> inputs{q, k, v, segments};
   if (sinks.valid()) inputs.push_back(sinks);
-  return builder.append(rule, std::move(inputs),
-                        {{"head_dim", form.head_dim},
-                         {"sequence", builder.options().sequence},
-                         {"scale", double{form.scale}},
-                         {"soft_cap", double{form.soft_cap}},
-                         {"window", form.window},
-                         {"chunk", form.chunk},
-                         {"causal", std::int64_t{form.causal}},
-                         {"one_segment", std::int64_t{builder.options().one_segment}}},
-                        name)[0];
+  auto here = options;
+  here.sequence = builder.options().sequence;
+  here.one_segment = builder.options().one_segment;
+  return builder.append(rule, std::move(inputs), here, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -30,8 +30,7 @@ class Dropout final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::dropout}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::dropout(context, inputs[0], inputs[1],
-                     {static_cast<float>(attributes.real("rate")), static_cast<std::uint64_t>(attributes.integer("site"))}, outputs[0]);
+    kernels::dropout(context, inputs[0], inputs[1], attributes.as<kernels::DropoutOptions>(), outputs[0]);
   }
 };
 
@@ -43,7 +42,7 @@ ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_vie
   std::uint64_t site = 0xcbf29ce484222325ULL;
   for (const std::string_view part : {std::string_view(builder.scope()), std::string_view("."), name})
     for (const char letter : part) site = (site ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
-  return builder.append(rule, {x, builder.batch("samples")}, {{"rate", rate}, {"site", static_cast<std::int64_t>(site)}}, name)[0];
+  return builder.append(rule, {x, builder.batch("samples")}, kernels::DropoutOptions{static_cast<float>(rate), site}, name)[0];
 }
 
 }  // namespace millrace::runtime

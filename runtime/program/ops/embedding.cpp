@@ -8,6 +8,13 @@ namespace {
 
 bool is_tokens(const ValueType& type) { return type.dtype == kernels::DType::i32 && type.shape.rank() == 1; }
 
+/// What the gradient's operands do not say: how many rows it has.
+struct EmbeddingGradientOptions {
+  std::int64_t vocabulary = 0;
+
+  static constexpr auto members() { return std::tuple(kernels::member("vocabulary", &EmbeddingGradientOptions::vocabulary)); }
+};
+
 /// tokens i32 [T], dy [T, D]: adds into f32 [V, D].
 class EmbeddingWeightGradient final : public OperationRule {
  public:
@@ -18,7 +25,7 @@ class EmbeddingWeightGradient final : public OperationRule {
     rules::require(inputs.size() == 2 && is_tokens(inputs[0]) && rules::is_matrix(inputs[1]) &&
                        inputs[0].shape.dimension(0) == inputs[1].shape.dimension(0),
                    name(), inputs, "tokens [T] and dy [T, D]");
-    return {{kernels::DType::f32, {attributes.integer("vocabulary"), inputs[1].shape[1]}}};
+    return {{kernels::DType::f32, {attributes.as<EmbeddingGradientOptions>().vocabulary, inputs[1].shape[1]}}};
   }
 
   /// One add an element of dy; only the rows that the tokens name are touched.
@@ -46,8 +53,8 @@ class Embedding final : public OperationRule {
   void weight_gradient(GradientBuilder& builder) const override {
     static const EmbeddingWeightGradient rule;
     const auto vocabulary = builder.type(builder.input(1)).shape[0];
-    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0)}, {builder.accumulator(1)}, {{"vocabulary", vocabulary}},
-                              "dw");
+    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0)}, {builder.accumulator(1)},
+                              EmbeddingGradientOptions{vocabulary}, "dw");
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {

@@ -6,10 +6,6 @@
 namespace millrace::runtime {
 namespace {
 
-kernels::LayerNormOptions options_of(const Attributes& attributes) {
-  return {static_cast<float>(attributes.real("epsilon")), static_cast<float>(attributes.real("offset"))};
-}
-
 /// dy, x [T, D], weight f32 [D], mean and r f32 [T] → dx [T, D].
 class LayerNormInputGradient final : public OperationRule {
  public:
@@ -31,7 +27,8 @@ class LayerNormInputGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::layer_norm_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::layer_norm_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes), outputs[0]);
+    kernels::layer_norm_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4],
+                                       attributes.as<kernels::LayerNormOptions>(), outputs[0]);
   }
 };
 
@@ -94,15 +91,17 @@ class LayerNorm final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::layer_norm_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::layer_norm_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1], outputs[2]);
+    kernels::layer_norm_forward(context, inputs[0], inputs[1], inputs[2], attributes.as<kernels::LayerNormOptions>(), outputs[0],
+                                outputs[1], outputs[2]);
   }
 };
 
 }  // namespace
 
-ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const LayerNormForm& form, std::string_view name) {
+ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const kernels::LayerNormOptions& options,
+                   std::string_view name) {
   static const LayerNorm rule;
-  return builder.append(rule, {x, weight, bias}, {{"epsilon", double{form.epsilon}}, {"offset", double{form.offset}}}, name)[0];
+  return builder.append(rule, {x, weight, bias}, options, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -6,17 +6,6 @@
 namespace millrace::runtime {
 namespace {
 
-kernels::CrossEntropyOptions options_of(const Attributes& attributes) {
-  return {static_cast<float>(attributes.real("z_loss")), static_cast<float>(attributes.real("scale")),
-          static_cast<float>(attributes.real("soft_cap")), attributes.integer("round_table") != 0};
-}
-Attributes attributes_of(const HeadForm& form) {
-  return {{"z_loss", double{form.z_loss}},
-          {"scale", double{form.scale}},
-          {"soft_cap", double{form.soft_cap}},
-          {"round_table", std::int64_t{form.round_table}}};
-}
-
 /// h [T, D], w [V, D] of one dtype, targets i32 [T].
 bool are_operands(std::span<const ValueType> inputs) {
   return inputs.size() >= 3 && rules::is_matrix(inputs[0]) && rules::is_matrix(inputs[1]) && inputs[0].dtype == inputs[1].dtype &&
@@ -25,7 +14,8 @@ bool are_operands(std::span<const ValueType> inputs) {
 }
 
 std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attributes, const kernels::Processor& processor) {
-  return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes), processor);
+  return kernels::linear_cross_entropy_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype,
+                                                     attributes.as<kernels::CrossEntropyOptions>(), processor);
 }
 
 /// 2·T·V·D: logits, or either product with dl.
@@ -60,8 +50,8 @@ class WeightGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], options_of(attributes),
-                                                  outputs[0], scratch);
+    kernels::linear_cross_entropy_weight_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], inputs[4],
+                                                  attributes.as<kernels::CrossEntropyOptions>(), outputs[0], scratch);
   }
 };
 
@@ -99,16 +89,17 @@ class BothGradients final : public GradientWithLoss {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    const int products =
-        kernels::linear_cross_entropy_gradients_products(inputs[0].shape, inputs[1].shape, inputs[0].dtype, options_of(attributes));
+    const int products = kernels::linear_cross_entropy_gradients_products(inputs[0].shape, inputs[1].shape, inputs[0].dtype,
+                                                                          attributes.as<kernels::CrossEntropyOptions>());
     return {products * product_flops(inputs), rules::traffic(inputs, outputs, true)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_gradients}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_gradients(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
-                                            outputs[1], outputs[2], outputs[3], scratch);
+    kernels::linear_cross_entropy_gradients(context, inputs[0], inputs[1], inputs[2], inputs[3],
+                                            attributes.as<kernels::CrossEntropyOptions>(), outputs[0], outputs[1], outputs[2], outputs[3],
+                                            scratch);
   }
 };
 
@@ -128,8 +119,9 @@ class InputGradient final : public GradientWithLoss {
   KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3], options_of(attributes), outputs[0],
-                                                 outputs[1], outputs[2], scratch);
+    kernels::linear_cross_entropy_input_gradient(context, inputs[0], inputs[1], inputs[2], inputs[3],
+                                                 attributes.as<kernels::CrossEntropyOptions>(), outputs[0], outputs[1], outputs[2],
+                                                 scratch);
   }
 };
 
@@ -169,8 +161,8 @@ class LinearCrossEntropy final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_cross_entropy_forward(context, inputs[0], inputs[1], inputs[2], options_of(attributes), outputs[0], outputs[1],
-                                          scratch);
+    kernels::linear_cross_entropy_forward(context, inputs[0], inputs[1], inputs[2], attributes.as<kernels::CrossEntropyOptions>(),
+                                          outputs[0], outputs[1], scratch);
   }
 };
 
@@ -198,21 +190,21 @@ class Logits final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::linear_logits}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    kernels::linear_logits(context, inputs[0], inputs[1], options_of(attributes), outputs[0], scratch);
+    kernels::linear_logits(context, inputs[0], inputs[1], attributes.as<kernels::CrossEntropyOptions>(), outputs[0], scratch);
   }
 };
 
 }  // namespace
 
-ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets, const HeadForm& form,
-                             std::string_view name) {
+ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets,
+                             const kernels::CrossEntropyOptions& options, std::string_view name) {
   static const LinearCrossEntropy rule;
-  return builder.append(rule, {h, weight, targets}, attributes_of(form), name)[0];
+  return builder.append(rule, {h, weight, targets}, options, name)[0];
 }
 
-ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const HeadForm& form, std::string_view name) {
+ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::CrossEntropyOptions& options, std::string_view name) {
   static const Logits rule;
-  return builder.append(rule, {x, weight}, attributes_of(form), name)[0];
+  return builder.append(rule, {x, weight}, options, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -6,11 +6,6 @@
 namespace millrace::runtime {
 namespace {
 
-kernels::RmsNormOptions options_of(const Attributes& attributes) {
-  return {static_cast<float>(attributes.real("epsilon")), static_cast<float>(attributes.real("offset")),
-          attributes.integer("round_first") != 0};
-}
-
 bool is_weight(const ValueType& type, const ValueType& x) {
   return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape[0] > 0 && x.shape[1] % type.shape[0] == 0;
 }
@@ -58,7 +53,7 @@ class RmsNormInputGradient final : public OperationRule {
     kernels::Tensor addend;
     if (plus_) addend = vectors(inputs[4], width);
     kernels::rms_norm_input_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
-                                     options_of(attributes), vectors(outputs[0], width), plus_ ? &addend : nullptr);
+                                     attributes.as<kernels::RmsNormOptions>(), vectors(outputs[0], width), plus_ ? &addend : nullptr);
   }
 
  private:
@@ -122,18 +117,16 @@ class RmsNorm final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[1].shape[0];
-    kernels::rms_norm_forward(context, vectors(inputs[0], width), inputs[1], options_of(attributes), vectors(outputs[0], width),
-                              numbers(outputs[1]));
+    kernels::rms_norm_forward(context, vectors(inputs[0], width), inputs[1], attributes.as<kernels::RmsNormOptions>(),
+                              vectors(outputs[0], width), numbers(outputs[1]));
   }
 };
 
 }  // namespace
 
-ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const RmsNormForm& form, std::string_view name) {
+ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name) {
   static const RmsNorm rule;
-  return builder.append(
-      rule, {x, weight},
-      {{"epsilon", double{form.epsilon}}, {"offset", double{form.offset}}, {"round_first", std::int64_t{form.round_first}}}, name)[0];
+  return builder.append(rule, {x, weight}, options, name)[0];
 }
 
 }  // namespace millrace::runtime

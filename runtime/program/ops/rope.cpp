@@ -8,17 +8,7 @@ namespace {
 
 const OperationRule& rope_rule();
 
-kernels::RopeOptions options_of(const Attributes& attributes) {
-  return {static_cast<int>(attributes.integer("direction")), static_cast<float>(attributes.real("factor")),
-          attributes.integer("interleaved") != 0};
-}
-Attributes attributes_of(kernels::RopeOptions options) {
-  return {{"direction", std::int64_t{options.direction}},
-          {"factor", double{options.factor}},
-          {"interleaved", std::int64_t{options.interleaved}}};
-}
-
-/// Attribute `direction`: 1 rotates, −1 rotates back, which is the gradient.
+/// Direction 1 rotates, −1 rotates back, which is the gradient.
 class Rope final : public OperationRule {
  public:
   std::string_view name() const override { return "rope"; }
@@ -34,10 +24,9 @@ class Rope final : public OperationRule {
 
   void input_gradient(GradientBuilder& builder) const override {
     if (!builder.wants(0)) return;
-    auto back = options_of(builder.forward().attributes);
+    auto back = builder.forward().attributes.as<kernels::RopeOptions>();
     back.direction = -back.direction;
-    builder.add_gradient(
-        0, builder.append(rope_rule(), {builder.output_gradient(0), builder.input(1), builder.input(2)}, attributes_of(back), "dx")[0]);
+    builder.add_gradient(0, builder.append(rope_rule(), {builder.output_gradient(0), builder.input(1), builder.input(2)}, back, "dx")[0]);
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -48,7 +37,7 @@ class Rope final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto head_dim = 2 * inputs[2].shape[0];
-    kernels::rope(context, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], options_of(attributes),
+    kernels::rope(context, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], attributes.as<kernels::RopeOptions>(),
                   rules::heads(outputs[0], head_dim));
   }
 };
@@ -60,9 +49,9 @@ const OperationRule& rope_rule() {
 
 }  // namespace
 
-ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const RopeForm& form,
+ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const kernels::RopeOptions& options,
              std::string_view name) {
-  return builder.append(rope_rule(), {x, positions, inverse_frequencies}, attributes_of({1, form.factor, form.interleaved}), name)[0];
+  return builder.append(rope_rule(), {x, positions, inverse_frequencies}, options, name)[0];
 }
 
 }  // namespace millrace::runtime

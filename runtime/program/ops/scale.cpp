@@ -27,7 +27,7 @@ class Scale final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::scale}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    kernels::scale(context, inputs[0], static_cast<float>(attributes.real("factor")), outputs[0]);
+    kernels::scale(context, inputs[0], attributes.as<kernels::ScaleOptions>(), outputs[0]);
   }
 };
 
@@ -37,7 +37,7 @@ ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_vie
   static const Scale rule;
   auto rounded = static_cast<float>(factor);
   if (builder.type(x).dtype == kernels::DType::bf16) rounded = kernels::to_float(kernels::to_bfloat16(rounded));
-  return builder.append(rule, {x}, {{"factor", double{rounded}}}, name)[0];
+  return builder.append(rule, {x}, kernels::ScaleOptions{rounded}, name)[0];
 }
 
 }  // namespace millrace::runtime

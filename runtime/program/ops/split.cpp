@@ -38,6 +38,12 @@ class Join final : public OperationRule {
 
 constexpr std::size_t most_parts = 4;
 
+struct SplitOptions {
+  std::vector<std::int64_t> widths;
+
+  static constexpr auto members() { return std::tuple(kernels::member("widths", &SplitOptions::widths)); }
+};
+
 class Split final : public OperationRule {
  public:
   std::string_view name() const override { return "split"; }
@@ -49,8 +55,7 @@ class Split final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     std::vector<ValueType> outputs;
     std::int64_t width = 0;
-    for (const auto& [key, value] : attributes.entries()) {
-      const auto part = std::get<std::int64_t>(value);
+    for (const auto part : attributes.as<SplitOptions>().widths) {
       if (inputs.size() == 1 && inputs[0].shape.rank() == 2) outputs.push_back({inputs[0].dtype, {inputs[0].shape.dimension(0), part}});
       width += part;
     }
@@ -84,9 +89,7 @@ std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector
   static const Split rule;
   MILLRACE_CHECK(!widths.empty() && widths.size() <= most_parts, ExitCode::internal, "runtime.program", "a split into {}, expected 1 to {}",
                  widths.size(), most_parts);
-  Attributes attributes;
-  for (std::size_t i = 0; i < widths.size(); ++i) attributes.set(fmt::format("width_{}", i), widths[i]);
-  return builder.append(rule, {x}, std::move(attributes), name);
+  return builder.append(rule, {x}, SplitOptions{widths}, name);
 }
 
 }  // namespace millrace::runtime

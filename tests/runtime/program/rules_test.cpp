@@ -26,8 +26,8 @@ using Body = std::function<ValueId(ProgramBuilder&, ValueId)>;
 
 struct Net {
   std::string name;
-  Body body;      // from [T, 8] to [T, 8]
-  HeadForm head;  // of the loss
+  Body body;                          // from [T, 8] to [T, 8]
+  kernels::CrossEntropyOptions head;  // of the loss
 };
 
 /// An embedding, a product whose input gradient others reach, the body and a residual as a layer, the head.
@@ -42,16 +42,16 @@ ForwardProgram program_of(const Net& net, DType compute = DType::f32) {
   return builder.finish();
 }
 
-ValueId rotated(ProgramBuilder& builder, ValueId x, const RopeForm& form, const char* name) {
+ValueId rotated(ProgramBuilder& builder, ValueId x, const kernels::RopeOptions& form, const char* name) {
   return rope(builder, x, builder.batch("positions"), builder.constant("frequencies", {0.7F, 0.2F}), form, name);
 }
 
-Body attention_of(AttentionForm form, bool sinks = false) {
+Body attention_of(kernels::AttentionOptions form, bool sinks = false) {
   form.head_dim = 4;
   return [form, sinks](ProgramBuilder& builder, ValueId x) {
     const auto k = linear(builder, x, builder.parameter("k", {4, 8}), "k"), v = linear(builder, x, builder.parameter("v", {4, 8}), "v");
-    return attention(builder, rotated(builder, x, {1.3F, true}, "q_rope"), rotated(builder, k, {}, "k_rope"), v, builder.batch("segments"),
-                     form, "attention", sinks ? builder.parameter("sinks", {2}, in_f32) : ValueId{});
+    return attention(builder, rotated(builder, x, {.factor = 1.3F, .interleaved = true}, "q_rope"), rotated(builder, k, {}, "k_rope"), v,
+                     builder.batch("segments"), form, "attention", sinks ? builder.parameter("sinks", {2}, in_f32) : ValueId{});
   };
 }
 
@@ -195,7 +195,7 @@ TEST(Rules, EveryOptionCounts) {
     if (dtype == DType::f32) heads.push_back({"rounded", same, {.round_table = true}});
     expect_all_differ(heads, dtype);
   }
-  const auto root = [](RmsNormForm form) -> Body {
+  const auto root = [](kernels::RmsNormOptions form) -> Body {
     return [form](ProgramBuilder& b, ValueId x) { return rms_norm(b, x, b.parameter("weight", {8}, in_f32), form, "norm"); };
   };
   expect_all_differ({{"plain", root({}), {}},
@@ -203,14 +203,16 @@ TEST(Rules, EveryOptionCounts) {
                      {"offset", root({.offset = 0.5F}), {}},
                      {"round last", root({.round_first = false}), {}}},
                     DType::bf16);
-  const auto layer = [](LayerNormForm form) -> Body {
+  const auto layer = [](kernels::LayerNormOptions form) -> Body {
     return [form](ProgramBuilder& b, ValueId x) {
       return layer_norm(b, x, b.parameter("weight", {8}, in_f32), b.parameter("bias", {8}, in_f32), form, "norm");
     };
   };
   expect_all_differ({{"plain", layer({}), {}}, {"epsilon", layer({.epsilon = 0.5F}), {}}, {"offset", layer({.offset = 0.5F}), {}}},
                     DType::f32);
-  const auto turned = [](RopeForm form) -> Body { return [form](ProgramBuilder& b, ValueId x) { return rotated(b, x, form, "rope"); }; };
+  const auto turned = [](kernels::RopeOptions form) -> Body {
+    return [form](ProgramBuilder& b, ValueId x) { return rotated(b, x, form, "rope"); };
+  };
   expect_all_differ(
       {{"plain", turned({}), {}}, {"factor", turned({.factor = 1.5F}), {}}, {"interleaved", turned({.interleaved = true}), {}}},
       DType::f32);
