@@ -131,11 +131,8 @@ class ControlLink::State {
 
   // -- joining ------------------------------------------------------------------------
 
-  void serve(int descriptor) {
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size);
-    acceptor.assign(own.ss_family == AF_INET ? asio::ip::tcp::v4() : asio::ip::tcp::v6(), descriptor);
+  void serve(Listener& listener) {
+    acceptor.assign(listener.is_v6() ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), listener.release());
     accept_next();
   }
 
@@ -213,11 +210,7 @@ class ControlLink::State {
   }
 
   void join(const Connection& connection) {
-    asio::ip::tcp::socket socket(io);
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    getsockname(connection.descriptor, reinterpret_cast<sockaddr*>(&own), &size);
-    socket.assign(own.ss_family == AF_INET ? asio::ip::tcp::v4() : asio::ip::tcp::v6(), connection.descriptor);
+    asio::ip::tcp::socket socket(io, connection.v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), connection.descriptor);
     auto session = std::make_shared<ControlSession>(
         std::move(socket), control_queue_limit, [this](auto& from, const auto& header, auto payload) { on_frame(from, header, payload); },
         [this](auto& from, const std::string& reason) { on_end(from, reason); });
@@ -544,7 +537,7 @@ ControlLink::ControlLink(const ClusterConfig& config, const Topology& topology, 
   const bool alone = topology.processes() == 1;
   if (!alone && state.central()) {
     MILLRACE_CHECK(listener != nullptr, ExitCode::internal, "cluster.control_link", "process 0 has no listener");
-    state.serve(listener->take());
+    state.serve(*listener);
   } else if (!alone) {
     state.join(connect_to(rendezvous, topology.process(), config));
   }
