@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from webdriver import Browser, missing
+from browser import Browser, missing
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RANKS = 4

@@ -6,13 +6,12 @@
 MAKE_PAGES is the program that writes the pages. Exit code 77 where no browser is installed: skipped. Every line of the console above "info"
 fails the test, and so does any request that leaves the page.
 """
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from webdriver import Browser, missing
+from browser import Browser, missing
 
 PAGES = {"ranks4": 4, "split4": 4, "dualpipe8": 8, "ranks64": 64}
 BODY = "document.querySelector('.timeline-body')"
@@ -115,7 +114,7 @@ def zoom(page, rank, shoot):
 
 def zoom_out(page, whole):
     page.browser.run(f"{BODY}.focus()")
-    page.browser.actions({"type": "key", "id": "keys", "actions": [{"type": "keyDown", "value": "0"}, {"type": "keyUp", "value": "0"}]})
+    page.browser.press("0")
     page.settle()
     check(page.range() == whole, f"the key 0 leads to {page.range()}, expected {whole}")
 
