@@ -12,19 +12,29 @@
 #include "actors/rank/memory_check.hpp"
 #include "actors/rank_actor.hpp"
 #include "cluster/host/affinity.hpp"
-#include "cluster/host/console.hpp"
 #include "cluster/host/host_cores.hpp"
+#include "cluster/host/log.hpp"
 #include "cluster/links/transport.hpp"
+#include "layers/partition.hpp"
 
 namespace millrace::actors {
+namespace {
+
+void log_rank(const PipelinePlan& plan, const RankSetup& rank) {
+  cluster::log_debug({.rank = rank.id.value}, "{} threads, pinned to {} cores", rank.needs.threads, rank.cores.size());
+  for (const auto stage : plan.schedule.placement.stages_of(rank.id))
+    cluster::log_debug({.stage = stage.value, .rank = rank.id.value}, "{}", layers::print_layout({plan.layout[stage.index()]}));
+}
+
+}  // namespace
 
 Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResources& needs)
     : session_(session), plan_(plan), watch_(plan.schedule, session.topology(), session.stall_limit()) {
   const auto& topology = session.topology();
   check_memory(session, plan, needs);
   const auto teams = cluster::host_teams(topology, session.launch(), cluster::usable_cores(), needs.threads);
-  if (session.leads() && needs.devices.empty() && teams.threads > teams.threads_at_once())
-    cluster::console().err.put(fmt::format("warning: {}\n", teams.crowded()));
+  if (session.launch().local_process == 0 && needs.devices.empty() && teams.threads > teams.threads_at_once())
+    cluster::log_warning("{}", teams.crowded());
   const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), teams.threads_at_once());
   auto* transport = session.transport();
   if (transport != nullptr) transport->set_workers(topology.ranks_per_process());
@@ -41,6 +51,7 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
     rank.needs = needs;
     rank.needs.ranks_per_process = topology.ranks_per_process();
     ranks_.push_back(std::make_unique<Rank>(plan, rank));
+    log_rank(plan, rank);
   }
   system_config_ = std::make_unique<caf::actor_system_config>();
   // Sharing: work stealing can leave a message in a busy worker's queue for milliseconds.
@@ -161,7 +172,7 @@ void Pipeline::watch(std::span<const cluster::Progress> ranks) {
   const auto now = StallWatch::Clock::now();
   watch_.heard(ranks, now);
   if (!session_.leads()) return;
-  if (const auto message = watch_.look(now)) cluster::console().err.put(fmt::format("warning: {}\n", *message));
+  if (const auto message = watch_.look(now)) cluster::log_warning("{}", *message);
 }
 
 void Pipeline::find_rings() {

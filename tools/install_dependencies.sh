@@ -5,10 +5,10 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache git            # build
   clang-format                                # the format that CI checks
-  libcaf-dev libboost-dev libopenmpi-dev openmpi-bin openssh-client libssl-dev
-  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev libcli11-dev
+  libcaf-dev libboost-dev libopenmpi-dev openmpi-bin libssl-dev
+  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev libcli11-dev libspdlog-dev
   libpcre2-dev libutf8proc-dev libsentencepiece-dev   # tokenizers
-  libgtest-dev libgmock-dev python3-minimal iproute2   # tests
+  libgtest-dev python3-minimal iproute2   # tests
 )
 
 missing=()

@@ -1,10 +1,12 @@
 // The millrace command: runs what the command line names, turns an Error into its message and exit code.
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "cluster/host/console.hpp"
+#include "cluster/host/log.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -17,6 +19,14 @@ namespace {
 /// Prints a message on stderr. Not fmt::print, which throws where stderr cannot be written.
 void print_error(const std::string& message) { std::fputs((message + "\n").c_str(), stderr); }
 
+/// --log-level, else MILLRACE_LOG_LEVEL, else the option's default.
+void set_log_level(const millrace::tools::Arguments& arguments) {
+  const char* variable = std::getenv("MILLRACE_LOG_LEVEL");
+  const bool from_variable = variable != nullptr && *variable != '\0' && !arguments.given("log-level");
+  millrace::cluster::set_log_level(millrace::cluster::parse_log_level(from_variable ? variable : arguments.text("log-level"),
+                                                                      from_variable ? "MILLRACE_LOG_LEVEL" : "--log-level"));
+}
+
 /// Runs the command and returns the exit code. The processes of a job have the same command line: process 0 alone prints help, and
 /// what is wrong with the command line.
 int run(const std::vector<std::string>& words) {
@@ -24,6 +34,7 @@ int run(const std::vector<std::string>& words) {
   millrace::tools::Invocation invocation;
   try {
     invocation = millrace::tools::parse_command_line(millrace::tools::all_commands(), words, millrace::tools::build_id());
+    if (invocation.command != nullptr) set_log_level(*invocation.arguments);
   } catch (const millrace::Error& error) {
     if (leads) throw;
     return static_cast<int>(error.code());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cluster/host/affinity.hpp"
+#include "cluster/host/log.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
@@ -106,7 +107,7 @@ DataContent hash_content(std::vector<runtime::DataFile> files, const std::string
     return runtime::hash_files(content.files, known, team, done);
   });
   for (auto pause = seconds(2); hashing.wait_for(pause) != std::future_status::ready; pause = seconds(5))
-    if (says_so) fmt::print(stderr, "data      hashed {} of {}\n", runtime::bytes_text(done), runtime::bytes_text(bytes));
+    if (says_so) cluster::log_info("hashed {} of {} of data", runtime::bytes_text(done), runtime::bytes_text(bytes));
   content.contents = hashing.get();
   return content;
 }
@@ -121,7 +122,7 @@ void record_content(const DataContent& content, const std::string& directory, in
     runtime::write_text_file(own, text);
     runtime::rename_path(own, path);
   } catch (const Error& error) {
-    fmt::print(stderr, "warning: the data will be hashed again at the next start: {}\n", error.what());
+    cluster::log_warning("the data will be hashed again at the next start: {}", error.what());
   }
 }
 

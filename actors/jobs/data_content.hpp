@@ -21,10 +21,10 @@ struct DataContent {
 };
 
 /// Hashes the files, on all of this process's cores, and reads none that is as the run directory recorded it (`directory` may be empty).
-/// With `says_so`, what takes long is said on stderr, every few seconds. Errors: as of runtime::hash_files.
+/// With `says_so`, the progress of what takes long is logged every few seconds. Errors: as of runtime::hash_files.
 [[nodiscard]] DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool says_so);
 
-/// Keeps the contents in the run directory, for this host's next start; a warning on stderr where that cannot be done. `process` is this
+/// Keeps the contents in the run directory, for this host's next start; logs a warning if that cannot be done. `process` is this
 /// one of the job.
 void record_content(const DataContent& content, const std::string& directory, int process);
 

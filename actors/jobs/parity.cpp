@@ -9,6 +9,7 @@
 #include "actors/rank/capture_hook.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/initial_state.hpp"
+#include "cluster/host/log.hpp"
 #include "layers/formats/config_file.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
@@ -133,7 +134,7 @@ std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size
 bool run_parity(Session& session, const ParitySettings& settings) {
   const auto config = layers::read_config_file(settings.folder);
   if (session.leads())
-    for (const auto& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
+    for (const auto& warning : config.warnings) cluster::log_warning("{}", warning);
   const runtime::SafetensorsFile golden(runtime::join_path(settings.folder, "golden.safetensors"));
   const auto all = read_rows(golden, config.model.vocab_size);
   // MaxText rounds a tied table's gradient of the whole batch to bf16: a sum of rounded parts would be another number.

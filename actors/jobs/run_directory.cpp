@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include "cluster/host/console.hpp"
+#include "cluster/host/log.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
@@ -22,8 +22,8 @@ class Patience {
     const auto now = steady_clock::now();
     if (!end_) {
       end_ = now + limit;
-      cluster::console().err.put(fmt::format(
-          "warning: {}: another process is training in this run directory; waiting up to {} s for it to end\n", directory_, limit.count()));
+      cluster::log_warning("{}: another process is training in this run directory; waiting up to {} s for it to end", directory_,
+                           limit.count());
     }
     if (now >= *end_) return false;
     std::this_thread::sleep_for(milliseconds(50));
@@ -42,7 +42,7 @@ RunDirectory::RunDirectory(const RunSettings& settings) : settings_(settings) {
   retention.keep_last = static_cast<std::uint64_t>(settings.checkpoint.keep);
   store_ = std::make_unique<runtime::CheckpointStore>(settings.directory, retention, Patience(settings.directory));
   auto found = store_->newest_usable();
-  for (const auto& warning : found.warnings) cluster::console().err.put(fmt::format("warning: {}\n", warning));
+  for (const auto& warning : found.warnings) cluster::log_warning("{}", warning);
   checkpoint_ = std::move(found.checkpoint);
 }
 
@@ -53,7 +53,7 @@ void RunDirectory::check_identity(const std::map<std::string, std::string>& iden
 void RunDirectory::check_content(const DataContent& content) const {
   if (!checkpoint_) return;
   const auto warning = actors::check_content(*checkpoint_, content, settings_.directory);
-  if (!warning.empty()) cluster::console().err.put(fmt::format("warning: {}\n", warning));
+  if (!warning.empty()) cluster::log_warning("{}", warning);
 }
 
 bool RunDirectory::is_evaluated(std::int64_t step) const {

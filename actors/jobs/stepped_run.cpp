@@ -5,6 +5,7 @@
 
 #include "actors/jobs/data_content.hpp"
 #include "cluster/host/host_cores.hpp"
+#include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
@@ -43,7 +44,7 @@ void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
   DataContent content{batches_.dataset().files, {}};
   if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
   const auto warning = check_content(checkpoint, content, settings_.directory);
-  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  if (!warning.empty()) cluster::log_warning("{}", warning);
 }
 
 StepperSetup SteppedRun::setup() const {

@@ -20,6 +20,7 @@
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/console.hpp"
 #include "cluster/host/host_cores.hpp"
+#include "cluster/host/log.hpp"
 #include "cluster/host/versions.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -128,7 +129,7 @@ void check_evaluation(const Session& session, const RunSettings& settings, const
       "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, or evaluate.every = 0",
       settings.evaluate.every, held_out.text);
   MILLRACE_CHECK(beginning.step > 0, ExitCode::config, "actors.training", "{}", message);
-  if (session.leads()) fmt::print(stderr, "warning: {}\n", message);
+  if (session.leads()) cluster::log_warning("{}", message);
 }
 
 /// " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".

@@ -10,6 +10,7 @@
 #include "cluster/host/abort.hpp"
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/console.hpp"
+#include "cluster/host/log.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -23,13 +24,26 @@ void set_handler(std::map<Key, Handler>& handlers, Key key, Handler handler) {
   }
 }
 
+constexpr std::uint16_t kForwardedLog = 32;  // type of a control message: a byte for the level, the source, a zero, the message
+
+std::string log_bytes(const cluster::ForwardedLog& line) { return static_cast<char>(line.level) + line.source + '\0' + line.message; }
+
+cluster::ForwardedLog log_from_bytes(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto zero = text.find('\0', 1);
+  if (zero == text.npos) return {};
+  return {static_cast<cluster::LogLevel>(text[0]), std::string(text.substr(1, zero - 1)), std::string(text.substr(zero + 1))};
+}
+
 }  // namespace
 
 Session::Session() : launch_(cluster::launch_from_environment()), cores_(cluster::widen_affinity()) {
   if (launch_.processes > 1) transport_ = std::make_unique<cluster::Transport>();
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (!leads()) cluster::forward_log({}, {});
+}
 
 void Session::prepare_together(const std::function<void()>& prepare) {
   ExitCode code = ExitCode::ok;
@@ -57,6 +71,7 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   stall_limit_ = std::chrono::milliseconds(config.stall_ms);
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
+    if (type == kForwardedLog) return cluster::log_forwarded(process, log_from_bytes(bytes));
     const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
     if (const auto found = messages_.find(type); found != messages_.end()) found->second(process, type, bytes);
   };
@@ -89,9 +104,22 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   } catch (const Error& error) {
     cluster::abort_job(error.code(), error.what());  // not thrown: the way out leads through MPI_Finalize, where the others do not come
   }
+  if (!leads()) forward_log();
   transport_->on_failure([this](const Error& error) {
     // Not on the transport thread: report_failure may take a while, and the reason has to stay the first.
     std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();
+  });
+}
+
+void Session::forward_log() {
+  cluster::forward_log(cluster::ranks_text(*topology_, topology_->process()), [this](const cluster::ForwardedLog& line) {
+    const std::string bytes = log_bytes(line);
+    try {
+      control_->send(0, kForwardedLog, std::as_bytes(std::span(bytes)));
+    } catch (const Error&) {  // too much waits for process 0
+      return false;
+    }
+    return true;
   });
 }
 
@@ -142,6 +170,7 @@ void Session::carry_out(const std::function<void()>& work) {
 }
 
 void Session::close() {
+  if (!leads()) cluster::forward_log(cluster::ranks_text(*topology_, topology_->process()), {});  // process 0 may be gone first
   if (control_) control_->close();
   if (transport_) transport_->finalize();
 }

@@ -64,6 +64,9 @@ class Session {
   void close();
 
  private:
+  /// Sends this process's warnings to process 0, which prints them.
+  void forward_log();
+
   cluster::Launch launch_;
   std::vector<int> cores_;
   std::unique_ptr<cluster::Transport> transport_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/host/console.hpp"
+#include "cluster/host/log.hpp"
 
 namespace millrace::actors {
 
@@ -18,7 +19,7 @@ void RunReporter::say(std::string_view text) {
 void RunReporter::warn(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (line_open_) cluster::console().out.put(closed_line());
-  cluster::console().err.put(fmt::format("warning: {}\n", text));
+  cluster::log_warning("{}", text);
 }
 
 void RunReporter::show(std::string_view text) {

@@ -17,6 +17,7 @@
 #include "cluster/host/abort.hpp"
 #include "cluster/host/debugger.hpp"
 #include "cluster/host/launcher.hpp"
+#include "cluster/host/log.hpp"
 
 namespace millrace::cluster {
 
@@ -200,6 +201,7 @@ class ControlLink::State {
     SessionPointer pointer = session.shared_from_this();
     strangers.erase(pointer);
     send_to(*pointer, FrameKind::welcome, 0, {});
+    log_debug({}, "control link: process {} on {} has joined", session.process, session.host);
     const std::lock_guard lock(mutex);
     peers[static_cast<std::size_t>(session.process)] = std::move(pointer);
     if (++joined == topology.processes() - 1) {
@@ -422,7 +424,7 @@ class ControlLink::State {
 
   void on_end(ControlSession& session, const std::string& reason) {
     const SessionPointer keep = session.shared_from_this();
-    if (strangers.erase(keep) > 0) return;
+    if (strangers.erase(keep) > 0) return log_debug({}, "control link: a connection was refused: {}", reason);
     // Who was told of a loss leaves by itself when the losses have been collected, on a busy machine before our own message is out: that is
     // no further loss.
     const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();

@@ -14,6 +14,7 @@
 // <utility> stands before it: Boost 1.74 forgets std::exchange.
 #include <boost/asio.hpp>
 
+#include "cluster/host/log.hpp"
 #include "cluster/host/network_interfaces.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
@@ -218,6 +219,7 @@ Connection connect_to(const Rendezvous& rendezvous, int process, const ClusterCo
       } else {
         reason = shake_hands(socket, connection, rendezvous, process, patience);
       }
+      log_debug({}, "control link: process 0 at {}:{}: {}", address.to_string(), rendezvous.port, reason.empty() ? "connected" : reason);
       if (reason.empty()) {
         connection.descriptor = socket.release();
         connection.v6 = address.is_v6();

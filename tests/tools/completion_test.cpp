@@ -56,7 +56,7 @@ TEST_F(Completion, OffersCommands) {
 }
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {
-  EXPECT_EQ(in_bash("millrace inspect --"), (Words{"--help", "--program", "--stage"}));
+  EXPECT_EQ(in_bash("millrace inspect --"), (Words{"--help", "--log-level", "--program", "--stage"}));
   EXPECT_EQ(in_bash("millrace ckpt hash --q"), (Words{"--quick"}));
   EXPECT_EQ(in_bash("millrace schedule check --s"), (Words{"--slots"}));
   EXPECT_EQ(in_bash("millrace schedule show 1f1b --ranks 4 --s"), (Words{"--seed", "--slow", "--stall", "--svg"}));
@@ -65,6 +65,7 @@ TEST_F(Completion, OffersTheOptionsOfTheCommand) {
 TEST_F(Completion, OffersTheValuesOfAnOption) {
   EXPECT_EQ(in_bash("millrace parity DIR --dtype "), (Words{"bf16", "fp32"}));
   EXPECT_EQ(in_bash("millrace parity DIR --dtype=b"), (Words{"bf16"}));  // bash replaces what stands behind "="
+  EXPECT_EQ(in_bash("millrace inspect --log-level w"), (Words{"warning"}));  // of every command
   EXPECT_EQ(in_bash("millrace inspect --program w"), (Words{"weight_gradient"}));
   EXPECT_EQ(in_bash("millrace parity DIR --schedule "), sorted(runtime::schedule_names()));
   EXPECT_EQ(in_bash("millrace inspect --stage "), Words{});  // a number

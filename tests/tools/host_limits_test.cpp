@@ -102,6 +102,31 @@ TEST(HostLimits, MoreThreadsThanCoresAreToldAndTakeTurns) {
   EXPECT_NE(losses_of(folded.out), "");
 }
 
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(HostLimits, WhatOtherProcessesWarnOfIsPrintedOnceWithItsRank) {
+  // Four processes, of which each takes itself for the only one of its host. Process 0's host is this one, the others' has one core.
+  const MadeUpHost host;
+  host.stand_in("/job");
+  host.write("/sys/fs/cgroup/job/cpu.max", "100000 100000\n");
+  const std::string as_hosts =
+      " env OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
+      " sh -c 'test $OMPI_COMM_WORLD_RANK != 0 || unset MILLRACE_HOST_FILES; exec \"$@\"' sh";
+  const Words words = train({"pipeline.ranks=4", "train.threads=5"});
+  const auto result = run_millrace(words, host.variable() + " " + on_processes(4) + as_hosts);
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::string warning = "1 rank x 5 threads are more than the 1 core of this host";
+  EXPECT_EQ(count_of(result.err, warning), 1) << result.err;
+  EXPECT_EQ(count_of(result.err, "warning: [rank "), 1) << result.err;
+  const auto silent = run_millrace(joined(words, {"--log-level", "error"}), host.variable() + " " + on_processes(4) + as_hosts);
+  EXPECT_EQ(silent.code, 0) << silent.err;
+  EXPECT_EQ(count_of(silent.err, warning), 0) << silent.err;
+}
+
 TEST(HostLimits, AutomaticThreadsKeepToTheQuota) {
   const MadeUpHost host;
   host.stand_in_v1("/job");

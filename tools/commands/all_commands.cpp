@@ -1,3 +1,4 @@
+#include "cluster/host/log.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -11,7 +12,12 @@ const std::vector<Command>& all_commands() {
 }
 
 const std::vector<Option>& common_options() {
-  static const std::vector<Option> options;
+  static const std::vector<Option> options{
+      {.name = "log-level",
+       .value = "LEVEL",
+       .help = "The least important diagnostics that stderr shows. The variable MILLRACE_LOG_LEVEL sets it too.",
+       .fallback = "info",
+       .choices = cluster::log_level_names()}};
   return options;
 }
 

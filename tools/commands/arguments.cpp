@@ -9,8 +9,9 @@
 namespace millrace::tools {
 
 std::string Arguments::text(const std::string& name) const {
-  const auto option = std::ranges::find(command_->options, name, &Option::name);
-  return text(name, option == command_->options.end() ? "" : option->fallback);
+  for (const auto* options : {&command_->options, &common_options()})
+    if (const auto option = std::ranges::find(*options, name, &Option::name); option != options->end()) return text(name, option->fallback);
+  return text(name, "");
 }
 
 std::string Arguments::text(const std::string& name, const std::string& otherwise) const {

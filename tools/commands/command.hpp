@@ -40,9 +40,9 @@ inline constexpr std::uint8_t offer_run = offer_files | offer_assignments;
 /// between the two. `complete` false: values that a run needs may be missing.
 [[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
 
-/// Prints a line "warning: …" on stderr for each. In a job of several processes one of them calls it.
+/// Logs each as a warning and waits until they are written. In a job of several processes one of them calls it.
 void print_warnings(const std::vector<std::string>& warnings);
-/// Prints the warnings of the reader of model.from, and those about values that have no effect.
+/// Does so with the warnings of the reader of model.from, and those about values that have no effect.
 void print_warnings(const configs::LoadedRun& run);
 
 /// What this binary was built from: version, compiler, libraries. Equal on all processes of a job.

@@ -145,8 +145,9 @@ std::string path_of(const CLI::App& app) {
        did_you_mean(unknown.front(), names));
 }
 
-void check_choices(const Command& command, const std::map<std::string, std::vector<std::string>>& values, const std::string& path) {
-  for (const auto& option : command.options) {
+void check_choices(const std::vector<Option>& options, const std::map<std::string, std::vector<std::string>>& values,
+                   const std::string& path) {
+  for (const auto& option : options) {
     const auto found = values.find(option.name);
     if (option.choices.empty() || found == values.end()) continue;
     for (const auto& value : found->second)
@@ -172,7 +173,7 @@ Invocation invocation_of(const Parsed& parsed) {
     const auto* found = parsed.app->get_option("--" + option.name);
     if (found->count() > 0) given[option.name] = found->results();
   }
-  check_choices(command, given, path_of(*parsed.app));
+  check_choices(known, given, path_of(*parsed.app));
   return {.code = ExitCode::ok,
           .command = &command,
           .arguments = Arguments(command, std::move(given), parsed.app->get_option(positional_words)->results())};

@@ -136,7 +136,8 @@ void introduce(const Request& request) {
   const auto& train = request.job.request.train;
   print_warnings(request.model.warnings);
   const bool from_run = !request.model.checkpoint.empty();  // the reader of a folder says it
-  if (from_run && train.z_loss > 0) fmt::print(stderr, "warning: as in its run, the loss has the z-loss in it ({})\n", train.z_loss);
+  if (from_run && train.z_loss > 0)
+    print_warnings(std::vector{fmt::format("as in its run, the loss has the z-loss in it ({})", train.z_loss)});
   fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
   if (request.choices) {
     fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),

@@ -1,10 +1,17 @@
-#include <cstdio>
+#include <chrono>
 
+#include "cluster/host/console.hpp"
+#include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
+namespace {
+
+constexpr auto shown_limit = std::chrono::seconds(1);
+
+}  // namespace
 
 configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
   MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
@@ -20,8 +27,8 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
 }
 
 void print_warnings(const std::vector<std::string>& warnings) {
-  // Not fmt::print, which throws where stderr cannot be written.
-  for (const auto& warning : warnings) std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
+  for (const auto& warning : warnings) cluster::log_warning("{}", warning);
+  cluster::drain_console(shown_limit);  // before what the command itself prints
 }
 
 void print_warnings(const configs::LoadedRun& run) {
