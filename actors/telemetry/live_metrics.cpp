@@ -8,7 +8,8 @@
 namespace millrace::actors {
 namespace {
 
-/// Prometheus' text format: a family's HELP and TYPE, then its samples. Base units; counters end in _total.
+/// Prometheus' text format: a family's HELP and TYPE, then its samples. Base units; counters end in _total. Written here: prometheus-cpp
+/// keeps a registry of live counters, while this is one text of a snapshot.
 class Exposition {
  public:
   void family(std::string_view name, std::string_view type, std::string_view help) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view prefix = "events.out.tfevents.";
 
-// -- protobuf's wire format: a key (field << 3 | type), then the value
-// ----------------------------------------------------------------------
+// -- protobuf's wire format: a key (field << 3 | type), then the value -----------------------------------------------------------------
+// Written here: two small messages do not justify protobuf with its code generator.
 
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 

@@ -22,6 +22,8 @@ std::string formatted(const char* format, double value) {
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
+// Lines are written here and not by nlohmann: metrics of two runs are compared as text, so that the form of a number must not depend on a
+// library's version.
 std::string number_text(double value) {
   if (std::isfinite(value)) return formatted("%.17g", value);
   return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 enum Lane : int { compute, waits, optimizer, checkpoint, whole_step };
 constexpr std::array lane_names = {"compute", "waits", "optimizer", "checkpoint", "step"};
 
+/// Appends events as text: as a tree of nlohmann's a long trace would take ten times its size in memory.
 class Tracer {
  public:
   explicit Tracer(const Profile& profile)

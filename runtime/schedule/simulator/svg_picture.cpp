@@ -12,6 +12,7 @@
 namespace millrace::runtime {
 namespace {
 
+// The SVG is written here: it is rectangles, lines and text, and Debian has no library that only writes them.
 // Lengths are in pixels.
 constexpr double left = 58, right = 92, top = 92, row_height = 26, row_pitch = 30, strip_height = 20, strip_pitch = 26;
 constexpr double shortest_box = 24;     // of an action, where that makes no picture wider than

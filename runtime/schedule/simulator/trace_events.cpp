@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr int compute_thread = 0, wait_thread = 1;
 constexpr double microseconds = 1000;  // in a unit of the costs
 
+/// Appends events as text: as a tree of nlohmann's a long trace would take ten times its size in memory.
 class Tracer {
  public:
   Tracer(const Schedule& schedule, const Costs& costs, const Simulation& simulation)
