@@ -8,7 +8,7 @@
 
 namespace millrace::runtime {
 
-/// A number that knows what it counts: a StageId cannot be handed over where a MicrobatchId is wanted.
+/// A typed number: a StageId cannot be passed where a MicrobatchId is expected.
 template <class Tag>
 struct Id {
   std::int32_t value = 0;
@@ -16,7 +16,7 @@ struct Id {
   constexpr Id() = default;
   template <class Integer>
   constexpr explicit Id(Integer number) : value(static_cast<std::int32_t>(number)) {}
-  /// For indexing a vector that has one entry for each id.
+  /// The value as an index into a vector with one entry per id.
   [[nodiscard]] constexpr std::size_t index() const { return static_cast<std::size_t>(value); }
   friend constexpr auto operator<=>(Id, Id) = default;
 };

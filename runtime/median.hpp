@@ -7,7 +7,7 @@
 
 namespace millrace::runtime {
 
-/// The value in the middle of their order: of an even number the upper of the two, of none 0.
+/// The median of the values; the upper of the two middle values if their number is even, 0 if there are none.
 [[nodiscard]] inline double median(std::span<const double> values) {
   if (values.empty()) return 0;
   std::vector<double> ordered(values.begin(), values.end());

@@ -8,7 +8,8 @@
 
 namespace millrace::runtime {
 
-/// The parts of `text` between the marks, empty ones too: one more than there are marks.
+/// The parts of `text` between the separators `mark`, including empty parts; their number is one more than that of the
+/// separators.
 [[nodiscard]] inline std::vector<std::string> split(std::string_view text, char mark) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -6,30 +6,30 @@
 
 #include "kernels/base/dtype.hpp"
 
-// Plain structs: what a run is told. The keys, ranges and meanings are in configs/schema.cpp, the only place that fills them from a file;
-// the defaults are here.
+// Plain structs with the settings of a run. The keys, ranges and explanations are in configs/schema.cpp, the only place that
+// fills these structs from a file; the defaults are here.
 namespace millrace::runtime {
 
 /// [train]: one step is `microbatches` microbatches of `batch` rows of `sequence` tokens.
 struct TrainConfig {
   std::int64_t steps = 1000;
-  std::string dtype = "fp32";  // fp32 | bf16: compute; masters and moments are always fp32
-  std::int64_t batch = 8;      // rows of a microbatch
+  std::string dtype = "fp32";  // fp32 | bf16: compute dtype; master parameters and optimizer states are always fp32
+  std::int64_t batch = 8;      // rows per microbatch
   std::int64_t sequence = 128;
   std::int64_t microbatches = 8;
   std::int64_t seed = 1;
   std::int64_t threads = 0;       // per rank; 0: cores / hosted ranks
-  std::int64_t accumulators = 1;  // contiguous parts of the microbatches with a gradient sum each
+  std::int64_t accumulators = 1;  // number of gradient sums, each over a contiguous part of the microbatches
   double learning_rate = 3e-4;
   double final_learning_rate = 0.0;
   std::string decay = "cosine";  // cosine | linear | wsd | constant
   std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;  // wsd: the last so many steps
+  std::int64_t decay_steps = 0;  // wsd: number of steps at the end over which the rate decays
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;    // largest global gradient norm; 0: none
+  double clip = 1.0;    // largest global gradient norm; 0: no clipping
   double z_loss = 0.0;  // weight of log(Z)^2
   bool find_nan = false;
 
@@ -43,58 +43,59 @@ struct TrainConfig {
 /// [data]: exactly one of text and tokens is given.
 struct DataConfig {
   std::vector<std::string> text;      // files and folders, through the byte tokenizer
-  std::vector<std::string> suffixes;  // of the files taken from folders; empty: all
+  std::vector<std::string> suffixes;  // suffixes of the files taken from folders; empty: all files
   std::vector<std::string> tokens;    // .bin files of llm.c, nanoGPT and Megatron
   std::int64_t separator = -1;        // the token that ends a document in token files; -1: none
-  std::int64_t held_out = 10;         // every n-th file is kept for evaluation; 0: none
-  bool packing = true;                // documents of a row do not see each other
+  std::int64_t held_out = 10;         // every n-th file is held out for evaluation; 0: none
+  bool packing = true;                // documents in one row do not attend to each other
 
   bool operator==(const DataConfig&) const = default;
 };
 
 /// [evaluate]
 struct EvaluateConfig {
-  std::int64_t every = 0;    // steps; 0: only at the end
-  std::int64_t batches = 0;  // microbatches of an evaluation; 0: the whole held-out set
+  std::int64_t every = 0;    // in steps; 0: only at the end
+  std::int64_t batches = 0;  // microbatches per evaluation; 0: the whole held-out set
 
   bool operator==(const EvaluateConfig&) const = default;
 };
 
-/// [pipeline]: stages = ranks * chunks.
+/// [pipeline]: the number of stages is ranks * chunks.
 struct PipelineConfig {
   std::int64_t ranks = 1;
-  std::int64_t chunks = 1;  // stages of a rank
+  std::int64_t chunks = 1;  // stages per rank
   std::string schedule = "1f1b";
-  std::string layout;              // "E t*2 | t | t*3 H"; empty: layers are spread evenly
-  std::string plan;                // a file with the actions of every rank; empty: made by the schedule
-  std::int64_t warmup = -1;        // 1f1b: forwards before the first backward on rank 0; -1: ranks - 1
-  std::int64_t group = 0;          // interleaved, interleaved-zb: microbatches that go through one chunk before the next; 0: its own choice
-  std::vector<std::string> costs;  // "part,F,I,W,B" in milliseconds, of millrace plan for millrace rehearse
+  std::string layout;        // "E t*2 | t | t*3 H"; empty: layers are distributed evenly
+  std::string plan;          // a file with the actions of every rank; empty: the schedule generates them
+  std::int64_t warmup = -1;  // 1f1b: forwards before the first backward on rank 0; -1: ranks - 1
+  // interleaved, interleaved-zb: microbatches that pass through one chunk before the next; 0: chosen by the schedule
+  std::int64_t group = 0;
+  std::vector<std::string> costs;  // "part,F,I,W,B" in milliseconds, written by millrace plan for millrace rehearse
 
   bool operator==(const PipelineConfig&) const = default;
 };
 
 /// [checkpoint]
 struct CheckpointConfig {
-  std::int64_t every = 0;  // steps; 0: only at the end
-  std::int64_t keep = 2;   // the newest so many
+  std::int64_t every = 0;  // in steps; 0: only at the end
+  std::int64_t keep = 2;   // number of newest checkpoints to keep
 
   bool operator==(const CheckpointConfig&) const = default;
 };
 
-/// [rematerialize]: one name of a policy, or the labels of the values to keep from forward to backward.
+/// [rematerialize]: the name of a policy, or the labels of the values to keep from forward to backward.
 struct RematerializeConfig {
   std::vector<std::string> policy = {"none"};
-  std::vector<std::string> stages;  // a policy of each stage, labels joined with "+"; empty: `policy` for all
+  std::vector<std::string> stages;  // a policy per stage, labels joined with "+"; empty: `policy` for all stages
 
   bool operator==(const RematerializeConfig&) const = default;
 };
 
-/// [sample]: the text that the trained model writes at the end.
+/// [sample]: the text that the trained model generates at the end.
 struct SampleConfig {
   std::string prompt;
   std::int64_t tokens = 0;   // 0: no sample
-  double temperature = 0.8;  // 0: the most probable token
+  double temperature = 0.8;  // 0: greedy, the most probable token
 
   bool operator==(const SampleConfig&) const = default;
 };

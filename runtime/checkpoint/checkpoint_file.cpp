@@ -16,7 +16,7 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
   MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, who, "{}: {} bytes free, expected 1.2 x {}", folder, free, bytes);
 }
 
-/// The step of "step-00000040"; nothing for other names.
+/// Parses the step of a name such as "step-00000040"; returns nothing for other names.
 std::optional<std::uint64_t> step_of(std::string_view name) {
   constexpr std::string_view prefix = "step-";
   std::uint64_t step = 0;
@@ -29,7 +29,8 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
 
 bool is_temporary(std::string_view name) { return name.starts_with("step-") && name.find(".tmp-") != std::string_view::npos; }
 
-/// An old checkpoint on its way out. Ends as temporary names do not, which have an epoch there.
+/// Suffix of an old checkpoint that is about to be deleted. It differs from the suffix of temporary folders, which ends in an
+/// epoch.
 constexpr std::string_view retired_suffix = ".tmp-removed";
 
 std::string name_of(std::string_view path) {
@@ -37,10 +38,10 @@ std::string name_of(std::string_view path) {
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
-/// Steps in a folder, ascending.
+/// The steps that have a checkpoint in a folder, ascending.
 std::vector<std::uint64_t> steps_in(const std::string& folder) {
   std::vector<std::uint64_t> steps;
-  if (kind_of(folder) == PathKind::missing) return steps;  // a link to a folder on another disk is a folder
+  if (kind_of(folder) == PathKind::missing) return steps;  // a link to a folder on another disk counts as a folder
   for (const auto& name : list_directory(folder))
     if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end());
@@ -61,9 +62,9 @@ using TensorsByName = std::map<std::string, const CheckpointTensor*, std::less<>
 TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
   TensorsByName map;
   for (const auto& tensor : tensors) {
-    const auto wanted = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-    MILLRACE_CHECK(tensor.bytes.size() == wanted, ExitCode::internal, who, "tensor '{}' has {} bytes, expected {} for {}", tensor.name,
-                   tensor.bytes.size(), wanted, shape_text(tensor.shape));
+    const auto expected = bytes_of(tensor.name, tensor.dtype, tensor.shape);
+    MILLRACE_CHECK(tensor.bytes.size() == expected, ExitCode::internal, who, "tensor '{}' has {} bytes, expected {} for {}", tensor.name,
+                   tensor.bytes.size(), expected, shape_text(tensor.shape));
     MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, who, "tensor '{}' is to be written twice", tensor.name);
   }
   return map;
@@ -75,7 +76,7 @@ std::vector<FileTensor> describe_all(std::span<const CheckpointTensor> tensors) 
   return described;
 }
 
-/// Hands out a tensor in chunks and hashes each just before it is written, unless live memory was hashed already.
+/// Sends a tensor to the sink in chunks and hashes each just before it is written, unless it was hashed in live memory already.
 TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, const ByteSink& sink) {
   TensorRecord record{tensor.name, tensor.dtype, tensor.shape, shard, tensor.chunks};
   for (std::size_t offset = 0; offset < tensor.bytes.size(); offset += hash_chunk_bytes) {
@@ -86,7 +87,7 @@ TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, cons
   return record;
 }
 
-/// Reads the shard back from the disk; what is there must be what was in memory.
+/// Reads the shard back from the disk and compares it with what was in memory.
 void read_back(const std::string& path, const ShardReport& report) {
   const SafetensorsFile file(path, ExitCode::storage, false);
   file.drop_cache();
@@ -135,7 +136,7 @@ ShardReport write_shard(const std::string& folder, int writer, int writers, std:
 
 namespace {
 
-/// What fails is a warning.
+/// Runs an action; a failure becomes a warning.
 template <class Action>
 void attempt(std::vector<CheckpointWarning>& warnings, CheckpointWarning::Cause cause, const char* words, Action action) {
   try {
@@ -172,10 +173,10 @@ std::string CheckpointStore::temporary_name(std::uint64_t step, std::uint64_t ep
   return fmt::format("{}.tmp-{}", checkpoint_name(step), epoch);
 }
 
-/// A process died between "committing" and "committed". It counts as committed if it bears its final name, and that name is on the disk
-/// before the journal says so. If it is under neither name the attempt is lost, to a power loss or to somebody who tidied up: the
-/// checkpoints before it are what there is. But where the whole folder of checkpoints is gone, so may be one that was committed, and the
-/// run must not begin again from its seed.
+/// Handles a process that died between "committing" and "committed". The checkpoint counts as committed if it has its final name,
+/// and that name is synced to the disk before the journal records it. If it has neither the final nor the temporary name, the
+/// attempt is lost, to a power loss or because somebody removed it, and the earlier checkpoints remain. But if the whole folder
+/// of checkpoints is gone, a committed one may be gone too, and the run must not start again from its seed.
 void CheckpointStore::decide_undecided(bool folder_was_there) {
   const auto undecided = journal_.undecided();
   if (!undecided.empty()) sync_directory(folder_);
@@ -201,7 +202,7 @@ std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
   const auto temporary = join_path(folder_, temporary_name(step, epoch));
   make_directory(temporary);
   try {
-    sync_directory(folder_);  // what is synced inside of it must not be lost with it
+    sync_directory(folder_);  // otherwise what is synced inside it could be lost with it
   } catch (const Error&) {
     discard(temporary);
     throw;
@@ -225,7 +226,7 @@ Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const C
   }
   MILLRACE_CHECK(!manifest.tensors.empty(), ExitCode::internal, who, "step {}: a checkpoint without tensors", meta.step);
   std::sort(manifest.tensors.begin(), manifest.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  manifest.state = manifest.state_hash();  // also refuses a tensor that two writers have
+  manifest.state = manifest.state_hash();  // also rejects a tensor that two writers have
   return manifest;
 }
 
@@ -248,7 +249,7 @@ CommitResult CheckpointStore::commit(const std::string& folder, std::span<const 
   rename_path(folder, result.folder);
   fault_point("checkpoint.after_rename");
   sync_directory(folder_);
-  // Without this line the next start finds the checkpoint in the folder.
+  // Without this line the next start still finds the checkpoint in the folder.
   attempt(result.warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
     journal_.append({JournalEvent::committed, meta.step, epoch, ""});
   });
@@ -264,7 +265,7 @@ std::vector<CheckpointWarning> CheckpointStore::discard(const std::string& folde
   if (kind_of(folder) != PathKind::directory || dot == std::string::npos) return warnings;
   std::uint64_t epoch = 0;
   std::from_chars(name.data() + dot + 5, name.data() + name.size(), epoch);
-  // The folder goes whatever the journal says: on a full disk no line can be written until it has gone.
+  // The folder is removed whatever the journal says: on a full disk no journal line can be written before it is gone.
   attempt(warnings, CheckpointWarning::Cause::deletion, "a checkpoint that was given up could not be deleted",
           [&] { remove_tree(folder); });
   attempt(warnings, CheckpointWarning::Cause::journal, "the run's journal could not be written", [&] {
@@ -282,15 +283,15 @@ void CheckpointStore::retire(std::vector<CheckpointWarning>& warnings) {
     const auto keep = std::max<std::uint64_t>(retention_.keep_last, 2);
     for (std::size_t index = 0; index + keep < steps.size(); ++index) {
       if (retention_.keep_every != 0 && steps[index] % retention_.keep_every == 0) continue;
-      // Renamed first: half a checkpoint must not carry the name of a whole one.
+      // Rename first: an incomplete checkpoint must not have the name of a complete one.
       const auto folder = join_path(folder_, checkpoint_name(steps[index]));
       attempt(warnings, cause, words, [&] { rename_path(folder, folder + std::string(retired_suffix)); });
     }
-    // Also those that an earlier commit could not delete.
+    // Also removes folders that an earlier commit could not delete.
     bool synced = false;
     for (const auto& name : list_directory(folder_)) {
       if (!name.ends_with(retired_suffix)) continue;
-      if (!synced) sync_directory(folder_);  // nor may it carry that name after a power loss
+      if (!synced) sync_directory(folder_);  // it must not have that name after a power loss either
       synced = true;
       attempt(warnings, cause, words, [&] { remove_tree(join_path(folder_, name)); });
     }
@@ -302,7 +303,7 @@ void CheckpointStore::retire(std::vector<CheckpointWarning>& warnings) {
 
 namespace {
 
-/// What is wrong with a checkpoint, empty if nothing; a disk that cannot be read is thrown.
+/// Describes what is wrong with a checkpoint; empty if nothing is. A disk that cannot be read throws.
 std::string damage(const CheckpointReader& reader, std::uint64_t step) {
   if (reader.step() != step)
     return fmt::format("{}: the folder is named after another step than {}, which was committed", reader.folder(), reader.step());

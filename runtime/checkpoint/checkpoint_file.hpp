@@ -14,18 +14,18 @@
 
 namespace millrace::runtime {
 
-/// How a checkpoint comes to be, in the order that makes a kill at any moment harmless:
+/// How a checkpoint is written. The order makes a kill at any moment harmless:
 ///
 ///     coordinator   begin      free space, step-00000040.tmp-<epoch>/, fsync of checkpoints/
 ///     every writer  write      shard-00000-of-00004.safetensors, fsync, read back and compare
 ///     coordinator   commit     manifest.json, fsync, COMMIT, fsync, rename to step-00000040, fsync of checkpoints/; only then old ones go
 ///
-/// A reader sees the old checkpoints or the new one, never a third thing: after a kill, after a power loss at which every change that was
-/// not yet synced may be on the disk or not, and after somebody removed the temporary folders. Named fault points: checkpoint.after_begin,
-/// .after_shard, .after_manifest, .after_commit_file, .after_rename, .after_commit.
+/// A reader sees either the old checkpoints or the new one, and nothing else. This holds after a kill, after a power loss that
+/// keeps or drops any change that was not yet synced, and after somebody removed the temporary folders. Named fault points:
+/// checkpoint.after_begin, .after_shard, .after_manifest, .after_commit_file, .after_rename, .after_commit.
 
-/// A tensor of the state in memory. `chunks`, if not empty, are hashes taken from live memory (copy_with_hashes); then they are what is
-/// recorded, and what is on the disk must agree with them.
+/// A tensor of the state in memory. `chunks`, if not empty, are hashes taken from live memory (copy_with_hashes). They are then
+/// recorded as they are, and the data on the disk must match them.
 struct CheckpointTensor {
   std::string name;
   FileDType dtype = FileDType::f32;
@@ -34,15 +34,15 @@ struct CheckpointTensor {
   std::vector<Hash128> chunks;
 };
 
-/// Writes one writer's tensors into the temporary folder. Checks the free space (1.2 × the size), syncs, reads everything back from the
-/// disk and compares. Error(storage) if anything fails; the folder is then to be discarded. Thread: one per writer; writers may be
-/// different processes.
+/// Writes one writer's tensors into the temporary folder: checks the free space (1.2 × the size), syncs, reads everything back
+/// from the disk and compares. Error(storage) if anything fails; the folder is then to be discarded. Thread: one per writer;
+/// writers may be different processes.
 [[nodiscard]] ShardReport write_shard(const std::string& folder, int writer, int writers, std::span<const CheckpointTensor> tensors);
 
-/// What may be deleted. The two newest never are.
+/// Which checkpoints are kept. The two newest are always kept.
 struct Retention {
-  std::uint64_t keep_last = 3;   // 0: keep all
-  std::uint64_t keep_every = 0;  // also every step that this divides; 0: none
+  std::uint64_t keep_last = 3;   // number of newest checkpoints; 0: keep all
+  std::uint64_t keep_every = 0;  // also keep every step that this divides; 0: none
 };
 
 struct CommitResult {
@@ -50,37 +50,37 @@ struct CommitResult {
   std::vector<CheckpointWarning> warnings;
 };
 
-/// What newest_usable found on its way.
+/// The result of newest_usable().
 struct FoundCheckpoint {
-  std::optional<CheckpointReader> checkpoint;  // empty: nothing was ever committed
-  std::vector<std::string> warnings;           // one for each that was damaged and put aside
+  std::optional<CheckpointReader> checkpoint;  // empty if nothing was ever committed
+  std::vector<std::string> warnings;           // one per checkpoint that was damaged and put aside
 };
 
-/// Called while another process has the run, before each further try to take it over: waits a little, or returns false to give up.
+/// Called before each retry while another process holds the run: waits a little, or returns false to give up.
 using LockWait = std::function<bool()>;
 
-/// The checkpoints of one run, `<run>/checkpoints/`: the coordinator's side. One store per run at a time, over all processes of the machine
-/// (a lock). Thread: one at a time.
+/// The checkpoints of one run, `<run>/checkpoints/`, from the coordinator's side. A lock admits one store per run at a time, over
+/// all processes of the machine. Thread: one at a time.
 class CheckpointStore {
  public:
-  /// Makes the run's folder and journal if needed, decides what a killed process left undecided, removes its temporary folders.
-  /// Error(start) if another process has the run and `wait` gives up (without one: at once); Error(storage).
+  /// Creates the run's folder and journal if needed, resolves what a killed process left undecided, and removes its temporary
+  /// folders. Error(start) if another process holds the run and `wait` gives up (without `wait`: at once); Error(storage).
   explicit CheckpointStore(const std::string& run_directory, Retention retention = {}, const LockWait& wait = {});
 
-  /// Starts an attempt; `bytes` is the size of the whole state. Returns the temporary folder for the writers. Error(storage) if 1.2 × the
-  /// size is not free, Error(checkpoint) if the step is there already.
+  /// Starts an attempt; `bytes` is the size of the whole state. Returns the temporary folder for the writers. Error(storage) if
+  /// less than 1.2 × the size is free, Error(checkpoint) if the step has a checkpoint already.
   [[nodiscard]] std::string begin(std::uint64_t step, std::uint64_t bytes);
-  /// Makes the attempt count. `reports` are of all writers, in any order. meta.step is that of begin. On an error the attempt is to be
-  /// discarded; discard knows whether it came too late. Error(internal) for reports that do not fit together. Afterwards old checkpoints
-  /// go, and what an earlier commit could not delete.
+  /// Commits the attempt. `reports` are those of all writers, in any order; meta.step must equal the step given to begin(). After
+  /// an error the attempt is to be discarded; discard() knows whether the commit took effect nevertheless. Error(internal) for
+  /// reports that do not match each other. Then deletes old checkpoints, including those that an earlier commit could not delete.
   CommitResult commit(const std::string& folder, std::span<const ShardReport> reports, const CheckpointMeta& meta);
-  /// Gives an attempt up; no writer may be at work in it any more. What cannot be removed now is in the warnings, and is removed at the
-  /// next start.
+  /// Abandons an attempt; no writer may still be writing to it. What cannot be removed now is reported in the warnings, and is
+  /// removed at the next start.
   std::vector<CheckpointWarning> discard(const std::string& folder) noexcept;
 
-  /// Verifies checkpoints from the newest on, every byte, and returns the first good one. Damaged ones are renamed to step-… .bad and
-  /// journaled with the reason. Error(checkpoint) with all reasons if something was committed but nothing is usable; Error(storage) if the
-  /// disk cannot be read, and then nothing is renamed.
+  /// Verifies checkpoints from the newest on, every byte, and returns the first intact one. Damaged ones are renamed to step-…
+  /// .bad and journaled with the reason. Error(checkpoint) with all reasons if something was committed but nothing is usable;
+  /// Error(storage) if the disk cannot be read, in which case nothing is renamed.
   [[nodiscard]] FoundCheckpoint newest_usable();
 
   [[nodiscard]] RunJournal& journal() noexcept { return journal_; }
@@ -102,15 +102,15 @@ class CheckpointStore {
   RunJournal journal_;
 };
 
-/// A line of `millrace ckpt ls`.
+/// One line of `millrace ckpt ls`.
 struct ListedCheckpoint {
   std::uint64_t step = 0;
   std::string folder;
   std::uint64_t bytes = 0;
-  std::string problem;  // empty: committed, and its manifest and headers are whole
+  std::string problem;  // empty if the checkpoint is committed and its manifest and headers are complete
 };
 
-/// Committed checkpoints, oldest first, without reading their data and without changing anything; takes no lock.
+/// Lists the committed checkpoints, oldest first, without reading their data, changing anything or taking the lock.
 [[nodiscard]] std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory);
 
 }  // namespace millrace::runtime

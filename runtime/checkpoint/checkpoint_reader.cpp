@@ -6,15 +6,15 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.checkpoint";
-constexpr std::uint64_t largest_commit = 4096;
-constexpr std::uint64_t largest_manifest = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_commit_bytes = 4096;
+constexpr std::uint64_t max_manifest_bytes = std::uint64_t{1} << 30;
 
 Manifest read_manifest(const std::string& folder) {
   const auto commit_path = join_path(folder, commit_name);
   MILLRACE_CHECK(kind_of(folder) != PathKind::missing, ExitCode::checkpoint, who, "{}: there is no such folder", folder);
-  const auto commit = Commit::from_text(read_text_file(commit_path, largest_commit, ExitCode::checkpoint, false), commit_path);
+  const auto commit = Commit::from_text(read_text_file(commit_path, max_commit_bytes, ExitCode::checkpoint, false), commit_path);
   const auto path = join_path(folder, manifest_name);
-  const auto text = read_text_file(path, largest_manifest, ExitCode::checkpoint, false);
+  const auto text = read_text_file(path, max_manifest_bytes, ExitCode::checkpoint, false);
   MILLRACE_CHECK(text.size() == commit.manifest_bytes, ExitCode::checkpoint, who, "{}: {} bytes, COMMIT says {}", path, text.size(),
                  commit.manifest_bytes);
   MILLRACE_CHECK(hash_of(text) == commit.manifest, ExitCode::checkpoint, who, "{}: its hash is {}, COMMIT says {}", path,
@@ -62,7 +62,7 @@ const SafetensorsFile& CheckpointReader::file_of(const TensorRecord& tensor) con
 const TensorRecord* CheckpointReader::find(std::string_view name) const noexcept {
   const auto& tensors = manifest_.tensors;
   const auto place =
-      std::lower_bound(tensors.begin(), tensors.end(), name, [](const auto& tensor, auto wanted) { return tensor.name < wanted; });
+      std::lower_bound(tensors.begin(), tensors.end(), name, [](const auto& tensor, auto key) { return tensor.name < key; });
   return place != tensors.end() && place->name == name ? &*place : nullptr;
 }
 

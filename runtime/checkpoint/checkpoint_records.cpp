@@ -10,7 +10,7 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.checkpoint";
-constexpr int deepest = 6;
+constexpr int max_depth = 6;
 using nlohmann::json;
 
 void check_schema(const json& object, ExitCode code, std::string_view path) {
@@ -62,9 +62,9 @@ TensorRecord tensor_from(const json& object, ExitCode code, std::string_view pat
     tensor.chunks.push_back(hash_from(chunk.get<std::string>(), code, path));
   }
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-  const auto wanted = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
-  MILLRACE_CHECK(tensor.chunks.size() == wanted, code, who, "{}: tensor '{}' has {} chunk hashes, expected {}", path, tensor.name,
-                 tensor.chunks.size(), wanted);
+  const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
+  MILLRACE_CHECK(tensor.chunks.size() == expected, code, who, "{}: tensor '{}' has {} chunk hashes, expected {}", path, tensor.name,
+                 tensor.chunks.size(), expected);
   return tensor;
 }
 
@@ -107,7 +107,7 @@ std::string ShardReport::text() const {
 
 ShardReport ShardReport::from_text(std::string_view text) {
   constexpr auto path = "a shard report";
-  const auto object = parse_strict_json(text, deepest, ExitCode::internal, path);
+  const auto object = parse_strict_json(text, max_depth, ExitCode::internal, path);
   ShardReport report;
   report.writer = static_cast<int>(json_count(object, "writer", ExitCode::internal, path));
   report.writers = static_cast<int>(json_count(object, "writers", ExitCode::internal, path));
@@ -133,7 +133,7 @@ std::string Manifest::text() const {
 
 Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
-  const auto object = parse_strict_json(text, deepest, code, path);
+  const auto object = parse_strict_json(text, max_depth, code, path);
   check_schema(object, code, path);
   Manifest manifest;
   manifest.meta.step = json_count(object, "step", code, path);
@@ -164,11 +164,11 @@ std::string Commit::text() const {
 
 Commit Commit::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
-  const auto object = parse_strict_json(text, deepest, code, path);
+  const auto object = parse_strict_json(text, max_depth, code, path);
   check_schema(object, code, path);
   const Commit commit{json_count(object, "step", code, path), json_count(object, "epoch", code, path),
                       json_count(object, "manifest_bytes", code, path), hash_from(json_text(object, "manifest", code, path), code, path)};
-  // It has no hash of its own: so every byte must be as we write it.
+  // The commit file has no hash of its own, so every byte must be as text() writes it.
   MILLRACE_CHECK(commit.text() == text, code, who, "{}: not as it was written", path);
   return commit;
 }

@@ -11,7 +11,8 @@
 
 namespace millrace::runtime {
 
-/// What a checkpoint says of itself: the manifest, the reports that it is made of, and the commit. Version of all three.
+/// The records of a checkpoint: the manifest, the shard reports that it is made from, and the commit. This is the version of all
+/// three.
 inline constexpr std::uint64_t checkpoint_schema = 1;
 
 /// One tensor of the state: "model.norm.weight", "adamw.m/model.norm.weight".
@@ -20,51 +21,53 @@ struct TensorRecord {
   FileDType dtype = FileDType::f32;
   std::vector<std::int64_t> shape;
   std::string shard;            // file name in the checkpoint's folder
-  std::vector<Hash128> chunks;  // of each 4 MiB
+  std::vector<Hash128> chunks;  // hash of each 4 MiB chunk
 };
 
 /// One file of a checkpoint.
 struct ShardRecord {
   std::string file;
   std::uint64_t bytes = 0;
-  Hash128 header;  // of all bytes before the data
+  Hash128 header;  // hash of all bytes before the data
 };
 
-/// What a writing rank tells the coordinator.
+/// A writing rank's report to the coordinator.
 struct ShardReport {
   int writer = 0;  // 0 … writers − 1
   int writers = 1;
   ShardRecord shard;
   std::vector<TensorRecord> tensors;
 
-  /// Text for a message between processes; from_text(text()) is the same. Error(internal) from a text that is no report.
+  /// The report as text, for a message between processes; from_text(text()) gives the same report. Error(internal) for malformed
+  /// text.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static ShardReport from_text(std::string_view text);
 };
 
 /// What the coordinator adds to the tensors.
 struct CheckpointMeta {
-  std::uint64_t step = 0;                       // completed steps
-  std::uint64_t consumed_samples = 0;           // the data cursor
-  std::map<std::string, std::string> identity;  // keys of the run that may not change on resume, and their values
-  std::map<std::string, std::string> notes;     // all else: layout, build, libraries, detector state
+  std::uint64_t step = 0;                       // number of completed steps
+  std::uint64_t consumed_samples = 0;           // the position in the data
+  std::map<std::string, std::string> identity;  // keys of the run that must not change on resume, with their values
+  std::map<std::string, std::string> notes;     // everything else: layout, build, libraries, detector state
 };
 
 struct Manifest {
   CheckpointMeta meta;
-  std::uint64_t epoch = 0;  // counts the attempts of the run to write a checkpoint; the number of its begin in the journal
-  std::string run;          // the journal's id
-  Hash128 state;            // StateHash of the tensors
+  // number of the attempt to write a checkpoint, counted over the run; the same number as in its begin record of the journal
+  std::uint64_t epoch = 0;
+  std::string run;  // the run's id from the journal
+  Hash128 state;    // StateHash of the tensors
   std::vector<ShardRecord> shards;
-  std::vector<TensorRecord> tensors;  // by name
+  std::vector<TensorRecord> tensors;  // sorted by name
 
   [[nodiscard]] std::string text() const;
-  /// Error(checkpoint) naming `path` for anything that text() would not have written.
+  /// Error(checkpoint) with `path` for anything that text() would not have written.
   [[nodiscard]] static Manifest from_text(std::string_view text, const std::string& path);
   [[nodiscard]] Hash128 state_hash() const;
 };
 
-/// The last file written: with it the checkpoint counts, without it there is none.
+/// The file that is written last: the checkpoint counts once it exists.
 struct Commit {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;

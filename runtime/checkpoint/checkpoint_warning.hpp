@@ -5,7 +5,7 @@
 
 namespace millrace::runtime {
 
-/// What did not work beside a checkpoint, and fills the disk or will be missed later; the checkpoint itself is not affected.
+/// A failure beside a checkpoint, such as a full disk during the deletion of old ones; the checkpoint itself is not affected.
 struct CheckpointWarning {
   enum class Cause : std::uint8_t { journal, deletion };
   Cause cause = Cause::journal;

@@ -12,14 +12,14 @@ namespace millrace::runtime {
 namespace {
 
 constexpr std::uint64_t schema = 1;
-constexpr std::uint64_t largest_journal = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_journal_bytes = std::uint64_t{1} << 30;
 constexpr std::array<std::string_view, 7> event_names = {"start",     "begin",       "committing", "committed",
                                                          "discarded", "quarantined", "resumed"};
 
 std::string line_of(const JournalRecord& record) {
   const nlohmann::json object = {
       {"schema", schema}, {"event", to_string(record.event)}, {"step", record.step}, {"epoch", record.epoch}, {"note", record.note}};
-  // A note may quote bytes of a damaged file.
+  // A note may quote bytes of a damaged file, which need not be UTF-8.
   return object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -45,7 +45,7 @@ std::string new_run_id() {
 File open_journal(const std::string& run_directory) {
   make_directories(run_directory);
   auto file = File::append(journal_path(run_directory));
-  sync_directory(run_directory);  // also where it was there: who made it may have been killed before this
+  sync_directory(run_directory);  // also if the file existed: its creator may have been killed before this sync
   return file;
 }
 
@@ -55,7 +55,7 @@ std::string_view to_string(JournalEvent event) noexcept { return event_names[sta
 std::string journal_path(const std::string& run_directory) { return join_path(run_directory, "journal.jsonl"); }
 
 RunJournal::RunJournal(const std::string& run_directory) : file_(open_journal(run_directory)) {
-  auto text = read_text_file(file_.path(), largest_journal, ExitCode::storage);
+  auto text = read_text_file(file_.path(), max_journal_bytes, ExitCode::storage);
   const auto whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   if (whole != text.size()) {
     file_.truncate(whole);
@@ -86,7 +86,7 @@ void RunJournal::append(const JournalRecord& record) {
     file_.write(line_of(record));
     file_.sync();
   } catch (const Error&) {
-    // Half a line must not become the beginning of the next one.
+    // A partial line must not become the beginning of the next one.
     file_.truncate(before);
     throw;
   }

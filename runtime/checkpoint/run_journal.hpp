@@ -16,30 +16,30 @@ enum class JournalEvent : std::uint8_t { start, begin, committing, committed, di
 struct JournalRecord {
   JournalEvent event = JournalEvent::start;
   std::uint64_t step = 0;
-  std::uint64_t epoch = 0;  // begin, committing, committed, discarded
+  std::uint64_t epoch = 0;  // used by begin, committing, committed, discarded
   std::string note;         // the run's id for start, the reason for quarantined
 };
 
-/// `<run>/journal.jsonl`: what happened to the run's checkpoints, one line each, on the disk before the next thing happens. It tells
-/// "nothing was ever committed" (start from the seed) from "committed, but all damaged" (stop). One writer: the coordinator. Errors:
-/// Error(storage).
+/// `<run>/journal.jsonl`: one line per event of the run's checkpoints, synced to the disk before the next event happens. It
+/// distinguishes "nothing was ever committed" (start from the seed) from "committed, but all damaged" (stop). One writer: the
+/// coordinator. Errors: Error(storage).
 class RunJournal {
  public:
-  /// Opens or begins the journal of a run; makes its folder. A torn last line (of a killed process) is cut off; other lines that cannot be
-  /// read make damaged() true.
+  /// Opens or creates the journal of a run, and its folder. A torn last line (left by a killed process) is cut off; any other
+  /// unreadable line makes damaged() true.
   explicit RunJournal(const std::string& run_directory);
 
-  /// Durable when this returns.
+  /// Appends a record; it is durable when this returns.
   void append(const JournalRecord& record);
   [[nodiscard]] const std::vector<JournalRecord>& records() const noexcept { return records_; }
-  /// A name for the run that no other has.
+  /// A unique name of the run.
   [[nodiscard]] const std::string& run_id() const noexcept { return run_id_; }
-  /// One more than that of any begin before.
+  /// The epoch for the next attempt: one more than the largest so far.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept;
   [[nodiscard]] bool damaged() const noexcept { return damaged_; }
-  /// A committed record is there, or something damaged that may have been one.
+  /// True if there is a committed record, or a damaged line that may have been one.
   [[nodiscard]] bool says_committed() const noexcept;
-  /// Attempts that were about to be renamed into place when the process ended: step and epoch.
+  /// Attempts that were about to be renamed into place when the process ended (step and epoch).
   [[nodiscard]] std::vector<JournalRecord> undecided() const;
 
  private:

@@ -9,10 +9,10 @@
 namespace millrace::runtime {
 namespace {
 
-// Any constant: evaluation batches do not follow the run's seed.
+// Any constant will do: evaluation batches do not depend on the run's seed.
 constexpr std::uint64_t evaluation_seed = 0x6d696c6c72616365ULL;
 
-/// One row's part of a batch.
+/// The part of a batch that holds one row.
 BatchView row_of(const BatchView& batch, std::int64_t row, std::int64_t sequence) {
   const auto first = static_cast<std::size_t>(row * sequence);
   const auto count = static_cast<std::size_t>(sequence);
@@ -20,7 +20,7 @@ BatchView row_of(const BatchView& batch, std::int64_t row, std::int64_t sequence
           batch.targets.subspan(first, count), batch.samples.subspan(first, count)};
 }
 
-/// Of the sample in its run; two samples share one with a chance of 2⁻³¹.
+/// Dropout key of a sample of the run. Two samples share a key with a probability of 2⁻³¹.
 std::int32_t sample_key(std::uint64_t seed, std::int64_t sample) {
   return static_cast<std::int32_t>(1 + (splitmix(splitmix(seed) ^ static_cast<std::uint64_t>(sample)) >> 33) % 0x7fffffff);
 }
@@ -33,7 +33,8 @@ void pad(const BatchView& row, std::int64_t from) {
   std::ranges::fill(row.targets.subspan(start), -1);
 }
 
-/// Tokens, targets, segments and positions of `count` tokens from `first`, and their padding. Token first + count is in the stream.
+/// Writes `count` tokens from index `first` on with their targets, segments and positions, then the row's padding. Token first +
+/// count must be inside the stream.
 void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count, bool packing, const BatchView& row) {
   const auto inputs = row.tokens.first(static_cast<std::size_t>(count));
   stream.read(first, inputs);
@@ -56,7 +57,7 @@ void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count,
   pad(row, count);
 }
 
-/// Tokens of [first, first + count) whose target is not masked.
+/// Counts the tokens of [first, first + count) whose target is not masked.
 std::int64_t count_targets(const TokenStream& stream, std::int64_t first, std::int64_t count) {
   std::int64_t valid = count;
   for (std::int64_t border = stream.next_border(first, first + count); border < first + count;) {

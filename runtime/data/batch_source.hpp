@@ -8,13 +8,13 @@
 
 namespace millrace::runtime {
 
-/// A microbatch, in buffers of others: five arrays of rows * sequence entries, row by row.
+/// A view of one microbatch: five arrays of rows * sequence entries, row-major, owned by the caller.
 struct BatchView {
   std::span<std::int32_t> tokens;     // the model's input
-  std::span<std::int32_t> positions;  // of the token in its document, as far as the row holds it
-  std::span<std::int32_t> segments;   // documents of a row 1, 2, …; 0: padding
-  std::span<std::int32_t> targets;    // the token that follows; -1: none (document border, padding)
-  std::span<std::int32_t> samples;    // what dropout is keyed by: a number above 0 of (seed, sample); 0: nothing is dropped (evaluation)
+  std::span<std::int32_t> positions;  // position of the token in its document, counted within the row
+  std::span<std::int32_t> segments;   // document of the token: 1, 2, … within a row; 0 for padding
+  std::span<std::int32_t> targets;    // the next token; -1 if masked (document border, padding)
+  std::span<std::int32_t> samples;    // dropout key: a positive number made from (seed, sample); 0: no dropout (evaluation)
 };
 
 /// A microbatch that owns its arrays.
@@ -39,24 +39,26 @@ struct BatchShape {
   bool packing = true;
 };
 
-/// Cuts a stream into windows of `sequence` tokens plus the target of the last one (neighbours share that token, so every token is a target
-/// once an epoch; a rest that fills no window is left out) and gives them out in an order that is a pure function of (seed, epoch, sample).
-/// Every window comes once an epoch. Sample = (step * microbatches + microbatch) * rows + row.
+/// Cuts a stream into windows of `sequence` tokens plus the target of the last one (neighbours share that token, so every token
+/// is a target once per epoch; a remainder shorter than a window is dropped) and gives them out in an order that is a pure
+/// function of (seed, epoch, sample). Every window appears once per epoch. Sample = (step * microbatches + microbatch) * rows +
+/// row.
 ///
-/// The target of a border token is masked: it would be the next document's first token. With packing, positions restart and
-/// the segment id grows at each document; without, a row is one segment with positions 0 … sequence-1, and documents see the ones before.
+/// The target of a border token is masked: it would be the next document's first token. With packing, positions restart and the
+/// segment id increases at each document, so that documents do not attend to each other; without packing, a row is one segment
+/// with positions 0 … sequence-1, and a document attends to those before it in the row.
 ///
 /// All members are const, allocate nothing and may be called from several threads at once.
 class BatchSource {
  public:
-  /// The stream must outlive the source. Errors: Error(data) if it has no whole window.
+  /// The stream must outlive the source. Errors: Error(data) if the stream is shorter than one window.
   BatchSource(const TokenStream& stream, const BatchShape& shape);
 
   [[nodiscard]] std::int64_t windows() const noexcept { return windows_; }
 
   void fill(std::int64_t step, std::int64_t microbatch, const BatchView& batch) const;
 
-  /// Targets of the step that are not masked, over all its microbatches: what the loss is divided by. Costs no read of text.
+  /// Number of targets of the step that are not masked, over all its microbatches: the denominator of the loss. Reads no text.
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const;
 
  private:
@@ -67,9 +69,9 @@ class BatchSource {
   std::int64_t windows_;
 };
 
-/// The batches of an evaluation: every window of the held-out stream once, in an order that depends on nothing but their number, so
-/// that the first n microbatches are a fair sample and the same one in every run. The last window may be short and the last microbatch
-/// may lack rows: the rest is padding (token 0, segment 0, target -1).
+/// The batches of an evaluation: every window of the held-out stream once. Their order depends only on their number, so that the
+/// first n microbatches are a fair sample, and the same one in every run. The last window may be short and the last microbatch
+/// may have fewer rows; the rest is padding (token 0, segment 0, target -1).
 class EvaluationSource {
  public:
   /// The stream must outlive the source; `shape.microbatches` and `shape.seed` are not used.

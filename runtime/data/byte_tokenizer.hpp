@@ -7,7 +7,7 @@
 
 namespace millrace::runtime {
 
-/// The byte vocabulary: tokens 0 to 255 are the bytes of the text, 256 ends a document.
+/// The byte vocabulary: tokens 0 to 255 are the bytes of the text, token 256 ends a document.
 struct ByteTokenizer {
   static constexpr std::int32_t end_of_document = 256;
   static constexpr std::int32_t vocabulary = 257;
@@ -19,7 +19,7 @@ struct ByteTokenizer {
     return tokens;
   }
 
-  /// The byte of a token; nothing for the end of a document and for ids that a padded vocabulary has beyond it.
+  /// Appends the byte of a token. The end-of-document token and the ids of a padded vocabulary append nothing.
   static void decode(std::int32_t token, std::string& text) {
     if (token >= 0 && token < 256) text.push_back(static_cast<char>(static_cast<unsigned char>(token)));
   }

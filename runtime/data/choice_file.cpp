@@ -24,7 +24,7 @@ std::int32_t number(std::span<const std::byte> bytes, std::size_t index) noexcep
 
 }  // namespace
 
-/// Goes through the examples and checks them on the way.
+/// Reads the examples in order and checks each.
 class ChoiceFile::Reader {
  public:
   Reader(ChoiceFile& file, std::string path, std::int64_t vocabulary)
@@ -40,7 +40,7 @@ class ChoiceFile::Reader {
       const std::size_t first = at_;
       one();
       const std::size_t size = 2 * (at_ - first);
-      want(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest, "{} bytes, said to have {} (the longest {})", size,
+      require(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest, "{} bytes, said to have {} (the longest {})", size,
            declared_, longest);
     }
     MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} bytes behind the last of {} examples", path_,
@@ -49,34 +49,34 @@ class ChoiceFile::Reader {
 
  private:
   template <class... Arguments>
-  void want(bool holds, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+  void require(bool holds, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
     if (!holds)
       fail(ExitCode::data, "data", "{}: example {}: {}", path_, example_, fmt::format(format, std::forward<Arguments>(arguments)...));
   }
 
   std::int32_t next() {
-    want(2 * at_ + 2 <= bytes_.size(), "the file ends in it, at {} bytes", bytes_.size());
+    require(2 * at_ + 2 <= bytes_.size(), "the file ends in it, at {} bytes", bytes_.size());
     return number(bytes_, at_++);
   }
 
-  /// A number of tokens and the tokens; returns where they begin.
+  /// Reads a count of tokens and skips the tokens; returns the index of the first one.
   std::size_t tokens(const char* what, std::size_t& count) {
     count = static_cast<std::size_t>(next());
     const std::size_t first = at_;
-    want(count > 0, "a {} without tokens", what);
-    want(2 * (at_ + count) <= bytes_.size(), "a {} of {} tokens, the file ends before", what, count);
+    require(count > 0, "a {} without tokens", what);
+    require(2 * (at_ + count) <= bytes_.size(), "a {} of {} tokens, the file ends before", what, count);
     for (; at_ < first + count; ++at_)
-      want(number(bytes_, at_) < vocabulary_, "token {} in a {}, the model's vocabulary has {}", number(bytes_, at_), what, vocabulary_);
+      require(number(bytes_, at_) < vocabulary_, "token {} in a {}, the model's vocabulary has {}", number(bytes_, at_), what, vocabulary_);
     return first;
   }
 
   void one() {
     const auto mark = next();
-    want(mark == begin_of_example, "begins with {}, expected {}", mark, begin_of_example);
+    require(mark == begin_of_example, "begins with {}, expected {}", mark, begin_of_example);
     declared_ = next();
     const auto index = next(), right = next(), count = next();
-    want(index == (example_ & 0xffff), "has the index {}", index);
-    want(right < count, "completion {} of {} is right, expected less", right, count);
+    require(index == (example_ & 0xffff), "has the index {}", index);
+    require(right < count, "completion {} of {} is right, expected less", right, count);
     Completion completion;
     completion.context = tokens("context", completion.context_tokens);
     file_.examples_.push_back({file_.completions_.size(), static_cast<std::size_t>(count), static_cast<std::size_t>(right)});
@@ -91,7 +91,7 @@ class ChoiceFile::Reader {
   std::span<const std::byte> bytes_;
   std::string path_;
   std::int64_t vocabulary_;
-  std::size_t at_ = header_bytes / 2;  // in numbers of 16 bits
+  std::size_t at_ = header_bytes / 2;  // in 16-bit words
   std::int32_t example_ = 0, declared_ = 0;
 };
 

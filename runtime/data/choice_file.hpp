@@ -9,32 +9,33 @@
 
 namespace millrace::runtime {
 
-/// A multiple-choice evaluation as llm.c keeps it (HellaSwag and its like): contexts, each with completions of which one is right. 1024
-/// bytes of header (256 x i32: 20240522, 1, examples, bytes of the longest one), then for each example 16-bit numbers: 65535, its bytes,
-/// its index, the right completion, completions, then the tokens of the context and of each completion, their number before them.
-/// Little-endian. Immutable once open: const functions from any thread.
+/// A multiple-choice evaluation in llm.c's format (HellaSwag and similar): contexts, each with several completions of which one
+/// is right. The file has a header of 1024 bytes (256 x i32: 20240522, 1, number of examples, bytes of the longest example). Each
+/// example then is a sequence of 16-bit words: 65535, its size in bytes, its index, the index of the right completion, the number
+/// of completions, and the context and each completion as a token count followed by the tokens. Little-endian. Immutable once
+/// open; const functions may be called from any thread.
 class ChoiceFile {
  public:
-  /// A completion behind its context, in numbers of 16 bits from the file's begin.
+  /// A completion after its context; offsets are in 16-bit words from the beginning of the file.
   struct Completion {
     std::size_t context = 0, context_tokens = 0;
     std::size_t tokens = 0, count = 0;
     [[nodiscard]] std::size_t length() const noexcept { return context_tokens + count; }
   };
   struct Example {
-    std::size_t first = 0, count = 0;  // of completions()
+    std::size_t first = 0, count = 0;  // range of indices into completions()
     std::size_t right = 0;             // 0 … count − 1
   };
 
-  /// Reads it through once: every length, every token. Errors: Error(data) naming the path, the example, what was found and wanted; a
-  /// context or completion without tokens is one.
+  /// Reads the file once and checks every length and token. Errors: Error(data) with the path, the example, what was found and
+  /// what was expected; an empty context or completion is an error as well.
   ChoiceFile(const std::filesystem::path& path, std::int64_t vocabulary);
 
   [[nodiscard]] const std::vector<Example>& examples() const noexcept { return examples_; }
   [[nodiscard]] const std::vector<Completion>& completions() const noexcept { return completions_; }
-  /// Tokens of the longest context with a completion.
+  /// Number of tokens of the longest context with its completion.
   [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
-  /// Context and completion, completion.length() tokens.
+  /// Copies the context and the completion, completion.length() tokens.
   void read(const Completion& completion, std::span<std::int32_t> tokens) const;
 
  private:

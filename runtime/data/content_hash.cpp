@@ -25,7 +25,7 @@ FileStamp stamp_of(const std::filesystem::path& path) {
   return {static_cast<std::uint64_t>(status.st_size), status.st_ino, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }
 
-/// Coarse clocks of file systems, and servers whose clock differs a little.
+/// The margin covers coarse file-system clocks and servers whose clock differs a little.
 FileStamp proof(FileStamp stamp, std::int64_t now) {
   constexpr std::int64_t recent = 2'000'000'000;
   if (std::max(stamp.modified, stamp.changed) > now - recent) stamp.changed = 0;
@@ -36,7 +36,7 @@ std::int64_t time_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A chunk of a file, hashed by whichever thread comes to it.
+/// A chunk of a file; the next free thread hashes it.
 struct Chunk {
   std::size_t file = 0;
   std::uint64_t offset = 0;
@@ -103,7 +103,7 @@ std::vector<FileContent> hash_files(std::span<const DataFile> files, std::span<c
         done += part.size();
       }
     } catch (...) {
-      next = chunks.size();  // the other threads end as well
+      next = chunks.size();  // makes the other threads stop as well
       throw;
     }
   });

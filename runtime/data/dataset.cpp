@@ -18,7 +18,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// Megatron's way to name data: the path without .bin and .idx.
+/// Accepts Megatron's way to name data: the path without .bin and .idx.
 std::vector<std::string> with_prefixes_spelled_out(std::vector<std::string> sources) {
   std::error_code error;
   for (std::string& source : sources) {
@@ -28,8 +28,8 @@ std::vector<std::string> with_prefixes_spelled_out(std::vector<std::string> sour
   return sources;
 }
 
-/// The files' names and sizes, and what Megatron's indices say of their tokens and documents: the same .bin means something else under
-/// another .idx, or without one.
+/// Hashes the files' names and sizes, and the token and document counts of Megatron's indices: the same .bin has another meaning
+/// with another .idx or without one.
 std::string fingerprint_of(std::span<const DataFile> files) {
   std::string indices;
   for (const DataFile& file : files) {
@@ -39,7 +39,7 @@ std::string fingerprint_of(std::span<const DataFile> files) {
   return data_fingerprint(files) + (indices.empty() ? "" : "-" + hash_of(indices).hex());
 }
 
-/// The stream's last part is held out.
+/// Holds out the last part of the stream of a single file.
 void split_single(Dataset& data, std::shared_ptr<const TokenStream> stream, std::int64_t every) {
   MILLRACE_CHECK(stream->size() > 0, ExitCode::data, "data", "no tokens for training: the only file is empty");
   const auto part = last_part(*stream, every);
@@ -49,7 +49,7 @@ void split_single(Dataset& data, std::shared_ptr<const TokenStream> stream, std:
   if (part.begin < stream->size()) data.held_out = part_of(stream, part.begin, stream->size());
 }
 
-/// Every n-th file is held out.
+/// Holds out every n-th of several files.
 template <class Open>
 void split_files(Dataset& data, const std::vector<DataFile>& files, std::int64_t every, const Open& open) {
   const SplitFiles split = split_held_out(files, every);
@@ -99,7 +99,7 @@ std::vector<DataFile> data_files(const DataConfig& config) {
   MILLRACE_CHECK(config.text.empty() != config.tokens.empty(), ExitCode::config, "data", "{}, expected exactly one of them",
                  config.text.empty() ? "neither data.text nor data.tokens is given" : "data.text and data.tokens are both given");
   const bool text = !config.text.empty();
-  // A folder of token files often holds their tokenizer too.
+  // A folder of token files often contains their tokenizer too, so only files with a known suffix are taken.
   const std::vector<std::string> suffixes = text || !config.suffixes.empty() ? config.suffixes : std::vector<std::string>{".bin"};
   return list_data_files(text ? config.text : with_prefixes_spelled_out(config.tokens), suffixes);
 }

@@ -25,16 +25,16 @@ class StreamPart final : public TokenStream {
   std::int64_t first_, last_;
 };
 
-/// The last border in [first, last).
+/// Finds the last border in [first, last).
 std::optional<std::int64_t> last_border(const TokenStream& stream, std::int64_t first, std::int64_t last) {
   std::optional<std::int64_t> found;
   for (auto border = stream.next_border(first, last); border < last; border = stream.next_border(border + 1, last)) found = border;
   return found;
 }
 
-/// The beginning of the last document that begins before `token`; 0 if the first one holds it.
+/// The beginning of the last document that begins before `token`; 0 if the first document contains it.
 std::int64_t document_before(const TokenStream& stream, std::int64_t token) {
-  // Looked for from the token back, in ever longer pieces: documents are short, streams are not.
+  // Searches backward from the token in pieces of growing length, since documents are short and streams are long.
   std::int64_t end = token - 1;
   for (std::int64_t length = 4096; end > 0; length *= 2) {
     const std::int64_t begin = std::max<std::int64_t>(end - length, 0);
@@ -47,20 +47,20 @@ std::int64_t document_before(const TokenStream& stream, std::int64_t token) {
 }  // namespace
 
 LastPart last_part(const TokenStream& stream, std::int64_t every) {
-  const std::int64_t size = stream.size(), wanted = size / every;
-  // A token and its target: without them there is nothing to evaluate.
-  constexpr std::int64_t fewest = 2;
-  if (wanted < fewest) return {size, false, fmt::format("its {} tokens are too few to hold out one in {}", size, every)};
-  const std::int64_t cut = size - wanted;
-  const std::int64_t before = document_before(stream, cut + 1);                         // may be the cut itself
-  const std::int64_t behind = before == cut ? cut : stream.next_border(cut, size) + 1;  // size where no further document begins
-  const bool has_behind = size - behind >= fewest, has_before = before >= (size + 1) / 2;
-  if (has_behind && (!has_before || behind - cut <= cut - before)) return {behind, true, {}};
+  const std::int64_t size = stream.size(), target = size / every;
+  // One token and its target: the least that can be evaluated.
+  constexpr std::int64_t min_tokens = 2;
+  if (target < min_tokens) return {size, false, fmt::format("its {} tokens are too few to hold out one in {}", size, every)};
+  const std::int64_t cut = size - target;
+  const std::int64_t before = document_before(stream, cut + 1);                         // may equal the cut
+  const std::int64_t after = before == cut ? cut : stream.next_border(cut, size) + 1;  // equals size if no further document begins
+  const bool has_after = size - after >= min_tokens, has_before = before >= (size + 1) / 2;
+  if (has_after && (!has_before || after - cut <= cut - before)) return {after, true, {}};
   if (has_before) return {before, true, {}};
-  if (before == 0 && behind >= size) return {cut, false, {}};
+  if (before == 0 && after >= size) return {cut, false, {}};
   return {size, false,
           fmt::format("to hold out one in {} of its tokens, a document of {} of {} tokens would have to be split", every,
-                      std::min(behind, size) - before, size)};
+                      std::min(after, size) - before, size)};
 }
 
 std::unique_ptr<TokenStream> part_of(std::shared_ptr<const TokenStream> stream, std::int64_t first, std::int64_t last) {

@@ -44,8 +44,8 @@ struct Mapping {
   std::array<char, 512> path{};
 };
 
-constexpr std::size_t most_mappings = 4096;  // files beyond are reported without their name
-std::array<Mapping, most_mappings> mappings;
+constexpr std::size_t max_mappings = 4096;  // files beyond this number are reported without their name
+std::array<Mapping, max_mappings> mappings;
 
 void enlist(const std::byte* data, std::size_t size, const std::string& path) {
   for (Mapping& mapping : mappings) {
@@ -68,7 +68,7 @@ void strike(const std::byte* data) {
 
 void print(const char* text) {
   const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
-  static_cast<void>(written);  // nothing else could be told
+  static_cast<void>(written);  // there is no further place to report to
 }
 
 void lost(int, siginfo_t* info, void*) {
@@ -81,7 +81,7 @@ void lost(int, siginfo_t* info, void*) {
     print(": bytes that were there at the start cannot be read any more: the file was shortened or its disk fails\n");
     ::_exit(static_cast<int>(ExitCode::data));
   }
-  ::signal(SIGBUS, SIG_DFL);  // not ours: it ends the process as it would have
+  ::signal(SIGBUS, SIG_DFL);  // not caused by our files: restores the default, which ends the process
   ::raise(SIGBUS);
 }
 
@@ -95,7 +95,7 @@ void report_lost_data() {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  // Without O_NONBLOCK, opening a named pipe would wait for a writer for ever.
+  // Without O_NONBLOCK, opening a named pipe would block until a writer opens it.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0) refuse(path, "cannot be read", errno);
   struct stat status {};

@@ -6,11 +6,12 @@
 
 namespace millrace::runtime {
 
-/// A file of data, read-only in memory. The file is opened once and its size taken from that descriptor. A file that is shortened while it
-/// is mapped cannot be read to its end: with report_lost_data() the process then says so and ends; data files are to be replaced by rename.
+/// A data file mapped into memory read-only. The file is opened once, and its size is taken from that descriptor. A file that is
+/// truncated while it is mapped cannot be read to its end; with report_lost_data() the process then prints a message and exits.
+/// Replace data files by rename instead.
 class MappedFile {
  public:
-  /// Errors: Error(data) naming the path and the system's reason.
+  /// Errors: Error(data) with the path and the system's reason.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -21,12 +22,13 @@ class MappedFile {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
 
  private:
-  const std::byte* data_ = nullptr;  // null when the file is empty
+  const std::byte* data_ = nullptr;  // null if the file is empty
   std::size_t size_ = 0;
 };
 
-/// From here on, a read of a mapped file's bytes that are no longer on the disk (the file was shortened, or the disk fails) ends the
-/// process with exit code `data` and a message that names the file, instead of a bus error. Other bus errors stay what they are.
+/// Installs a SIGBUS handler. From then on, reading bytes of a mapped file that are no longer on the disk (the file was
+/// truncated, or the disk fails) ends the process with exit code `data` and a message that names the file. Other bus errors keep
+/// their default action.
 void report_lost_data();
 
 }  // namespace millrace::runtime

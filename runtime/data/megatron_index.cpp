@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::size_t header_bytes = 34;  // so that what follows is not aligned
+constexpr std::size_t header_bytes = 34;  // so the arrays after it are not aligned
 
 template <class T>
 T load(const std::byte* from) noexcept {
@@ -57,10 +57,10 @@ void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   const std::uint64_t size = bytes.size();
   MILLRACE_CHECK(sequences <= size / 12 && borders <= size / 8, ExitCode::data, "data",
                  "{}: {} bytes, too few for {} sequences and {} borders of documents", path.string(), size, sequences, borders);
-  const std::uint64_t wanted = header_bytes + 12 * sequences + 8 * borders;
-  MILLRACE_CHECK(size == wanted || size == wanted + sequences, ExitCode::data, "data",
+  const std::uint64_t expected = header_bytes + 12 * sequences + 8 * borders;
+  MILLRACE_CHECK(size == expected || size == expected + sequences, ExitCode::data, "data",
                  "{}: {} bytes, expected {} for {} sequences and {} borders of documents (cut off while copying?)", path.string(), size,
-                 wanted, sequences, borders);
+                 expected, sequences, borders);
   sequences_ = static_cast<std::int64_t>(sequences);
   borders_ = static_cast<std::int64_t>(borders);
   lengths_ = bytes.data() + header_bytes;
@@ -99,7 +99,7 @@ std::int64_t MegatronIndex::first_token(std::int64_t sequence) const noexcept {
 }
 
 std::int64_t MegatronIndex::end_of_sequence(std::int64_t index) const noexcept {
-  // The first sequence that begins behind the token: empty ones, which begin where the next one does, do no harm.
+  // The first sequence that begins after the token. Empty sequences begin where the next one does and need no special case.
   std::int64_t low = 0;
   std::int64_t high = sequences_;
   while (low < high) {

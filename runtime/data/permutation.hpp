@@ -8,9 +8,9 @@
 
 namespace millrace::runtime {
 
-/// A keyed permutation of 0 … n-1 that needs no table: a balanced Feistel network over the next power of four, walked until it falls inside
-/// (fewer than four turns on average). Start-up and resume cost nothing, and any element is a pure function of (key, index).
-/// Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002), section 4.
+/// A keyed permutation of 0 … n-1 that needs no table: a balanced Feistel network over the next power of four, iterated until the
+/// value is below n (fewer than four iterations on average). Start-up and resume cost nothing, and any element is a pure function
+/// of (key, index). Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002), section 4.
 class Permutation {
  public:
   /// n >= 1.
@@ -20,7 +20,7 @@ class Permutation {
     for (auto& key : keys_) key = mix(state += golden_ratio);
   }
 
-  /// 0 <= index < n; the result is too, and no two indices share one.
+  /// 0 <= index < n. The result is in the same range, and no two indices map to the same value.
   [[nodiscard]] std::int64_t operator()(std::int64_t index) const noexcept {
     auto value = static_cast<std::uint64_t>(index);
     do value = encrypt(value);

@@ -24,7 +24,7 @@ std::uint64_t size_of_file(const fs::path& path) {
   return size;
 }
 
-bool wanted(const std::string& name, std::span<const std::string> suffixes) {
+bool has_suffix(const std::string& name, std::span<const std::string> suffixes) {
   return suffixes.empty() ||
          std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& suffix) { return name.ends_with(suffix); });
 }
@@ -35,8 +35,8 @@ void list_folder(const fs::path& folder, std::span<const std::string> suffixes, 
   if (error) refuse(folder, error);
   for (const fs::recursive_directory_iterator end; entry != end;) {
     const fs::path path = entry->path();
-    std::error_code type_error;  // a dangling link is no file; it is passed over
-    if (entry->is_regular_file(type_error) && wanted(path.filename().string(), suffixes)) {
+    std::error_code type_error;  // a dangling link is not a file and is skipped
+    if (entry->is_regular_file(type_error) && has_suffix(path.filename().string(), suffixes)) {
       files.push_back({path, path.lexically_relative(folder).string(), size_of_file(path)});
     }
     entry.increment(error);
@@ -44,7 +44,7 @@ void list_folder(const fs::path& folder, std::span<const std::string> suffixes, 
   }
 }
 
-/// The name that a file has however it was reached; two links to one file are two files.
+/// The canonical path of a file, however it was reached. Two links to one file count as two files.
 fs::path place_of(const fs::path& file) {
   std::error_code error;
   const fs::path folder = fs::canonical(file.has_parent_path() ? file.parent_path() : ".", error);

@@ -8,8 +8,8 @@
 
 namespace millrace::runtime {
 
-/// A file of training data. `name` is its path below the folder it was found in (or its file name where it was listed itself), so
-/// that moving the data does not change what the data is.
+/// A file of training data. `name` is its path relative to the folder that was listed (or its file name if the file itself was
+/// listed), so that moving the data does not change its identity.
 struct DataFile {
   std::filesystem::path path;
   std::string name;
@@ -18,13 +18,13 @@ struct DataFile {
   bool operator==(const DataFile&) const = default;
 };
 
-/// The regular files of `sources` (files, and folders with all that is below them) in byte order of their paths. Files from folders are
-/// kept if they end with one of `suffixes` (all if there are none). Symbolic links to files are followed, to folders not, so that no
-/// cycle is walked.
-/// Errors: Error(data) for a path that does not exist or cannot be read, no file found, a file listed twice.
+/// Lists the regular files of `sources` (files, and folders recursively) in byte order of their paths. Files from folders are
+/// kept if they end with one of `suffixes` (all files if `suffixes` is empty). Symbolic links to files are followed, links to
+/// folders are not, which rules out cycles. Errors: Error(data) for a path that does not exist or cannot be read, for an empty
+/// result, and for a file that is listed twice.
 [[nodiscard]] std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes = {});
 
-/// Files for training and files kept for evaluation.
+/// The files for training and the files held out for evaluation.
 struct SplitFiles {
   std::vector<DataFile> train;
   std::vector<DataFile> held_out;
@@ -33,8 +33,8 @@ struct SplitFiles {
 /// Every n-th file (the n-th, the 2n-th, …) is held out; n = 0 holds out none.
 [[nodiscard]] SplitFiles split_held_out(std::vector<DataFile> files, std::int64_t every);
 
-/// Names the data without reading it: the hash of names and sizes in their order. A file whose bytes changed but not their number is not
-/// noticed.
+/// A hash over the files' names and sizes in order, computed without reading the files. It does not notice a file whose bytes
+/// change while its size stays the same.
 [[nodiscard]] std::string data_fingerprint(std::span<const DataFile> files);
 
 }  // namespace millrace::runtime

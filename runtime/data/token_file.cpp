@@ -15,7 +15,7 @@ constexpr std::size_t header_bytes = 1024;
 constexpr std::int32_t magic_u16 = 20240520;
 constexpr std::int32_t magic_u32 = 20240801;
 
-/// Files that people confuse with token files, by their first bytes.
+/// Files that are often mistaken for token files, with their first bytes.
 struct Stranger {
   std::string_view opens_with;
   const char* what;
@@ -28,7 +28,7 @@ constexpr std::array strangers = {
     Stranger{std::string_view("\x28\xb5\x2f\xfd", 4), "a zstd archive"},
 };
 
-/// llm.c's other files. As 16-bit tokens their numbers would be beyond every vocabulary of 16 bits that is in use (55432, 308).
+/// llm.c's other files. Read as 16-bit tokens, their magic numbers would be outside every 16-bit vocabulary in use (55432, 308).
 struct OtherMagic {
   std::int32_t magic;
   const char* what;
@@ -88,7 +88,8 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary)
     count_ = index_->tokens();
     tokens_ = bytes.data();
   }
-  // A sample finds a wrong vocabulary at the start of a run and not after a day; every token is checked when it is read.
+  // A sample of the tokens detects a wrong vocabulary at the start of a run instead of a day later; every token is checked again
+  // when it is read.
   constexpr std::int64_t samples = 1024;
   const std::int64_t stride = std::max<std::int64_t>(count_ / samples, 1);
   std::int32_t token = 0;
@@ -111,14 +112,14 @@ void TokenFile::open_headed(const std::filesystem::path& path) {
 
 void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   const bool wide = format_ == TokenFormat::llmc_u32;
-  const std::int32_t wanted_version = wide ? 7 : 1;
-  MILLRACE_CHECK(version == wanted_version, ExitCode::data, "data", "{}: llm.c token file of version {}, expected {}", path_.string(),
-                 version, wanted_version);
+  const std::int32_t expected_version = wide ? 7 : 1;
+  MILLRACE_CHECK(version == expected_version, ExitCode::data, "data", "{}: llm.c token file of version {}, expected {}", path_.string(),
+                 version, expected_version);
   MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, expected 1 or more", path_.string(),
                  count);
-  const std::uint64_t wanted = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
-  MILLRACE_CHECK(file_.bytes().size() == wanted, ExitCode::data, "data", "{}: {} bytes, expected {} for {} tokens (cut off while copying?)",
-                 path_.string(), file_.bytes().size(), wanted, count);
+  const std::uint64_t expected = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
+  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data", "{}: {} bytes, expected {} for {} tokens (cut off while copying?)",
+                 path_.string(), file_.bytes().size(), expected, count);
   count_ = count;
   width_ = wide ? 4 : 2;
   tokens_ = file_.bytes().data() + header_bytes;
@@ -134,7 +135,7 @@ void TokenFile::open_nanogpt() {
 
 std::uint32_t TokenFile::token(std::int64_t index) const noexcept {
   if (width_ == 2) return load<std::uint16_t>(tokens_ + index * 2);
-  if (width_ == 4) return load<std::uint32_t>(tokens_ + index * 4);  // a negative one is beyond every vocabulary
+  if (width_ == 4) return load<std::uint32_t>(tokens_ + index * 4);  // a negative one is outside every vocabulary
   return load<std::uint8_t>(tokens_ + index);
 }
 
@@ -153,9 +154,9 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
   }
 }
 
-std::int64_t TokenFile::find(std::int32_t wanted, std::int64_t first, std::int64_t last) const noexcept {
-  if (wanted < 0) return last;
-  while (first < last && token(first) != static_cast<std::uint32_t>(wanted)) ++first;
+std::int64_t TokenFile::find(std::int32_t id, std::int64_t first, std::int64_t last) const noexcept {
+  if (id < 0) return last;
+  while (first < last && token(first) != static_cast<std::uint32_t>(id)) ++first;
   return first;
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// Where each file of a stream begins; the last entry is the size of the stream.
+/// Index at which each file of a stream begins; the last entry is the size of the stream.
 class FileStarts {
  public:
   void append(std::int64_t tokens) { starts_.push_back(starts_.back() + tokens); }
@@ -23,7 +23,8 @@ class FileStarts {
   std::vector<std::int64_t> starts_ = {0};
 };
 
-/// Cuts [first, first + tokens.size()) at the files' ends and calls read(file, index within the file, part of tokens).
+/// Splits [first, first + tokens.size()) at file boundaries and calls read(file, index within the file, part of tokens) for each
+/// part.
 template <class Read>
 void read_by_file(const FileStarts& starts, std::int64_t first, std::span<std::int32_t> tokens, Read read) {
   if (tokens.empty()) return;

@@ -14,12 +14,13 @@ namespace {
 
 constexpr const char* who = "data";
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
-constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // of tokens, where the format counts them with 31 bits
-constexpr std::size_t header_words = 256;                                // of llm.c, four bytes each
+// tokens per file or document, where the format counts them with 31 bits
+constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t header_words = 256;  // of llm.c's header, four bytes each
 
 std::string partial(const std::string& path) { return path + ".partial"; }
 
-/// A disk that fails has been told of already.
+/// A failing disk has already been reported by the time this runs.
 void remove_quietly(const std::string& path) {
   try {
     remove_file(path);
@@ -28,7 +29,7 @@ void remove_quietly(const std::string& path) {
   }
 }
 
-/// New and empty, unless another process is writing it.
+/// Creates an empty file, unless another process is writing it.
 File create_locked(const File& lock) {
   MILLRACE_CHECK(lock.try_lock(), ExitCode::start, who, "{}: another process is writing it", lock.path());
   try {
@@ -99,7 +100,7 @@ void TokenWriter::append(std::span<const std::int32_t> ids) {
     std::byte* to = block.data();
     for (const std::int32_t id : part) {
       if (id < 0 || id >= vocabulary_) refuse(id, in_document_ + static_cast<std::int64_t>(from) + (to - block.data()) / width_);
-      std::memcpy(to, &id, static_cast<std::size_t>(width_));  // the low bytes come first
+      std::memcpy(to, &id, static_cast<std::size_t>(width_));  // little-endian: the low bytes come first
       to += width_;
     }
     tokens_file_->write(block.data(), static_cast<std::size_t>(to - block.data()));
@@ -107,10 +108,10 @@ void TokenWriter::append(std::span<const std::int32_t> ids) {
   }
   tokens_ += static_cast<std::int64_t>(ids.size());
   in_document_ += static_cast<std::int64_t>(ids.size());
-  MILLRACE_CHECK(target_ != TokenTarget::llmc || tokens_ <= most, ExitCode::data, who,
-                 "{}: more than {} tokens, which llm.c's header cannot count; write several files, or Megatron's format", path_, most);
-  MILLRACE_CHECK(in_document_ <= most, ExitCode::data, who, "{}: document {} has more than {} tokens, which Megatron's index cannot count",
-                 path_, documents_, most);
+  MILLRACE_CHECK(target_ != TokenTarget::llmc || tokens_ <= max_tokens, ExitCode::data, who,
+                 "{}: more than {} tokens, which llm.c's header cannot count; write several files, or Megatron's format", path_, max_tokens);
+  MILLRACE_CHECK(in_document_ <= max_tokens, ExitCode::data, who, "{}: document {} has more than {} tokens, which Megatron's index cannot count",
+                 path_, documents_, max_tokens);
 }
 
 void TokenWriter::end_document() {
@@ -125,7 +126,7 @@ void TokenWriter::write_llmc_header() {
   std::array<std::int32_t, header_words> header{};
   header[0] = width_ == 2 ? 20240520 : 20240801;
   header[1] = width_ == 2 ? 1 : 7;
-  tokens_file_->write(header.data(), sizeof header);  // the count is written behind all tokens, see finish()
+  tokens_file_->write(header.data(), sizeof header);  // finish() writes the count after all tokens
 }
 
 template <class Write>
@@ -170,8 +171,8 @@ void TokenWriter::finish() {
     tokens_file_->file().sync();
   } else {
     write_index();
-    // A .bin without its .idx could be taken for another format, and with an older one for other documents: it goes first and comes last,
-    // on the disk too.
+    // A .bin without its .idx could be taken for another format, and with an older .idx for other documents. So the old .idx is
+    // removed first and the new one renamed last, each followed by a sync.
     const std::string bin = paths().front();
     if (kind_of(bin) != PathKind::missing) {
       remove_file(bin);

@@ -6,9 +6,10 @@
 
 namespace millrace::runtime {
 
-/// CRC-32C (Castagnoli), of iSCSI and of TFRecord files: of "123456789" it is 0xe3069283.
+/// CRC-32C (Castagnoli), used by iSCSI and TFRecord files. The CRC of "123456789" is 0xe3069283.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
-/// What TFRecord files store in its place: turned by 15 bits and shifted, so that the CRC of data that hold a CRC is no special value.
+/// The masked CRC that TFRecord files store: rotated by 15 bits plus a constant, so that a CRC over data that contain CRCs stays
+/// meaningful.
 [[nodiscard]] constexpr std::uint32_t masked_crc(std::uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
 }  // namespace millrace::runtime

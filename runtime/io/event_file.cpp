@@ -66,7 +66,7 @@ std::string version_event(double now) {
   return event;
 }
 
-/// SessionLog: status 1, which is START = 1.
+/// SessionLog, field 1: status; START = 1.
 std::string start_event(double now, std::int64_t first_step) {
   std::string log, event;
   add_integer(log, 1, 1);
@@ -76,7 +76,7 @@ std::string start_event(double now, std::int64_t first_step) {
   return event;
 }
 
-/// Summary: value 1, repeated; Summary.Value: tag 1, simple_value 2.
+/// Summary, field 1: value (repeated). Summary.Value, fields 1: tag and 2: simple_value.
 std::string scalar_event(double now, std::int64_t step, const EventScalars& scalars) {
   std::string summary, event;
   for (const auto& [tag, number] : scalars) {
@@ -96,7 +96,7 @@ std::uint32_t masked_crc_of(std::string_view bytes) { return masked_crc(crc32c(s
 // -- names
 // ----------------------------------------------------------------------------------------------------------------------------------
 
-/// TensorBoard reads a folder's files in the order of their names, which have the second of their beginning in them.
+/// TensorBoard reads a folder's files in the order of their names, which contain the second at which they were begun.
 std::string next_name(const std::string& folder, double now) {
   auto second = static_cast<std::int64_t>(std::floor(now));
   for (const auto& name : list_directory(folder)) {
@@ -112,7 +112,7 @@ std::string next_name(const std::string& folder, double now) {
 
 File begin_file(const std::string& folder, double now) {
   make_directories(folder);
-  auto file = File::append(join_path(folder, next_name(folder, now)));  // so that it can be cut back and go on
+  auto file = File::append(join_path(folder, next_name(folder, now)));  // appending, so that it can be truncated and continued
   sync_directory(folder);
   return file;
 }
@@ -137,7 +137,7 @@ void EventFile::append(std::int64_t step, double now, const EventScalars& scalar
   try {
     file_.write(to_record(scalar_event(now, step, scalars)));
   } catch (const Error&) {
-    file_.truncate(before);  // no reader goes on behind half a record
+    file_.truncate(before);  // no reader gets past a partial record
     throw;
   }
 }

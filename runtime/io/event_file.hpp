@@ -10,23 +10,23 @@
 
 namespace millrace::runtime {
 
-/// Named numbers of one step, as TensorBoard draws them: "train/loss".
+/// The scalars of one step with the names that TensorBoard shows, such as "train/loss".
 using EventScalars = std::vector<std::pair<std::string_view, double>>;
 
-/// A TFRecord: length, its masked CRC, the data, their masked CRC; little endian.
+/// A TFRecord: length, its masked CRC, the data, their masked CRC; little-endian.
 [[nodiscard]] std::string to_record(std::string_view data);
 
-/// A file of TensorBoard events: tensorflow.Event messages in TFRecord framing, encoded by hand (event.proto, summary.proto). The first
-/// says "brain.Event:2". The second says that the run starts at a step: of what earlier files of the folder have of that step and later
-/// ones, TensorBoard shows nothing, so that a resumed run replaces what a killed one got to beyond its last checkpoint. One writer.
-/// Errors: Error(storage).
+/// A file of TensorBoard events: tensorflow.Event messages in TFRecord framing, encoded by hand (event.proto, summary.proto). The
+/// first event says "brain.Event:2". The second says at which step the run starts: TensorBoard then hides what earlier files of
+/// the folder have of that step and later ones, so that a resumed run replaces what a killed run wrote after its last checkpoint.
+/// One writer. Errors: Error(storage).
 class EventFile {
  public:
-  /// Begins a new file in `folder`, whose name is behind those of all others there, for a run whose next step is `first_step` (the first
-  /// one is step 1). `now`: seconds since 1970.
+  /// Creates a new file in `folder`, with a name that sorts after all others there, for a run whose next step is `first_step`
+  /// (the first step of a run is 1). `now`: seconds since 1970.
   EventFile(const std::string& folder, std::int64_t first_step, double now);
 
-  /// Handed to the system as one record, whole or not at all. Numbers are floats in the file.
+  /// Appends one event, written whole or not at all. Values are stored as floats.
   void append(std::int64_t step, double now, const EventScalars& scalars);
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 

@@ -19,7 +19,7 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.fault";
-constexpr int killed_status = 137;  // what a shell reports for SIGKILL
+constexpr int killed_status = 137;  // the status that a shell reports for SIGKILL
 
 constexpr std::array<std::string_view, 15> operation_names = {"open",           "create", "read",   "write",          "sync",
                                                               "truncate",       "rename", "unlink", "make_directory", "remove_directory",
@@ -37,7 +37,7 @@ struct Hooks {
 };
 
 Hooks& hooks() {
-  // Never destroyed: file calls may come from threads that outlive main().
+  // Never destroyed, since file calls may come from threads that outlive main().
   static Hooks* instance = new Hooks;
   return *instance;
 }
@@ -50,7 +50,7 @@ struct Rule {
   std::optional<FileOperation> operation;
   std::uint64_t at = 1;
   bool from_there_on = false;
-  bool counted = false;  // call, hit or from was given
+  bool counted = false;  // whether call, hit or from was given
   std::string action;
   std::chrono::milliseconds delay{0};
   std::uint64_t seen = 0;
@@ -80,7 +80,7 @@ FileOperation parse_operation(std::string_view word, std::string_view name) {
   fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' names no file operation", word);
 }
 
-/// false: the rule is for another process.
+/// Returns false if the rule is for another process.
 bool parse_word(Rule& rule, std::string_view word, int process) {
   const auto equals = word.find('=');
   const auto key = word.substr(0, equals);
@@ -135,7 +135,7 @@ std::vector<Rule> parse_rules(std::string_view text, int process) {
     bool ours = true;
     for (const auto word : split(rule_text, ':')) ours = parse_word(rule, word, process) && ours;
     check_rule(rule, rule_text);
-    if (rule.action == "delay" && !rule.counted) rule.from_there_on = true;  // a slow stage is always slow
+    if (rule.action == "delay" && !rule.counted) rule.from_there_on = true;  // a slow stage is slow every time
     if (ours) rules.push_back(std::move(rule));
   }
   return rules;
@@ -164,7 +164,7 @@ FileFault apply_file_rules(std::vector<Rule>& rules, const FileCall& call) {
   return fault;
 }
 
-/// Rules of points and values, which several threads reach: counted one at a time, carried out side by side.
+/// Rules for points and values. Several threads reach them: they are counted one at a time and carried out concurrently.
 class PointRules {
  public:
   explicit PointRules(std::vector<Rule> rules) : rules_(std::move(rules)) {}
@@ -224,7 +224,7 @@ void fault_point(const char* name) {
     const std::lock_guard lock(hooks().mutex);
     hook = hooks().point;
   }
-  if (hook) hook(name);  // outside of the lock: one thread's delay is not another's
+  if (hook) hook(name);  // outside the lock, so that one thread's delay does not delay another
 }
 
 bool value_faults() noexcept { return hooks().value_set.load(std::memory_order_relaxed); }

@@ -37,7 +37,7 @@ void each(std::span<const std::byte> bytes, std::span<Result> destination, Chang
     destination[index] = change(load<Stored>(bytes.data() + index * sizeof(Stored)));
 }
 
-// f64 → bf16 goes through fp32 rounded to odd, so that it is rounded once.
+// Rounds to odd. f64 → bf16 goes through an fp32 rounded to odd, so that the result is rounded only once.
 float round_to_odd(double value) noexcept {
   const auto rounded = static_cast<float>(value);
   if (static_cast<double>(rounded) == value || std::isnan(value) || std::isinf(rounded)) return rounded;
@@ -157,7 +157,7 @@ std::uint16_t float_to_half(float value) noexcept {
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13) & 0x1ffU));
-  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // 65520 and more round to infinity
+  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // 65520 and above round to infinity
   if (magnitude < 0x38800000U) {                                                    // below 2^-14: subnormal, in units of 2^-24
     const auto units = std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24));
     return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(units));

@@ -20,14 +20,15 @@ namespace {
 
 constexpr const char* who = "runtime.file_system";
 constexpr int killed_status = 137;
-// Large enough for full bandwidth, small enough that a fault can strike inside a tensor.
-constexpr std::size_t largest_call = std::size_t{4} << 20;
+// Large enough for full bandwidth, small enough that a fault can be injected inside a tensor.
+constexpr std::size_t max_call_bytes = std::size_t{4} << 20;
 
 [[noreturn]] void fail_with(ExitCode code, std::string_view operation, std::string_view path, int error) {
   fail(code, who, "{} {}: {}", operation, path, std::strerror(error));
 }
 
-/// Asks the hook; acts on everything but faults of write, which leave half of the bytes behind, and returns what it did not act on.
+/// Asks the hook and injects every fault except those of write, which leave half of the bytes behind; returns the faults that it
+/// did not inject.
 FileFault ask(FileOperation operation, std::string_view path, std::string_view words, std::uint64_t bytes = 0,
               std::string_view target = {}) {
   const auto fault = detail::ask_file_hook(operation, path, bytes, target);
@@ -43,8 +44,8 @@ FileFault ask(FileOperation operation, std::string_view path, std::string_view w
   }
 }
 
-/// Writes some of the bytes, where the descriptor stands or at an offset; returns how many. A system that takes none and names no error
-/// would be asked for ever: that is an error too.
+/// Writes some of the bytes, at the file position or at an offset, and returns how many. If the system takes none and reports no
+/// error, a loop would never end, so that is an error too.
 std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset, bool refused,
                        const std::string& path) {
   const std::size_t count = refused ? 0 : bytes.size();
@@ -58,18 +59,18 @@ std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::op
   }
 }
 
-/// Whether opening failed because of what is (not) at the path, and not because of the machine.
+/// Whether opening failed because of the path itself rather than because of the machine.
 bool is_about_the_path(int error) {
   return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR || error == EACCES || error == EPERM ||
          error == ENAMETOOLONG || error == ENXIO;
 }
 
-/// Whether a lock was refused because the file system, or the way it is mounted, has none of that kind.
+/// Whether a lock was refused because the file system, or its mount, does not support that kind of lock.
 bool is_about_lock_support(int error) {
   return error == ENOLCK || error == ENOSYS || error == ENOTSUP || error == EINVAL || error == ENOTTY;
 }
 
-/// 0, or why the lock was not given.
+/// Returns 0 if the lock was granted, else the error.
 template <class Lock>
 int lock_error(const std::string& path, Lock lock) {
   if (ask(FileOperation::lock, path, "locking") == FileFault::unsupported) return ENOTSUP;
@@ -103,7 +104,7 @@ int open_descriptor(const std::string& path, int flags) {
 
 File File::open(const std::string& path, bool follow_links, ExitCode missing) {
   ask(FileOperation::open, path, "opening");
-  // O_NONBLOCK: a named pipe in place of a file must not wait for its writer.
+  // O_NONBLOCK: opening a named pipe must not wait for its writer.
   const int descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
   if (descriptor < 0 && errno == ELOOP && !follow_links) fail(missing, who, "opening {}: it is a symbolic link, expected a file", path);
   if (descriptor < 0) fail_with(is_about_the_path(errno) ? missing : ExitCode::storage, "opening", path, errno);
@@ -142,7 +143,7 @@ File::~File() {
 
 void File::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    auto part = bytes.first(std::min(bytes.size(), largest_call));
+    auto part = bytes.first(std::min(bytes.size(), max_call_bytes));
     const auto fault = detail::ask_file_hook(FileOperation::write, path_, part.size());
     if (fault == FileFault::io_error) fail_with(ExitCode::storage, "writing", path_, EIO);
     const bool half = fault == FileFault::no_space || fault == FileFault::short_write || fault == FileFault::kill;
@@ -168,7 +169,7 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 void File::read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode short_file) const {
   while (!bytes.empty()) {
-    const auto part = bytes.first(std::min(bytes.size(), largest_call));
+    const auto part = bytes.first(std::min(bytes.size(), max_call_bytes));
     ask(FileOperation::read, path_, "reading", part.size());
     const auto count = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
@@ -203,7 +204,7 @@ void File::truncate(std::uint64_t size) {
 
 bool File::try_lock() const {
   int error = lock_error(path_, [&] { return flock(descriptor_, LOCK_EX | LOCK_NB); });
-  // A record lock of the open file behaves as flock does, and some network file systems have only this one.
+  // A record lock of the open file description behaves as flock does, and some network file systems support only this one.
   if (is_about_lock_support(error)) {
     struct flock whole {};
     whole.l_type = F_WRLCK;
@@ -243,12 +244,13 @@ void make_directories(const std::string& path) {
   const auto parent = parent_path(path);
   struct stat status {};
   const bool is_there = ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-  if (is_there && ::access(parent.c_str(), R_OK) != 0) return;  // not ours to sync, and so not made by a process of ours
+  // it cannot be synced by us, and so was not created by one of our processes
+  if (is_there && ::access(parent.c_str(), R_OK) != 0) return;
   if (!is_there) {
     if (parent != path) make_directories(parent);
     make_directory(path, true);
   }
-  // Also one that is there: whoever made it may have been killed before this.
+  // Also syncs an existing folder, since its creator may have been killed before doing so.
   sync_directory(parent);
 }
 
@@ -267,7 +269,7 @@ void sync_directory(const std::string& path) {
   if (descriptor < 0) fail_with(ExitCode::storage, "opening the folder", path, errno);
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  // Some network file systems cannot sync a folder and say EINVAL; there the rename itself is the best that can be had.
+  // Some network file systems cannot sync a folder and report EINVAL; the rename itself is the best they offer.
   if (error != 0 && error != EINVAL && error != EROFS) fail_with(ExitCode::storage, "syncing the folder", path, error);
 }
 
@@ -327,7 +329,7 @@ void copy_file(const std::string& from, const std::string& to) {
   const auto source = File::open(from);
   auto copy = File::create(to);
   const auto size = source.size();
-  std::vector<std::byte> part(std::min<std::uint64_t>(largest_call, size));
+  std::vector<std::byte> part(std::min<std::uint64_t>(max_call_bytes, size));
   for (std::uint64_t offset = 0; offset < size; offset += part.size()) {
     part.resize(std::min<std::uint64_t>(part.size(), size - offset));
     source.read_at(offset, part);

@@ -11,7 +11,7 @@
 
 namespace millrace::runtime {
 
-/// XXH3-128 of some bytes.
+/// An XXH3-128 hash.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -26,7 +26,7 @@ struct Hash128 {
 [[nodiscard]] Hash128 hash_of(std::span<const std::byte> bytes) noexcept;
 [[nodiscard]] Hash128 hash_of(std::string_view text) noexcept;
 
-/// The same, in pieces: the result does not depend on where the pieces end.
+/// The same hash, computed in pieces: the result does not depend on where the pieces end.
 class StreamHash {
  public:
   StreamHash();
@@ -42,29 +42,32 @@ class StreamHash {
   std::unique_ptr<State> state_;
 };
 
-/// Tensors are hashed in chunks, so that a damaged one can be named by its offset.
+/// Tensors are hashed in chunks of this size, so that damage can be located by its offset.
 inline constexpr std::size_t hash_chunk_bytes = std::size_t{4} << 20;
 
-/// One hash for each 4 MiB of a tensor, the last one shorter; none for a tensor without bytes.
+/// One hash per 4 MiB chunk of a tensor, the last chunk shorter; none for an empty tensor.
 [[nodiscard]] std::vector<Hash128> chunk_hashes(std::span<const std::byte> bytes);
-/// Copies and hashes what it read, chunk by chunk, so that the hashes vouch for the copy too. The spans have the same size.
+/// Copies and hashes what it reads, chunk by chunk, so that the hashes are valid for the copy too. The spans must have the same
+/// size.
 [[nodiscard]] std::vector<Hash128> copy_with_hashes(std::span<const std::byte> source, std::span<std::byte> destination);
-/// The hash of a tensor from those of its chunks.
+/// The hash of a tensor, computed from those of its chunks.
 [[nodiscard]] Hash128 hash_of_chunks(std::span<const Hash128> chunks);
 
-/// The hash of a model's or a training run's state: over (name, dtype, shape, bytes) in order of names, and so independent of who held
-/// which tensor, of files and of layouts. Ranks add their own tensors; the coordinator merges what they serialise.
+/// The hash of a model's or a training run's state: over (name, dtype, shape, bytes) in order of names. It is therefore
+/// independent of files, of layouts and of which rank held which tensor. Ranks add their own tensors; the coordinator merges what
+/// they serialise.
 class StateHash {
  public:
   void add(const std::string& name, std::string_view dtype, std::span<const std::int64_t> shape, Hash128 tensor);
-  /// Hashes the bytes as hash_of_chunks(chunk_hashes(bytes)).
+  /// Adds a tensor; hashes the bytes as hash_of_chunks(chunk_hashes(bytes)).
   void add(const std::string& name, std::string_view dtype, std::span<const std::int64_t> shape, std::span<const std::byte> bytes);
-  /// Takes over another's tensors. A name that both have must have the same hash (replicas), else Error(internal) with the name.
+  /// Adds the tensors of another StateHash. A name that both have must have the same hash (replicas), else Error(internal) with
+  /// the name.
   void merge(const StateHash& other);
 
   [[nodiscard]] Hash128 digest() const;
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
-  /// Text for a message; from_text(text()) has the same digest.
+  /// The hash as text for a message; from_text(text()) has the same digest.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static StateHash from_text(std::string_view text);
 

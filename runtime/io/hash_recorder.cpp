@@ -47,7 +47,7 @@ HashRecorder::HashRecorder(const std::string& run_directory, int rank, int ranks
 HashRecorder::~HashRecorder() {
   try {
     end_step();
-  } catch (const std::exception&) {  // the disk is full, and the run has ended
+  } catch (const std::exception&) {  // the disk is full, and the run has already ended
   }
 }
 
@@ -64,7 +64,7 @@ std::uint32_t HashRecorder::name(std::string_view operation, std::string_view te
   text += tensor;
   const auto [place, fresh] = names_.try_emplace(text, static_cast<std::uint32_t>(names_.size()));
   if (fresh) {
-    name_hashes_.push_back(hash_of(tensor).low);  // which operation leaves it may depend on the layout
+    name_hashes_.push_back(hash_of(tensor).low);  // the tensor's name only: which operation writes it may depend on the layout
     new_names_ += text + '\n';
   }
   return place->second;
@@ -91,7 +91,7 @@ void HashRecorder::end_step() {
   check.update(names);
   check.update(records);
   block.check = check.digest().low;
-  // One write: a killed run leaves whole blocks and at most one torn one.
+  // A single write, so that a killed run leaves whole blocks and at most one torn block.
   std::vector<std::byte> bytes(sizeof block);
   std::memcpy(bytes.data(), &block, sizeof block);
   bytes.insert(bytes.end(), names.begin(), names.end());

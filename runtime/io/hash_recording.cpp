@@ -14,16 +14,16 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.hash_recording";
-constexpr std::uint64_t longest_head = 4096;
+constexpr std::uint64_t max_head_bytes = 4096;
 
-/// The first line, without its line feed.
+/// The first line, without its newline.
 std::string head_of(const File& file) {
-  std::string text(std::min(file.size(), longest_head), '\0');
+  std::string text(std::min(file.size(), max_head_bytes), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   return text.substr(0, text.find('\n'));
 }
 
-/// What one microbatch meets first: see HashRecording::read.
+/// Sort key: the order in which a microbatch meets the tensors, see HashRecording::read().
 auto order(const RecordedHash& recorded) {
   const auto& record = recorded.record;
   const int stage = record.moment == TensorMoment::gradient ? -static_cast<int>(record.stage) : static_cast<int>(record.stage);
@@ -53,7 +53,7 @@ void HashRecording::scan(std::size_t index) {
   auto& [file, after, ranks, names] = files_[index];
   const auto head = head_of(file);
   const auto json = nlohmann::json::parse(head, nullptr, false);
-  const auto is = [&json](const char* key, const nlohmann::json& wanted) { return json.contains(key) && json[key] == wanted; };
+  const auto is = [&json](const char* key, const nlohmann::json& value) { return json.contains(key) && json[key] == value; };
   MILLRACE_CHECK(json.is_object() && is("kind", "millrace.hashes") && is("schema", 1), ExitCode::data, who,
                  "{} begins with {:.60}, expected a recording of hashes, schema 1", file.path(), head);
   after = static_cast<std::int64_t>(json_count(json, "after", ExitCode::data, file.path()));
@@ -66,7 +66,7 @@ void HashRecording::scan(std::size_t index) {
     const std::uint64_t left = size - at;
     if (block.magic != HashBlock::expected_magic || block.names_bytes > left || block.records > left / sizeof(TensorHash) ||
         block.names_bytes + block.records * sizeof(TensorHash) > left)
-      return;  // torn: what follows was never whole
+      return;  // torn: what follows is incomplete
     std::vector<std::byte> bytes(block.names_bytes + block.records * sizeof(TensorHash));
     file.read_at(at, bytes);
     if (hash_of(bytes).low != block.check) return;
@@ -74,7 +74,7 @@ void HashRecording::scan(std::size_t index) {
     for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
       names.push_back(text.substr(begin, end - begin));
     auto& of_start = blocks_[static_cast<std::int64_t>(block.step)][after];
-    std::erase_if(of_start, [index](const Block& other) { return other.file == index; });  // the step was done again
+    std::erase_if(of_start, [index](const Block& other) { return other.file == index; });  // the step was run again
     of_start.push_back({index, at + block.names_bytes, block.records, block.sum});
     at += bytes.size();
   }

@@ -10,7 +10,7 @@
 
 namespace millrace::runtime {
 
-/// Which tensor: equal in all layouts. A gradient's name is its operand's; that of an accumulator the weight's.
+/// Identifies a tensor independently of the layout. A gradient has the name of its operand, an accumulator that of the weight.
 struct TensorPlace {
   TensorMoment moment = TensorMoment::weight;
   std::int32_t microbatch = -1;
@@ -18,24 +18,26 @@ struct TensorPlace {
   friend auto operator<=>(const TensorPlace&, const TensorPlace&) = default;
 };
 
-/// What a run recorded of it.
+/// What a run recorded about it.
 struct RecordedHash {
   TensorPlace place;
-  std::string operation;  // that left it: a fused one in some layouts; empty: a weight
+  std::string operation;  // the operation that wrote it, which in some layouts is a fused one; empty: a weight
   TensorHash record;
 };
 
-/// A run's recording (tensor_hash.hpp), as a whole: of a step that a killed run did twice, the newer start's. What is torn or lacks a rank
-/// is left out. Thread: one. Errors: Error(data) for a folder without a recording or a file that is none, Error(storage).
+/// A run's recording (tensor_hash.hpp) as a whole. If a killed run was resumed and did a step twice, the newer start's records
+/// are used. Steps that are torn or lack a rank are left out. Thread: one. Errors: Error(data) for a folder without a recording
+/// or a file that is not one, Error(storage).
 class HashRecording {
  public:
   explicit HashRecording(const std::string& run_directory);
 
-  /// Steps that all ranks have, ascending, and the sum of each.
+  /// The steps that all ranks have, ascending, each with its sum.
   [[nodiscard]] const std::map<std::int64_t, std::uint64_t>& steps() const noexcept { return sums_; }
-  /// Tensors of a step.
+  /// The number of tensors recorded in a step.
   [[nodiscard]] std::uint64_t count(std::int64_t step) const;
-  /// A step's records in the order in which one microbatch meets them: weights; then by microbatch forward through the stages and backward.
+  /// A step's records in the order in which one microbatch meets them: weights first; then, by microbatch, forward through the
+  /// stages and backward.
   [[nodiscard]] std::vector<RecordedHash> read(std::int64_t step) const;
 
  private:
@@ -54,7 +56,7 @@ class HashRecording {
   void scan(std::size_t index);
 
   std::vector<RankFile> files_;
-  std::map<std::int64_t, std::map<std::int64_t, std::vector<Block>>> blocks_;  // by step and start, one a rank
+  std::map<std::int64_t, std::map<std::int64_t, std::vector<Block>>> blocks_;  // by step and start; one block per rank
   std::map<std::int64_t, std::uint64_t> sums_;
 };
 

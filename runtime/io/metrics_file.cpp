@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* who = "runtime.metrics";
 constexpr std::string_view first_line = "{\"schema\":1,\"kind\":\"millrace.metrics\"}\n";
-constexpr std::uint64_t largest_file = std::uint64_t{1} << 36;
+constexpr std::uint64_t max_file_bytes = std::uint64_t{1} << 36;
 constexpr auto every_step = std::numeric_limits<std::uint64_t>::max();
 
 std::string formatted(const char* format, double value) {
@@ -42,7 +42,7 @@ void add_field(std::string& line, const std::string& name, const MetricValue& va
     line += key + number_text(exact->value) + "," + in_quotes(name + "_hex") + ":\"" + hexadecimal(exact->value) + "\"";
 }
 
-/// The step of a line; nothing for a line that is not one of ours.
+/// The step of a line; nothing for a line that was not written by us.
 std::optional<std::uint64_t> step_of_line(std::string_view line) {
   try {
     const auto object = parse_strict_json(line, 8, ExitCode::data, "metrics");
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> step_of_line(std::string_view line) {
   }
 }
 
-/// Takes the next whole line, its end included, off `text`; nothing where what is left is torn or empty.
+/// Removes the next whole line, with its newline, from the front of `text`; returns nothing if the rest is torn or empty.
 std::optional<std::string_view> take_line(std::string_view& text) {
   const auto end = text.find('\n');
   if (end == std::string_view::npos) return std::nullopt;
@@ -61,7 +61,7 @@ std::optional<std::string_view> take_line(std::string_view& text) {
   return line;
 }
 
-/// The part of a file that stays: whole lines of steps up to `step`.
+/// The part of a file to keep: whole lines of steps up to `step`.
 std::string kept_lines(std::string_view text, std::uint64_t step, const std::string& path) {
   std::string kept;
   bool first = true;
@@ -84,7 +84,7 @@ File open_metrics(const std::string& path, std::uint64_t last_step) {
   cut_metrics_back_to(path, last_step);
   auto file = File::append(path);
   if (file.size() == 0) file.write(first_line);
-  sync_directory(parent_path(path));  // also where it was there: who made it may have been killed before this
+  sync_directory(parent_path(path));  // also if the file existed: its creator may have been killed before this sync
   return file;
 }
 
@@ -106,7 +106,7 @@ void MetricsFile::append(const MetricsRecord& record) {
   try {
     file_.write(to_json_line(record));
   } catch (const Error&) {
-    file_.truncate(before);  // half a line must not become the beginning of the next
+    file_.truncate(before);  // a partial line must not become the beginning of the next
     throw;
   }
 }
@@ -114,21 +114,21 @@ void MetricsFile::append(const MetricsRecord& record) {
 std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path) {
   std::map<std::uint64_t, ExactStep> steps;
   if (kind_of(path) == PathKind::missing) return steps;
-  const auto file = read_text_file(path, largest_file, ExitCode::storage);
+  const auto file = read_text_file(path, max_file_bytes, ExitCode::storage);
   std::string_view text = file;
   while (const auto line = take_line(text)) try {
       const auto record = parse_strict_json(*line, 8, ExitCode::data, "metrics");
       ExactStep step{json_text(record, "loss_hex", ExitCode::data, "metrics"),
                      json_text(record, "gradient_norm_hex", ExitCode::data, "metrics")};
       steps[json_count(record, "step", ExitCode::data, "metrics")] = std::move(step);
-    } catch (const Error&) {  // the first line, an evaluation, a torn line
+    } catch (const Error&) {  // the header line, an evaluation, or a torn line
     }
   return steps;
 }
 
 void cut_metrics_back_to(const std::string& path, std::uint64_t step) {
   if (kind_of(path) == PathKind::missing) return;
-  const auto text = read_text_file(path, largest_file, ExitCode::storage);
+  const auto text = read_text_file(path, max_file_bytes, ExitCode::storage);
   const auto kept = kept_lines(text, step, path);
   if (kept != text) write_text_file(path, kept);
 }

@@ -18,8 +18,8 @@ std::string read_header_bytes(const File& file, ExitCode code) {
   file.read_at(0, std::as_writable_bytes(std::span(field)), code);
   std::uint64_t length = 0;
   for (int byte = 7; byte >= 0; --byte) length = length << 8 | field[byte];
-  MILLRACE_CHECK(length >= 2 && length <= largest_safetensors_header, code, who, "{}: a header of {} bytes, expected 2 to {}", file.path(),
-                 length, largest_safetensors_header);
+  MILLRACE_CHECK(length >= 2 && length <= max_safetensors_header_bytes, code, who, "{}: a header of {} bytes, expected 2 to {}",
+                 file.path(), length, max_safetensors_header_bytes);
   MILLRACE_CHECK(length <= size - 8, code, who, "{}: a header of {} bytes in a file of {}: the file was cut short", file.path(), length,
                  size);
   std::string bytes(8 + length, '\0');
@@ -40,8 +40,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path, ExitCode code, bool fo
 }
 
 const FileTensor* SafetensorsFile::find(std::string_view name) const noexcept {
-  const auto place = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                      [this](auto index, auto wanted) { return header_.tensors[index].name < wanted; });
+  const auto place =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name, [this](auto index, auto key) { return header_.tensors[index].name < key; });
   return place != by_name_.end() && header_.tensors[*place].name == name ? &header_.tensors[*place] : nullptr;
 }
 
@@ -113,7 +113,7 @@ void write_safetensors(const std::string& path, std::vector<FileTensor> tensors,
   } catch (const Error&) {
     try {
       remove_file(temporary);
-    } catch (const Error&) {  // the first error is the one to tell
+    } catch (const Error&) {  // the first error is the one to report
     }
     throw;
   }

@@ -11,8 +11,8 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.safetensors";
-constexpr std::size_t most_dimensions = 32;
-constexpr std::size_t longest_name = 4096;
+constexpr std::size_t max_dimensions = 32;
+constexpr std::size_t max_name_bytes = 4096;
 
 std::optional<std::uint64_t> checked_bytes(FileDType dtype, const std::vector<std::int64_t>& shape) {
   std::uint64_t product = bits_of(dtype);
@@ -28,7 +28,7 @@ std::string printable(std::string_view name) {
   return text;
 }
 
-/// Reads the JSON as it comes, so that a hostile header costs no more memory than its own bytes and duplicate keys are seen.
+/// Parses the JSON as a stream, so that a hostile header uses no more memory than its own bytes and duplicate keys are detected.
 /// Depth 1 holds tensor names, depth 2 the fields of one tensor (or the metadata), depth 3 the numbers of an array.
 class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -43,7 +43,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (array_ == nullptr) reject("a number outside of shape and data_offsets");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) reject("a number over 2^63");
-    if (array_->size() >= most_dimensions) reject("more than 32 numbers in an array");
+    if (array_->size() >= max_dimensions) reject("more than 32 numbers in an array");
     array_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
@@ -88,7 +88,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1) return start_entry(value);
     field_ = value;
     if (in_metadata_) {
-      if (field_.size() > longest_name) reject("a metadata key over 4096 bytes");
+      if (field_.size() > max_name_bytes) reject("a metadata key over 4096 bytes");
       if (header_.metadata.contains(field_)) reject(fmt::format("the metadata key '{}' twice", printable(field_)));
       return true;
     }
@@ -124,11 +124,11 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     MILLRACE_CHECK(!name.empty(), code_, who, "{}: a tensor without a name", path_);
-    MILLRACE_CHECK(name.size() <= longest_name, code_, who, "{}: a tensor name of {} bytes, expected at most {}", path_, name.size(),
-                   longest_name);
+    MILLRACE_CHECK(name.size() <= max_name_bytes, code_, who, "{}: a tensor name of {} bytes, expected at most {}", path_, name.size(),
+                   max_name_bytes);
     MILLRACE_CHECK(name.find('\0') == std::string::npos, code_, who, "{}: tensor '{}' has a NUL in its name", path_, printable(name));
-    MILLRACE_CHECK(header_.tensors.size() < most_safetensors_tensors, code_, who, "{}: more than {} tensors", path_,
-                   most_safetensors_tensors);
+    MILLRACE_CHECK(header_.tensors.size() < max_safetensors_tensors, code_, who, "{}: more than {} tensors", path_,
+                   max_safetensors_tensors);
     header_.tensors.emplace_back().name = name;
     return true;
   }
@@ -226,7 +226,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
   MILLRACE_CHECK(!json.empty() && json.front() == '{', code, who, "{}: the header does not begin with '{{' at byte 8", path);
   const auto last = json.find_last_not_of(' ');
   MILLRACE_CHECK(json[last] == '}', code, who, "{}: the header does not end with '}}' and spaces, at byte {}", path, last + 8);
-  const auto nul = json.find('\0');  // the library takes a NUL for the end of its input
+  const auto nul = json.find('\0');  // the library treats a NUL as the end of its input
   MILLRACE_CHECK(nul == std::string_view::npos, code, who, "{}: a NUL in the header at byte {}", path, nul + 8);
   HeaderParser parser(header, code, path);
   nlohmann::json::sax_parse(json, &parser);
@@ -242,14 +242,14 @@ SafetensorsLayout lay_out_safetensors(std::vector<FileTensor> tensors, const Met
   });
   std::uint64_t position = 0;
   for (auto& tensor : tensors) {
-    MILLRACE_CHECK(!tensor.name.empty() && tensor.name.size() <= longest_name && tensor.name.find('\0') == std::string::npos &&
+    MILLRACE_CHECK(!tensor.name.empty() && tensor.name.size() <= max_name_bytes && tensor.name.find('\0') == std::string::npos &&
                        tensor.name != "__metadata__",
                    ExitCode::internal, who, "'{}' cannot be the name of a tensor", printable(tensor.name));
     tensor.begin = position;
     tensor.end = position += bytes_of(tensor.name, tensor.dtype, tensor.shape);
   }
   SafetensorsLayout layout{{std::move(tensors), metadata, 0}, {}};
-  // Zero-size tensors share a begin with their successor; readers sort by (begin, end, name), and so does this.
+  // Zero-size tensors have the same begin as their successor. Readers sort by (begin, end, name), and so does this.
   std::sort(layout.header.tensors.begin(), layout.header.tensors.end(), lies_before);
   check_names(layout.header, ExitCode::internal, "a file to be written");
   const auto json = header_json(layout.header);

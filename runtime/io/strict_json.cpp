@@ -20,7 +20,7 @@ const json& member(const json& object, const char* key, ExitCode code, std::stri
 }  // namespace
 
 json parse_strict_json(std::string_view text, int depth, ExitCode code, std::string_view path) {
-  // The library takes a NUL for the end of its input.
+  // The library treats a NUL as the end of its input.
   MILLRACE_CHECK(text.find('\0') == std::string_view::npos, code, who, "{}: a NUL byte in JSON", path);
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int level, json::parse_event_t event, json& parsed) {

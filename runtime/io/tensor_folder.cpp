@@ -16,8 +16,8 @@ constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 constexpr std::size_t names_in_a_message = 10;
 
-/// A link may only lead to a place in the folder, or, for a file of the Hugging Face cache (hub/models--x/snapshots/y), in that model's
-/// blobs.
+/// A link may only lead to a path in the folder or, for a file of the Hugging Face cache (hub/models--x/snapshots/y), in that
+/// model's blobs folder.
 void check_link(const std::string& folder, const std::string& path, ExitCode code) {
   if (kind_of(path) != PathKind::link) return;
   namespace fs = std::filesystem;
@@ -33,14 +33,14 @@ void check_link(const std::string& folder, const std::string& path, ExitCode cod
 void check_file_name(const std::string& name, const std::string& index_path, ExitCode code) {
   const bool plain = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
                      name.find('\0') == std::string::npos && name.size() <= 255;
-  // As JSON shows it: a message ends at a NUL.
+  // The name is shown as JSON, since a message ends at a NUL.
   MILLRACE_CHECK(plain, code, who, "{}: the file name {} is not a plain name", index_path,
                  nlohmann::json(name.substr(0, 255)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
-/// name → file, from the index. total_size is written as a float by some versions of transformers.
+/// Reads the index: name → file. Some versions of transformers write total_size as a float.
 std::map<std::string, std::string> read_index(const std::string& path, ExitCode code, std::optional<std::uint64_t>& total) {
-  const auto text = read_text_file(path, largest_safetensors_header, code);
+  const auto text = read_text_file(path, max_safetensors_header_bytes, code);
   const auto index = parse_strict_json(text, 8, code, path);
   std::map<std::string, std::string> map;
   for (const auto& [name, file] : json_object(index, "weight_map", code, path).items()) {
@@ -155,14 +155,14 @@ void TensorSource::check(std::span<const ExpectedTensor> expected, std::span<con
 
 namespace {
 
-/// Tensors in name order, cut where a shard is full.
-std::vector<std::vector<FileTensor>> cut_into_shards(std::vector<FileTensor> tensors, std::uint64_t most_shard_bytes) {
+/// Splits the tensors, in name order, into shards; a new shard begins where one is full.
+std::vector<std::vector<FileTensor>> cut_into_shards(std::vector<FileTensor> tensors, std::uint64_t max_shard_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::vector<std::vector<FileTensor>> shards(1);
   std::uint64_t filled = 0;
   for (auto& tensor : tensors) {
     const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-    if (filled + bytes > most_shard_bytes && !shards.back().empty()) {
+    if (filled + bytes > max_shard_bytes && !shards.back().empty()) {
       shards.emplace_back();
       filled = 0;
     }
@@ -180,9 +180,9 @@ bool belongs_to_an_export(std::string_view name) {
 }  // namespace
 
 void write_tensor_folder(const std::string& folder, std::vector<FileTensor> tensors, const Metadata& metadata,
-                         const TensorProducer& producer, std::uint64_t most_shard_bytes) {
+                         const TensorProducer& producer, std::uint64_t max_shard_bytes) {
   make_directories(folder);
-  const auto shards = cut_into_shards(std::move(tensors), most_shard_bytes);
+  const auto shards = cut_into_shards(std::move(tensors), max_shard_bytes);
   std::set<std::string> written;
   nlohmann::json map = nlohmann::json::object();
   std::uint64_t total = 0;

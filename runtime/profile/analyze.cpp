@@ -27,7 +27,7 @@ ProfiledStep step_of(const Measured& measured, std::size_t index) {
   return step;
 }
 
-/// The longest that a rank is busy after the step's last action: gradient sums, optimizer, snapshot.
+/// The longest time that any rank is busy after the step's last action: gradient sums, optimizer, snapshot.
 double tail_of(const StepView& view) {
   double longest = 0;
   for (const auto& rank : view.ranks) {

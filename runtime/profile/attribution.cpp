@@ -31,8 +31,8 @@ Cause cause_of(SpanKind kind) {
   }
 }
 
-/// Walks through the time of one rank from the step's begin to its end; whatever is not given a cause is `other`, or idle once the rank has
-/// done its list and another has not.
+/// Sweeps through the time of one rank from the step's begin to its end. Time that no record explains is `other`, or idle if the
+/// rank has finished its list and another rank has not.
 class Sweep {
  public:
   Sweep(const Schedule& schedule, const ActionTable& table, const StepView& view, const StepView::Rank& rank)
@@ -47,7 +47,7 @@ class Sweep {
     gap(view.end);
   }
 
-  /// The idle time, to be shared between bubble and imbalance, is in `bubble`.
+  /// The idle time is in `bubble`; the caller divides it between bubble and imbalance.
   [[nodiscard]] const Attribution& result() const { return result_; }
 
  private:
@@ -85,7 +85,7 @@ class Sweep {
     }
   }
 
-  /// Nothing is recorded from here to there.
+  /// Accounts for a gap without records up to `to`.
   void gap(std::int64_t to) {
     if (to <= at_) return;
     const std::int64_t idle_begin = std::clamp(list_end_, at_, to), idle_end = std::clamp(view_.lists_end, idle_begin, to);

@@ -9,16 +9,16 @@
 
 namespace millrace::runtime {
 
-/// Where a rank's time of a step went.
+/// The causes to which a rank's time in a step is attributed.
 ///
 ///     forward, input_gradient, weight_gradient, backward   the actions F, I, W and B
-///     optimizer    gradient sums, their squares, AdamW
-///     bubble       of the waits for tokens that were not made yet, and of the wait from the own last action to that of the last rank,
-///                  what the same schedule would stand idle if all stages took the mean time: the schedule's own
-///     imbalance    the rest of those waits: stages that are not alike, and whatever made one of them late
-///     transfer     waits for a token that was made and not here yet
+///     optimizer    gradient sums, their squares, the optimizer
+///     bubble       waits for a boundary that was not produced yet, and the wait from the rank's own last action to that of the last rank,
+///                  up to the idle time that the same schedule would have if all stages took the mean time: inherent in the schedule
+///     imbalance    the rest of those waits, caused by unequal stages and by whatever made one of them late
+///     transfer     waits for a boundary that was produced but has not arrived yet
 ///     data         waits for the loader
-///     checkpoint   copies of parameters and moments for a snapshot
+///     checkpoint   copies of parameters and optimizer states for a snapshot
 ///     transport    waits for a free slot of the output ring
 ///     other        everything that no record covers: messages, issue, the coordinator's turn between gradients and update
 enum class Cause : std::uint8_t {
@@ -38,22 +38,23 @@ enum class Cause : std::uint8_t {
 inline constexpr std::size_t kCauses = 12;
 [[nodiscard]] const char* to_string(Cause cause);
 
-/// One rank in one step, nanoseconds. The parts add up to `wall`, which is the step's time and the same for all ranks.
+/// One rank in one step, in nanoseconds. The parts add up to `wall`, which is the step's time and the same for all ranks.
 struct Attribution {
   std::array<std::int64_t, kCauses> parts{};
   std::int64_t wall = 0;
-  /// What records claimed beyond the step or beside another record, and was not counted. 0 in a sound trace.
+  /// Recorded time outside the step or overlapping another record, which is not counted. 0 in a sound trace.
   std::int64_t beyond = 0;
   [[nodiscard]] std::int64_t& operator[](Cause cause) { return parts[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] std::int64_t operator[](Cause cause) const { return parts[static_cast<std::size_t>(cause)]; }
-  /// Waits that the pipeline is to blame for: bubble, imbalance, transfer and transport.
+  /// Waits caused by the pipeline: bubble, imbalance, transfer and transport.
   [[nodiscard]] std::int64_t idle() const;
 };
 
-/// Every nanosecond of the step has one place, on every rank; result by rank.
+/// Attributes every nanosecond of the step to exactly one cause on every rank; the result is indexed by rank.
 [[nodiscard]] std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view);
 
-/// What is wrong with it, in words; empty where the parts and what was left out add up to the wall within 0.5 % of it and none is negative.
+/// Describes what is wrong with an attribution; empty if no part is negative and the parts and the uncounted time add up to the
+/// wall time within 0.5 %.
 [[nodiscard]] std::string problem_of(const Attribution& attribution);
 
 }  // namespace millrace::runtime

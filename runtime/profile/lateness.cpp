@@ -12,7 +12,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::size_t most_single_actions = 50;  // simulated; those that lasted longest beyond their median
+constexpr std::size_t max_single_actions = 50;  // those that exceed their median most are simulated
 
 const char* word(ActionKind kind) { return to_string(span_of(kind)); }
 
@@ -29,13 +29,13 @@ class Search {
     makespan_ = makespan(costs_);
   }
 
-  std::vector<Lateness> find(std::size_t most) {
+  std::vector<Lateness> find(std::size_t max_count) {
     slow_stages();
     single_actions();
     late_tokens();
     waits_of_ranks();
     std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.cost > b.cost; });
-    found_.resize(std::min(found_.size(), most));
+    found_.resize(std::min(found_.size(), max_count));
     return std::move(found_);
   }
 
@@ -46,7 +46,8 @@ class Search {
     if (cost > 0.001 * duration_) found_.push_back({cost, std::move(what), rank, stage});
   }
 
-  /// What the others of its kind would take for this stage's layers; a stage without layers, or among such, is compared as it is.
+  /// The time that the other stages of this kind would take for this stage's number of layers. A stage without layers is compared
+  /// without scaling, and so is every stage if the others have none.
   [[nodiscard]] double mean_of_others(std::size_t stage, ActionKind kind) const {
     const int own = measured_.layers.empty() ? 0 : measured_.layers[stage];
     double sum = 0;
@@ -95,7 +96,7 @@ class Search {
       if (duration > 1.5 * usual) singles.push_back({duration - usual, duration, usual, rank, index, step.view.step});
     });
     std::stable_sort(singles.begin(), singles.end(), [](const auto& a, const auto& b) { return a.excess > b.excess; });
-    singles.resize(std::min(singles.size(), most_single_actions));
+    singles.resize(std::min(singles.size(), max_single_actions));
     for (const Single& single : singles) {
       const Action& action = schedule_.ranks[single.rank.index()][static_cast<std::size_t>(single.index)];
       Costs with = costs_;
@@ -119,7 +120,7 @@ class Search {
     }
   }
 
-  /// By edge: the ways of the tokens that somebody waited for.
+  /// Per edge: the transfers of those boundaries that a rank waited for.
   void late_tokens() {
     const ActionTable table(schedule_);
     const auto edges = edges_of(schedule_.placement);
@@ -183,8 +184,8 @@ class Search {
 
 }  // namespace
 
-std::vector<Lateness> lateness_of(const Measured& measured, std::span<const ProfiledStep> steps, std::size_t most) {
-  return Search(measured, steps).find(most);
+std::vector<Lateness> lateness_of(const Measured& measured, std::span<const ProfiledStep> steps, std::size_t max_count) {
+  return Search(measured, steps).find(max_count);
 }
 
 }  // namespace millrace::runtime

@@ -22,14 +22,14 @@ std::int64_t sum(const std::vector<NamedBytes>& parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, [](auto total, const auto& part) { return total + part.second; });
 }
 
-/// What a value is called whatever its layer: its label, or its name without "layers.3.".
+/// The name of a value without its layer: its label, or its name without "layers.3.".
 std::string label_of(const Value& value) {
   if (!value.labels.empty()) return value.labels.front();
   const auto prefix = fmt::format("layers.{}.", value.layer);
   return value.name.starts_with(prefix) ? value.name.substr(prefix.size()) : value.name;
 }
 
-/// The values of one region, by label.
+/// The sizes of the values of one region, grouped by label.
 std::vector<NamedBytes> by_label(const StageRunner& stage, Region region) {
   std::map<std::string, std::int64_t> bytes;
   const auto& programs = stage.programs();
@@ -53,7 +53,7 @@ StageMemory memory_of(const StageRunner& stage) {
   return memory;
 }
 
-/// Microbatches that hold each region of a stage.
+/// The number of microbatches that hold each region of a stage.
 struct Held {
   int input = 0, weight = 0, handoff = 0;
 };
@@ -138,7 +138,7 @@ MemoryOfRank memory_of(const RankCompute& compute) {
   memory.planned = static_cast<std::int64_t>(plan.total_bytes());
   for (std::size_t index = 0; index < kMemoryKinds; ++index) {
     const auto kind = static_cast<MemoryKind>(index);
-    std::int64_t bytes = 0;  // of the arena that computes: what of a rank on a GPU lies in the host's memory is not at its peak
+    std::int64_t bytes = 0;  // bytes of the compute arena: a GPU rank's host memory does not count towards its peak
     for (const MemorySection& section : plan.sections())
       if (section.kind == kind && section.space != kernels::MemorySpace::pinned_host) bytes += static_cast<std::int64_t>(section.bytes());
     if (bytes == 0) continue;

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// To the nanosecond: what is behind it says nothing and doubles the file.
+/// Rounds to the nanosecond: further digits carry no information and double the file's size.
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
@@ -57,7 +57,7 @@ class Writer {
   }
 
  private:
-  /// Of a moment.
+  /// A time as milliseconds since the profile's origin.
   [[nodiscard]] double at(std::int64_t time) const { return rounded(milliseconds(time - profile_.origin())); }
 
   Json run() const {
@@ -252,7 +252,7 @@ class Writer {
     return json;
   }
 
-  /// Of GPUs, over all profiled steps.
+  /// The section about GPUs, over all profiled steps.
   Json device() const {
     Json actions = Json::array(), gaps = Json::array();
     for (const auto& action : measured_.device_actions)

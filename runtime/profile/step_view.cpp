@@ -18,7 +18,8 @@ bool is_action(SpanKind kind) {
   return kind == SpanKind::forward || kind == SpanKind::input_gradient || kind == SpanKind::weight_gradient || kind == SpanKind::backward;
 }
 
-/// When the rank was told to run the training step: what has the number of the step and began before is an evaluation's, or of a first try.
+/// The time at which the rank was told to run the training step. Earlier records with the same step number belong to an
+/// evaluation or a first attempt.
 std::int64_t beginning_of(const RankTrace& trace, StepId step) {
   std::int64_t begin = std::numeric_limits<std::int64_t>::min();
   for (const TraceRecord& record : trace.compute)
@@ -26,11 +27,11 @@ std::int64_t beginning_of(const RankTrace& trace, StepId step) {
   return begin;
 }
 
-/// Of the training step with this number; `beginning` is beginning_of().
+/// Whether a record belongs to the training step with this number; `beginning` is beginning_of().
 bool is_of(const TraceRecord& record, StepId step, std::int64_t beginning) { return record.step == step && record.begin >= beginning; }
 
-/// A snapshot is of the step before it by its number, but takes time from the step in which it is made: mostly the next one. While a rank
-/// copies it waits for nobody.
+/// Adds the snapshots. A snapshot has the number of the step before it, but takes time from the step during which it is made,
+/// usually the next one. A rank that copies does not wait for others meanwhile.
 void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank& rank) {
   for (TraceRecord record : trace.compute) {
     if (record.kind != SpanKind::snapshot || record.end <= view.begin || record.begin >= view.end) continue;
@@ -79,7 +80,7 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
           rank.others.push_back(record);
           break;
         case SpanKind::step:
-        case SpanKind::snapshot:  // below
+        case SpanKind::snapshot:  // handled below
         case SpanKind::checkpoint_write:
           break;
         default:

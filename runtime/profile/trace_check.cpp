@@ -17,10 +17,10 @@ namespace {
 using Json = nlohmann::json;
 using LaneId = std::pair<std::int64_t, std::int64_t>;  // pid, tid
 
-constexpr std::size_t most_problems = 20;
+constexpr std::size_t max_problems = 20;
 
 struct Slice {
-  std::int64_t begin = 0, end = 0;  // nanoseconds: doubles of microseconds compare badly
+  std::int64_t begin = 0, end = 0;  // integer nanoseconds, since microseconds as doubles compare inexactly
   std::string name;
 };
 struct FlowEnd {
@@ -49,7 +49,7 @@ class Checker {
 
  private:
   void problem(std::string text) {
-    if (problems_.size() < most_problems) problems_.push_back(std::move(text));
+    if (problems_.size() < max_problems) problems_.push_back(std::move(text));
   }
 
   void read_clocks(const Json& file) {
@@ -58,7 +58,7 @@ class Checker {
       bounds_[rank.value("pid", std::int64_t{-1})] = std::llround(rank.value("clock_bound_us", 0.0) * 1000);
   }
 
-  /// Nanoseconds of a field of microseconds; says so where it is no finite number.
+  /// Converts a field from microseconds to nanoseconds; reports a problem if it is not a finite number.
   bool time(const Json& event, const char* field, std::size_t number, std::int64_t& nanoseconds) {
     if (!event.contains(field) || !event.at(field).is_number() || !std::isfinite(event.at(field).get<double>())) {
       problem(fmt::format("event {}: {} is no number", number, field));
@@ -141,7 +141,7 @@ class Checker {
   [[nodiscard]] bool on_slice(const FlowEnd& end) const {
     const auto lane = lanes_.find(end.lane);
     if (lane == lanes_.end()) return false;
-    // Sorted by begin; only what begins at or before the time can lie around it, and lanes nest a few deep.
+    // Sorted by begin: only slices that begin at or before the time can contain it, and lanes nest only a few levels deep.
     const auto after = std::upper_bound(lane->second.begin(), lane->second.end(), end.time,
                                         [](std::int64_t time, const Slice& slice) { return time < slice.begin; });
     for (auto at = after; at != lane->second.begin();) {
@@ -176,7 +176,7 @@ class Checker {
 
   std::map<LaneId, std::vector<Slice>> lanes_;
   std::map<std::string, Flow> flows_;
-  std::map<std::int64_t, std::int64_t> bounds_;  // by pid, ns
+  std::map<std::int64_t, std::int64_t> bounds_;  // in ns, by pid
   std::set<std::int64_t> named_processes_, counted_;
   std::set<LaneId> named_lanes_;
   std::vector<std::string> problems_;

@@ -89,7 +89,7 @@ class Tracer {
         end = std::max(end, record.end);
       }
     }
-    if (begin < end) {  // the rank's own: the others' clocks may be off by their bounds
+    if (begin < end) {  // within the rank itself: other ranks' clocks may be off by their bounds
       Json json = slice(rank, whole_step, begin, end, fmt::format("step {}", step.view.step.value + 1));
       json["args"]["step"] = step.view.step.value + 1;
       for (std::size_t cause = 0; cause < kCauses; ++cause)
@@ -117,7 +117,7 @@ class Tracer {
     write_arrow(view, *token, rank, record, action);
   }
 
-  /// An arrow is tied to the slice that lies around its time, hence it leaves a nanosecond before the maker's end.
+  /// An arrow is attached to the slice that encloses its time, so it starts one nanosecond before the producer's end.
   void write_arrow(const StepView& view, const MadeToken& token, std::size_t rank, const TraceRecord& used, const Action& action) {
     const auto& maker = view.ranks[token.maker.rank.index()].actions[static_cast<std::size_t>(token.maker.index)];
     const Action& made = schedule_.ranks[token.maker.rank.index()][static_cast<std::size_t>(token.maker.index)];
@@ -126,7 +126,7 @@ class Tracer {
     Json out = event("s", token.maker.rank.index(), compute, std::max(maker.begin, maker.end - 1), name);
     Json in = event("f", rank, compute, used.begin, name);
     in["bp"] = "e";
-    // Of (step, microbatch, hop, direction); 53 bits, which every reader of JSON keeps.
+    // A hash of (step, microbatch, hop, direction), reduced to 53 bits, which every JSON reader can represent.
     std::uint64_t id = splitmix(static_cast<std::uint64_t>(view.step.value));
     for (const int part : {action.microbatch.value, made.stage.value, forward ? 0 : 1})
       id = splitmix(id ^ static_cast<std::uint64_t>(part));

@@ -21,7 +21,7 @@ std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 
 constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
 
-/// Where a value is written and read, over the programs of one mode.
+/// The liveness of a value: where it is written and read, over the programs of one mode.
 struct Life {
   std::array<bool, kProgramKinds> written{}, read{};
   std::size_t first = never, last = 0;  // positions in the program that writes it
@@ -49,7 +49,7 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
         if (life.written[index(kind)]) life.last = std::max(life.last, i);
       }
     }
-    // What copies begin with has its memory before the operation that yields it.
+    // The buffer of a value that begins as a copy must exist before the operation that completes the value.
     for (std::size_t i = 0; i < program.size(); ++i)
       for (const auto input : program[i].inputs)
         if (auto& life = lives[index(input)]; life.written[index(kind)]) life.first = std::min(life.first, i);
@@ -57,7 +57,7 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
   return lives;
 }
 
-/// Region of a value that an operation writes.
+/// The region of a value that an operation writes.
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
   if (id == programs.boundary_out || id == programs.loss || id == programs.logits) return Region::boundary_out;
   if (id == programs.gradient_out) return Region::gradient_out;
@@ -75,7 +75,7 @@ struct Block {
   std::size_t offset = 0;
 };
 
-/// Offset of the smallest gap between the placed blocks that `block` fits in, or the lowest place above them.
+/// Best fit: the offset of the smallest gap between the placed blocks that `block` fits into, else the lowest offset above them.
 std::size_t best_gap(const std::vector<const Block*>& neighbours, std::size_t bytes) {
   std::size_t end = 0, best = never, best_size = never;
   for (const auto* neighbour : neighbours) {
@@ -88,7 +88,8 @@ std::size_t best_gap(const std::vector<const Block*>& neighbours, std::size_t by
   return best == never ? end : best;
 }
 
-/// Offsets for blocks that may share memory where their lives do not meet: largest first, each in its best gap. Returns the bytes needed.
+/// Assigns offsets to blocks, which may share memory if their lifetimes do not overlap: largest first, each by best fit. Returns
+/// the bytes needed.
 std::size_t pack(std::vector<Block>& blocks) {
   std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
   std::size_t total = 0;
@@ -118,7 +119,7 @@ class Planner {
         for (const auto& operation : programs_.program(kind)) require_kernels(operation);
     for (std::size_t i = 0; i < programs_.values.size(); ++i)
       if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
-    // A stage that reads no field (an empty one) still gets the microbatch: the region is the same for all.
+    // A stage that reads no batch field (an empty one) still receives the microbatch: the region is the same for all stages.
     if (programs_.boundary_in.valid())
       plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.boundary_in).type.shape[0]);
     for (const auto kind : all_program_kinds)
@@ -168,7 +169,7 @@ class Planner {
     return static_cast<int>(std::count(written.begin(), written.end(), true));
   }
 
-  /// All values of a slot are alive together when the program that fills it ends: they stand one after the other.
+  /// All values of a slot are alive together when the program that fills it ends, so they are placed one after another.
   void append(Region region, const Value& value, Place& placement) {
     auto& bytes = plan_.region_bytes[index(region)];
     placement = {region, bytes};

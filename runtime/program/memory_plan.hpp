@@ -11,23 +11,24 @@
 
 namespace millrace::runtime {
 
-/// Memory of a rank by lifetime. A place in a program is (region, offset); an execution supplies each region's base.
+/// The memory of a rank, divided by lifetime. A program addresses memory as (region, offset); an execution supplies each region's
+/// base.
 enum class Region : std::uint8_t {
-  master,        // fp32 parameters; f32 programs compute with them
+  master,        // fp32 master parameters; f32 programs compute with them
   copy,          // bf16 and packed copies of the matrices, refreshed after the optimizer
-  accumulator,   // fp32 gradient slots (parameter, use); the base picks the accumulator set
+  accumulator,   // fp32 gradient sums (parameter, use); the base selects the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
   boundary_in,   // slot of the incoming activation ring
-  boundary_out,  // slot of the outgoing activation ring; of the last stage: loss f64 [2], or the logits
+  boundary_out,  // slot of the outgoing activation ring; on the last stage the loss f64 [2], or the logits
   gradient_in,   // slot of the incoming gradient ring
   gradient_out,  // slot of the outgoing gradient ring
-  stash_input,   // written in F, last read in I (or B); one slot a microbatch in flight
+  stash_input,   // written in F, last read in I (or B); one slot per microbatch in flight
   stash_weight,  // written in F, last read in W
   handoff,       // written in I, read in W
-  workspace,     // lives within one execution; shared by all programs of the rank; kernel scratch is part of it
+  workspace,     // lives within one execution; shared by all programs of the rank; includes kernel scratch
   scalar,        // f32 loss_scale
   constant,
-  offload,  // in the host's memory; written in F, read in I (or B); one slot a microbatch in flight
+  offload,  // in host memory; written in F, read in I (or B); one slot per microbatch in flight
 };
 inline constexpr std::size_t kRegions = 15;
 [[nodiscard]] std::string_view to_string(Region region);
@@ -37,21 +38,24 @@ struct Place {
   std::size_t offset = 0;
 };
 
-/// fused: F then B. split: F, then I, then W. forward_only: the evaluation program, of which nothing is kept (evaluation, logits).
+/// fused: F, then B. split: F, then I, then W. forward_only: the evaluation program, of which nothing is kept (evaluation,
+/// logits).
 enum class BackwardMode : std::uint8_t { fused, split, forward_only };
 
-/// Where the rank put a parameter: its master or copy, and its accumulator for a use. Offsets into Region::master/copy/accumulator.
+/// Where the rank placed a parameter: its master or copy, and its accumulator for a use. Offsets into
+/// Region::master/copy/accumulator.
 struct ParameterPlaces {
   std::function<Place(const Value&)> parameter;
   std::function<Place(const Value&)> accumulator;
 };
 
-/// A place for every value, from liveness; offsets are multiples of kernels::kAlignment. Bounded shapes take their capacity.
+/// The place of every value, assigned by liveness; offsets are multiples of kernels::kAlignment. Bounded shapes are sized by
+/// their capacity.
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
   std::vector<Place> placements;                     // by value id; values that no program of this mode touches are at (workspace, 0)
-  std::array<std::size_t, kRegions> region_bytes{};  // of one slot; 0 for master, copy and accumulator, which the rank lays out
-  std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, scratch included
+  std::array<std::size_t, kRegions> region_bytes{};  // size of one slot; 0 for master, copy and accumulator, which the rank lays out
+  std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, including scratch
   std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace
   std::array<std::size_t, kProgramKinds> scratch_bytes{};
 };
@@ -61,17 +65,17 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places,
                                      const kernels::Processor& processor);
 
-/// Offset of "tokens", "positions", "segments" or "targets" in Region::batch for microbatches of `tokens` = T tokens; "end" is the region's
-/// size.
+/// Offset of "tokens", "positions", "segments" or "targets" in Region::batch for microbatches of `tokens` = T tokens; for "end"
+/// the region's size.
 [[nodiscard]] std::size_t batch_offset(std::string_view field, std::int64_t tokens);
 
-/// True when the plan's mode runs programs of this kind.
+/// Whether the plan's mode runs programs of this kind.
 [[nodiscard]] bool runs(BackwardMode mode, ProgramKind kind);
 
 /// Writes the constants' data into Region::constant, whose base is `base`.
 void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base, kernels::Device device = {});
 
-/// Bytes of a value at its capacity.
+/// Size of a value at its capacity, in bytes.
 [[nodiscard]] std::size_t bytes_of(const ValueType& type);
 
 }  // namespace millrace::runtime

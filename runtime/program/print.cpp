@@ -10,7 +10,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-/// "1.50 G": three digits and a decimal prefix.
+/// A number with three digits and a decimal prefix, such as "1.50 G".
 std::string short_number(double number) {
   constexpr std::array<std::string_view, 6> prefixes = {"", " k", " M", " G", " T", " P"};
   std::size_t prefix = 0;
@@ -26,8 +26,8 @@ std::string labels_of(const Value& value) { return fmt::format("{}", fmt::join(v
 
 std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_string(placement.region), placement.offset); }
 
-/// The operation's row, with its first result, and one for each further result. What only copies to a value that a later operation yields
-/// has none of its own.
+/// Adds the operation's row with its first result, and a row for each further result. An operation that only copies into a value
+/// completed by a later operation has no row.
 void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPlan& plan, std::size_t position,
               const Operation& operation) {
   const auto one = cost(programs, operation);

@@ -7,7 +7,8 @@
 
 namespace millrace::runtime {
 
-/// One program as text: a line an operation with shapes, labels, FLOPs, bytes, region and offset of each result; totals and peak below.
+/// Formats one program as text: a line per operation with shapes, labels, FLOPs, bytes, and region and offset of each result;
+/// totals and peak below.
 [[nodiscard]] std::string print(const ProgramSet& programs, ProgramKind kind, const MemoryPlan& plan);
 
 }  // namespace millrace::runtime

@@ -12,26 +12,29 @@
 
 namespace millrace::runtime {
 
-/// The programs of one stage. B runs I's and W's operations, each W operation as soon as its operands exist: the same bits, less memory.
-/// evaluate is all that the layers wrote; forward, F of a training step, leaves out what I yields along with its gradients: the loss.
+/// The programs of one stage. B (backward) runs the operations of I and W, each W operation as soon as its operands exist: the
+/// same bits as I then W, with less memory. `evaluate` is the whole forward program; F (forward) of a training step leaves out
+/// what I computes along with its gradients: the loss.
 enum class ProgramKind : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate };
 inline constexpr std::size_t kProgramKinds = 5;
 inline constexpr std::array all_program_kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient,
                                                  ProgramKind::backward, ProgramKind::evaluate};
 [[nodiscard]] std::string_view to_string(ProgramKind kind);
 
-/// What a layer's author wrote: the forward operations of one stage and its table of values. Made by ProgramBuilder, immutable afterwards.
+/// The forward operations of one stage as layers wrote them, and the table of its values. Made by ProgramBuilder, immutable
+/// afterwards.
 struct ForwardProgram {
   std::vector<Value> values;
   std::vector<Operation> operations;
   ValueId boundary_in;   // invalid in the first stage
-  ValueId boundary_out;  // what goes to the next stage; invalid in the last
-  ValueId loss;          // f64 [2] {loss sum, z-loss sum} of the last stage, else invalid
-  ValueId logits;        // f32 [T, V] where the builder was asked for logits, else invalid
+  ValueId boundary_out;  // the stage's output for the next stage; invalid in the last
+  ValueId loss;          // f64 [2] {loss sum, z-loss sum} in the last stage, else invalid
+  ValueId logits;        // f32 [T, V] if the builder was asked for logits, else invalid
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
-/// Everything derived from a forward program; the tables share ids: ids of the forward keep their meaning, derived values follow.
+/// The programs derived from a forward program. Their value table extends that of the forward: ids of the forward keep their
+/// meaning, derived values follow.
 struct ProgramSet {
   std::vector<Value> values;
   std::array<std::vector<Operation>, kProgramKinds> programs;

@@ -9,23 +9,23 @@
 
 namespace millrace::runtime {
 
-/// Index of a value in its stage's table. Every value is written once (SSA), except accumulators, which only accumulate.
+/// Index of a value in its stage's table. Every value is written once (SSA), except accumulators, which are only added to.
 struct ValueId {
   std::int32_t index = -1;
   [[nodiscard]] bool valid() const noexcept { return index >= 0; }
   friend bool operator==(ValueId, ValueId) = default;
 };
 
-/// Where a value comes from.
+/// The origin of a value.
 enum class Role : std::uint8_t {
-  intermediate,  // an operation writes it
-  batch,         // tokens, positions, segments, targets of the microbatch
-  boundary_in,   // the activation that arrives from the stage before
-  gradient_in,   // the gradient that arrives from the stage after
-  parameter,     // a weight as the program computes with it
-  accumulator,   // the fp32 slot (parameter, use) that weight gradients add into
+  intermediate,  // the result of an operation
+  batch,         // a field of the microbatch: tokens, positions, segments, targets
+  boundary_in,   // the activation from the previous stage
+  gradient_in,   // the gradient from the next stage
+  parameter,     // a weight in the form in which the program computes with it
+  accumulator,   // the fp32 gradient sum (parameter, use) that weight gradients are added to
   scalar,        // known only at run time: 1 / valid targets
-  constant,      // a table that the model fixes: rotary frequencies
+  constant,      // a table fixed by the model, such as rotary frequencies
 };
 
 struct ValueType {
@@ -43,20 +43,21 @@ struct StoredForm {
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 
-/// How a weight's values lie where a program reads them: as its type says, or packed for products (kernels/packing.hpp), itself or turned.
+/// The layout of a weight's values where a program reads it: as its type says, or packed for matrix products
+/// (kernels/packing.hpp), plain or transposed.
 enum class WeightForm : std::uint8_t { plain, packed, packed_turned };
 
 struct Value {
   ValueType type;
   Role role = Role::intermediate;
-  std::string name;  // unique in its table for a role and use; a parameter's and its accumulators' is the checkpoint's tensor name
-  std::vector<std::string> labels;      // what rematerialisation policies and break points speak of: query_proj, mlpwo …
-  int layer = -1;                       // decoder layer, -1 outside of one
-  int use = 0;                          // of a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
-  std::vector<float> data;              // of a constant
-  StoredForm stored;                    // of a parameter
-  WeightForm form = WeightForm::plain;  // of a parameter; one that is read in two forms is two values
-  bool offloaded = false;               // lies in the host's memory, also where programs compute on a GPU
+  std::string name;  // unique in its table for a role and use; for a parameter and its accumulators the name of the checkpoint's tensor
+  std::vector<std::string> labels;  // names for rematerialisation policies and break points: query_proj, mlpwo …
+  int layer = -1;                   // decoder layer; -1 if outside of one
+  int use = 0;                      // for a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
+  std::vector<float> data;          // for a constant
+  StoredForm stored;                // for a parameter
+  WeightForm form = WeightForm::plain;  // for a parameter; one that is read in two forms is two values
+  bool offloaded = false;               // in host memory, even if the program computes on a GPU
 };
 
 }  // namespace millrace::runtime

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// Reads a decimal number at `position` and moves past it.
+// Parses a decimal number at `position` and advances past it.
 std::int32_t read_number(std::string_view text, std::size_t& position, const char* what) {
   const char* begin = text.data() + position;
   const char* end = text.data() + text.size();

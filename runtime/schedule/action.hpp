@@ -10,12 +10,12 @@
 
 namespace millrace::runtime {
 
-/// What a rank does with one microbatch of one stage.
+/// The kinds of work that a rank does for one microbatch on one stage.
 enum class ActionKind : std::uint8_t {
   forward,          // F
   input_gradient,   // I: gradient with respect to the stage's input
-  weight_gradient,  // W: gradient with respect to the stage's weights, some time after I
-  backward,         // B: I and W in one call
+  weight_gradient,  // W: gradient with respect to the stage's weights, at any time after I
+  backward,         // B: I and W in a single call
 };
 inline constexpr std::array kActionKinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient,
                                          ActionKind::backward};
@@ -26,7 +26,7 @@ struct Action {
   ActionKind kind = ActionKind::forward;
   MicrobatchId microbatch;
   /// First half of an overlapped pair O(F;B): this F and the next entry, a B or I of another microbatch, are issued as one block.
-  /// A device that cannot overlap them runs the two in order. Pairs do not chain.
+  /// A device that cannot overlap them runs the two in order. A pair cannot overlap a further entry.
   bool overlaps_next = false;
   friend bool operator==(const Action&, const Action&) = default;
 };
@@ -34,17 +34,18 @@ struct Action {
 /// The letter of a kind: F, I, W or B.
 [[nodiscard]] char letter(ActionKind kind);
 
-/// I and B: waits for the gradient of the next stage, makes the gradient for the previous one.
+/// True for I and B, which consume the gradient of the next stage and produce the gradient for the previous one.
 [[nodiscard]] constexpr bool makes_gradient(ActionKind kind) { return kind == ActionKind::input_gradient || kind == ActionKind::backward; }
-/// W and B: the last use of everything that a microbatch left behind on its stage.
+/// True for W and B, the last use of everything that a microbatch holds on its stage.
 [[nodiscard]] constexpr bool ends_microbatch(ActionKind kind) {
   return kind == ActionKind::weight_gradient || kind == ActionKind::backward;
 }
 
-/// "<stage><letter><microbatch>", for example 3I2: the cell of PyTorch's pipelining tables. Says nothing of pairs (cell.hpp does).
+/// "<stage><letter><microbatch>", for example 3I2, as in a cell of PyTorch's pipelining tables. Does not show pairs (cell.hpp
+/// does).
 [[nodiscard]] std::string to_string(const Action& action);
 
-/// The inverse of to_string. Error(config) tells the text, the column and what was wanted there.
+/// The inverse of to_string(). Error(config) with the text, the column and what was expected there.
 [[nodiscard]] Action parse_action(std::string_view text);
 
 }  // namespace millrace::runtime

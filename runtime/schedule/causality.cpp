@@ -69,7 +69,8 @@ std::vector<std::vector<int>> finished_before_start(const Schedule& schedule, co
     }
     int finished = index > 0 ? own[index - 1] : 0;
     if (const auto source = table.token_source(schedule.ranks[place.rank.index()][index])) {
-      // The token exists, so its maker has finished: on the observed rank that is one entry more than before its start.
+      // The boundary exists, so its producer has finished: on the observed rank that is one entry more than before the producer's
+      // start.
       const int at_start = known[source->rank.index()][static_cast<std::size_t>(source->index)];
       finished = std::max(finished, source->rank == observed ? source->index + 1 : at_start);
     }

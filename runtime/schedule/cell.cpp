@@ -12,7 +12,7 @@ namespace {
 constexpr const char* who = "runtime.schedule";
 constexpr std::string_view pair_end = ")OVERLAP_F_B";
 
-// What else PyTorch and spec tables say; the first four name a microbatch, the others may.
+// Further operations in PyTorch's tables. The first four require a microbatch, for the others it is optional.
 constexpr std::array<std::string_view, 9> implicit{"SEND_F",  "RECV_F",      "SEND_B", "RECV_B",   "UNSHARD",
                                                    "RESHARD", "REDUCE_GRAD", "OPT",    "CKPT_SNAP"};
 

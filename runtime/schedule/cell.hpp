@@ -8,18 +8,18 @@
 
 namespace millrace::runtime {
 
-/// One cell of a schedule's table, in the form that PyTorch's pipelining reads:
+/// Parses one cell of a schedule's table in the format of PyTorch's pipelining:
 ///
 ///     cell   := [ single | pair ]
 ///     single := stage op [ microbatch ]         0F0  3I2  2SEND_F1  1UNSHARD
 ///     pair   := "(" F ";" B or I ")OVERLAP_F_B"  (0F5;7B0)OVERLAP_F_B
 ///     op     := F I W B SEND_F RECV_F SEND_B RECV_B UNSHARD RESHARD REDUCE_GRAD OPT CKPT_SNAP
 ///
-/// Gives one action, the two of a pair, or none for an empty cell and for what only moves data or closes a step, which is implicit here.
-/// Error(config) tells the text and what was wanted.
+/// Returns one action, the two of a pair, or none for an empty cell and for operations that only move data or end a step, which
+/// are implicit here. Error(config) with the text and what was expected.
 [[nodiscard]] std::vector<Action> parse_cell(std::string_view text);
 
-/// The cells of a list, pairs as one.
+/// The cells of a list; a pair is one cell.
 [[nodiscard]] std::vector<std::string> print_cells(const std::vector<Action>& list);
 
 /// The same, joined by commas.

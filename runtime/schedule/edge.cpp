@@ -26,7 +26,8 @@ std::vector<Edge> edges_of(const Placement& placement) {
 
 namespace {
 
-// Position of the boundary above `lower` among all boundaries: each replica before it has one boundary less than it has stages.
+// Index of the boundary between `lower` and the next stage among all boundaries: each earlier replica has one boundary fewer than
+// stages.
 int boundary_above(const Placement& placement, StageId lower) { return lower.value - placement.replica_of(lower); }
 
 }  // namespace

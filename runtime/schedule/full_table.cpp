@@ -92,7 +92,7 @@ std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
     return cells;
   }
   static_cast<void>(parse_cell(text));
-  // Its stage and microbatch, read as those of a forward are.
+  // Parses stage and microbatch like those of a forward.
   const Action named = parse_action(fmt::format("{}F{}", text.substr(0, verb), text.substr(verb + verb_size + 1)));
   const BoundaryKind token = text[verb + verb_size] == 'F' ? BoundaryKind::activation : BoundaryKind::gradient;
   cells.push_back({verb == send ? TransferCell::Kind::send : TransferCell::Kind::receive, {}, token, named.stage, named.microbatch});

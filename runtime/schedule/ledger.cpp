@@ -7,7 +7,7 @@
 namespace millrace::runtime {
 namespace {
 
-// A ring whose entries come in order and whose slots go back in order: how wide does the window of live entries get?
+// Models a ring whose entries arrive and are freed in order, and measures the maximum width of the window of live entries.
 class Window {
  public:
   void enter() {
@@ -34,7 +34,7 @@ StageSlots count_slots(const Schedule& schedule, StageId stage) {
   const int first = schedule.first_microbatch(stage).value;
   for (const Action& action : schedule.ranks[schedule.placement.rank_of(stage).index()]) {
     if (action.stage != stage) continue;
-    const int m = action.microbatch.value - first;  // microbatches enter in order and all of them do, so m counts the entries
+    const int m = action.microbatch.value - first;  // all microbatches enter, in order, so m equals the number of entries
     if (action.kind == ActionKind::forward) {
       input.enter();
       weight.enter();
@@ -47,11 +47,12 @@ StageSlots count_slots(const Schedule& schedule, StageId stage) {
   return {input.width(), weight.width(), handoff.width()};
 }
 
-// How many tokens of the edge may be unfinished, this one included, when the action that makes token m starts; the largest over m.
+// The number of boundaries of the edge that may be unfinished, this one included, when the action that produces boundary m
+// starts; the maximum over m.
 int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& edge, const std::vector<std::vector<int>>& finished,
                 bool forward_only) {
   int depth = 1;
-  int over = 0;  // tokens 0…over−1 are known to be finished with; only rises, for the producer's list only learns
+  int over = 0;  // boundaries 0…over−1 are known to be finished; it only increases, since the producer's knowledge only grows
   const auto& known = finished[edge.producer_rank.index()];
   const int first = schedule.first_microbatch(edge.producer).value;
   for (int m = 0; m < schedule.microbatches_of(edge.producer); ++m) {
@@ -85,7 +86,7 @@ Ledger make_ledger(const Schedule& schedule) {
     const auto finished = finished_before_start(schedule, table, order, RankId{rank});
     for (const Edge& edge : edges) {
       if (edge.consumer_rank != RankId{rank}) continue;
-      if (forward_only && edge.kind == BoundaryKind::gradient) continue;  // nothing travels
+      if (forward_only && edge.kind == BoundaryKind::gradient) continue;  // evaluation has no gradients
       ledger.depths[edge.id.index()] = count_depth(schedule, table, edge, finished, forward_only);
     }
   }

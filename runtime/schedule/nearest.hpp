@@ -2,13 +2,13 @@
 
 namespace millrace::runtime {
 
-/// The number nearest to `from` and not below `least` for which legal(number) holds; of two equally near ones the larger.
-/// There must be one: advice for people whose number is not legal.
+/// Returns the number nearest to `from`, and not below `min`, for which legal(number) holds; of two equally near ones the larger.
+/// One must exist. Used to suggest a legal value in an error message.
 template <class Legal>
-[[nodiscard]] int nearest_legal(int from, int least, Legal&& legal) {
+[[nodiscard]] int nearest_legal(int from, int min, Legal&& legal) {
   for (int distance = 0;; ++distance) {
-    if (from + distance >= least && legal(from + distance)) return from + distance;
-    if (from - distance >= least && legal(from - distance)) return from - distance;
+    if (from + distance >= min && legal(from + distance)) return from + distance;
+    if (from - distance >= min && legal(from - distance)) return from - distance;
   }
 }
 

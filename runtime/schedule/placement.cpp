@@ -31,7 +31,7 @@ Placement Placement::v_shape(int ranks) {
 }
 
 Placement Placement::mirror(int ranks) {
-  Placement placement = v_shape(ranks);  // the same ranks; what differs is who follows whom
+  Placement placement = v_shape(ranks);  // the same map of stages to ranks; only the order of the stages differs
   placement.name_ = "mirror";
   placement.replicas_ = 2;
   return placement;
@@ -57,9 +57,9 @@ Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_st
 }
 
 int Placement::chunks() const {
-  std::size_t most = 0;
-  for (const auto& stages : stages_of_) most = std::max(most, stages.size());
-  return static_cast<int>(most);
+  std::size_t result = 0;
+  for (const auto& stages : stages_of_) result = std::max(result, stages.size());
+  return static_cast<int>(result);
 }
 
 std::optional<StageId> Placement::previous(StageId stage) const {

@@ -8,7 +8,7 @@
 
 namespace millrace::runtime {
 
-/// Which rank owns which stage, and which stage follows which. P ranks, V chunks a rank, S = P·V stages.
+/// Which rank owns which stage, and which stage follows which. P ranks, V chunks per rank, S = P·V stages.
 ///
 ///     single   V = 1, stage s on rank s
 ///     loop     stage s on rank s mod P
@@ -17,20 +17,20 @@ namespace millrace::runtime {
 ///              P…2P−1 and runs the other way, its stage s on rank P−1−s. Two chains; each takes half of the microbatches.
 ///     by hand  any map from stage to rank
 ///
-/// Neighbours come from previous() and next(), never from s ± 1, so that another chain of stages needs no other schedule code.
+/// Use previous() and next() for neighbours, never s ± 1, so that another chain of stages needs no change in schedule code.
 class Placement {
  public:
   [[nodiscard]] static Placement single(int ranks);
   [[nodiscard]] static Placement loop(int ranks, int chunks);
   [[nodiscard]] static Placement v_shape(int ranks);
   [[nodiscard]] static Placement mirror(int ranks);
-  /// `rank_of_stage[s]` owns stage s; every rank of 0…ranks−1 must own at least one. Error(config) otherwise.
+  /// `rank_of_stage[s]` owns stage s; every rank 0…ranks−1 must own at least one stage, else Error(config).
   [[nodiscard]] static Placement by_hand(int ranks, std::vector<RankId> rank_of_stage);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int ranks() const { return static_cast<int>(stages_of_.size()); }
   [[nodiscard]] int stages() const { return static_cast<int>(rank_of_.size()); }
-  /// The largest number of stages that a rank owns.
+  /// The largest number of stages that any rank owns.
   [[nodiscard]] int chunks() const;
 
   [[nodiscard]] RankId rank_of(StageId stage) const { return rank_of_.at(stage.index()); }
@@ -39,12 +39,12 @@ class Placement {
   [[nodiscard]] const std::vector<StageId>& stages_of(RankId rank) const { return stages_of_.at(rank.index()); }
   [[nodiscard]] StageId stage_of(RankId rank, int chunk) const { return stages_of(rank).at(static_cast<std::size_t>(chunk)); }
 
-  /// Copies of the model in this placement: 2 for mirror, otherwise 1. Stage ids count all copies, replica after replica.
+  /// Copies of the model in this placement: 2 for mirror, 1 for all others. Stage ids count all copies, replica after replica.
   [[nodiscard]] int replicas() const { return replicas_; }
-  /// Stages of one copy.
+  /// Number of stages of one copy.
   [[nodiscard]] int model_stages() const { return stages() / replicas_; }
   [[nodiscard]] int replica_of(StageId stage) const { return stage.value / model_stages(); }
-  /// Which part of the model a stage is, 0…model_stages()−1.
+  /// The part of the model that a stage holds, 0…model_stages()−1.
   [[nodiscard]] int model_stage(StageId stage) const { return stage.value % model_stages(); }
 
   /// The stage whose activation this one consumes; nothing for the first of a replica.

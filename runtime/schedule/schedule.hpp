@@ -11,25 +11,25 @@
 
 namespace millrace::runtime {
 
-/// A schedule is data: for every rank the ordered list of what it does in one step.
-/// Receives are implicit (an action waits for its token) and sends never block, so the lists hold compute only.
+/// A schedule is data: for every rank, the ordered list of its actions in one step. Receives are implicit (an action waits for
+/// its input) and sends never block, so the lists contain compute only.
 struct Schedule {
   std::string name;
   Placement placement = Placement::single(1);
   int microbatches = 0;
   std::vector<std::vector<Action>> ranks;  // ranks[r] is the list of rank r
 
-  /// True where no action is a backward: an evaluation step.
+  /// True if no action is a backward: an evaluation step.
   [[nodiscard]] bool forward_only() const;
 
-  // Replicas share the microbatches in contiguous parts: of two, replica 0 takes 0…M/2−1, replica 1 the rest.
+  // Replicas divide the microbatches into contiguous parts: of two replicas, 0 takes 0…M/2−1 and 1 takes the rest.
   [[nodiscard]] MicrobatchId first_microbatch(StageId stage) const;
   [[nodiscard]] int microbatches_of(StageId stage) const;
-  /// Whether this stage sees this microbatch; always true with one replica.
+  /// Whether this stage processes this microbatch; always true with one replica.
   [[nodiscard]] bool has(StageId stage, MicrobatchId microbatch) const;
 };
 
-/// What the search of `auto` knows of one rank. Times in any one unit, memory in any other.
+/// What `auto`'s search knows about one rank. Times are in any one unit, memory in any other.
 struct RankCost {
   double forward = 1;
   double input_gradient = 1;
@@ -39,90 +39,93 @@ struct RankCost {
   double limit = std::numeric_limits<double>::infinity();
 };
 
-/// Input of the search. Without ranks: unit costs, and for each rank the memory of P microbatches, which is what 1f1b needs.
+/// Input of the search. If `ranks` is empty: unit costs, and for each rank the memory of P microbatches, which is what 1f1b
+/// needs.
 struct SearchInput {
   std::vector<RankCost> ranks;
-  double latency = 0;  // from the end of an action to its token on the neighbouring rank
+  double latency = 0;  // from the end of an action to the arrival of its output on the neighbouring rank
 };
 
-/// What a run asks for.
+/// The schedule that a run asks for.
 struct ScheduleRequest {
   std::string name = "1f1b";               // pipeline.schedule
   int ranks = 1;                           // pipeline.ranks
   int chunks = 1;                          // pipeline.chunks
   int microbatches = 1;                    // train.microbatches
   std::optional<std::vector<int>> warmup;  // 1f1b only: forwards of each rank before its first backward
-  int group = 0;                           // pipeline.group, interleaved and interleaved-zb only: N; 0 lets the schedule choose
+  int group = 0;                           // pipeline.group, interleaved and interleaved-zb only: N; 0: chosen by the schedule
   SearchInput search = {};                 // auto only
 };
 
-/// Names that make_schedule knows, in the order of the documentation.
+/// The names that make_schedule() accepts, in the order of the documentation.
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 
-/// What suits where nobody says how many chunks: 1 for a schedule of one chunk a rank, otherwise 2. Error(config) for an unknown name.
+/// The default number of chunks: 1 for schedules with one chunk per rank, 2 for all others. Error(config) for an unknown name.
 [[nodiscard]] int usual_chunks(std::string_view name);
 
-/// The schedule of that name. Error(config) for an unknown name (tells the nearest known one) and for a combination the
-/// schedule cannot do (tells the nearest legal one). The result is well formed and free of deadlock.
+/// Generates the schedule of that name. The result is well formed and free of deadlock. Error(config) for an unknown name
+/// (suggests the nearest known one) and for a combination that the schedule does not support (suggests the nearest legal one).
 [[nodiscard]] Schedule make_schedule(const ScheduleRequest& request);
 
-/// The placement of make_schedule(request); the same errors.
+/// The placement of make_schedule(request), with the same errors.
 [[nodiscard]] Placement placement_of(const ScheduleRequest& request);
 
-// -- the generators, one file each -----------------------------------------------------------------------------------
-// P ranks, V chunks, M microbatches; times F, I, W, B = I + W of a whole rank; peaks in microbatches of a whole rank.
+// -- the generators, one file each ----------------------------------------------------------------------------------- P ranks, V
+// chunks, M microbatches; F, I, W, B = I + W are times of a whole rank; peaks are in microbatches of a whole rank.
 
-/// All forwards, then all backwards (Huang et al. 2019). One chunk a rank. Peak: M microbatches.
+/// All forwards, then all backwards (Huang et al. 2019). One chunk per rank. Peak: M microbatches.
 [[nodiscard]] Schedule gpipe(int ranks, int microbatches);
 
-/// One forward, one backward (Narayanan et al. 2019). One chunk a rank. `warmup[r]`, not rising with r, is the number of forwards that
-/// rank r runs ahead of its first backward; without it P−1−r, peak P−r. Larger values hide link latency for memory.
+/// One forward, one backward (Narayanan et al. 2019). One chunk per rank. `warmup[r]`, non-increasing in r, is the number of
+/// forwards that rank r runs before its first backward; the default is P−1−r, with peak P−r. Larger values hide link latency at
+/// the cost of memory.
 [[nodiscard]] Schedule one_f_one_b(int ranks, int microbatches, const std::optional<std::vector<int>>& warmup = std::nullopt);
 
-/// Warm-up of every rank when rank 0 runs `first_rank` forwards ahead (pipeline.warmup): falls evenly to the last rank's 0.
-/// P−1 gives P−1−r, 2(P−1) gives 2(P−1−r).
+/// The warm-up of every rank if rank 0 runs `first_rank` forwards ahead (pipeline.warmup): decreases linearly to 0 on the last
+/// rank. P−1 gives P−1−r, 2(P−1) gives 2(P−1−r).
 [[nodiscard]] std::vector<int> one_f_one_b_warmup(int ranks, int first_rank);
 
 /// Breadth first over the chunks of a loop placement (Lamy-Poirier 2022). Peak: M microbatches.
 [[nodiscard]] Schedule looped_bfs(int ranks, int chunks, int microbatches);
 
-/// 1f1b over the chunks of a loop placement, in groups of N microbatches (Narayanan et al. 2021); group 0 is N = P.
-/// Wants P ≤ N ≤ M and M mod N = 0 or ≥ P, unless V = 1. Peak (2(P−1)+(V−1)N+1)/V.
+/// 1f1b over the chunks of a loop placement, in groups of N microbatches (Narayanan et al. 2021); group 0 means N = P. Requires P
+/// ≤ N ≤ M and M mod N = 0 or ≥ P, unless V = 1. Peak (2(P−1)+(V−1)N+1)/V.
 [[nodiscard]] Schedule interleaved(int ranks, int chunks, int microbatches, int group = 0);
 
-/// MaxText's rolled loop: the lists of looped_bfs. Wants M to be a multiple of P.
+/// MaxText's rolled loop, with the lists of looped_bfs. Requires M to be a multiple of P.
 [[nodiscard]] Schedule circular(int ranks, int chunks, int microbatches);
 
-/// Split backward at the memory of 1f1b (Qi et al. 2023). One chunk a rank.
+/// Split backward with the memory of 1f1b (Qi et al. 2023). One chunk per rank.
 [[nodiscard]] Schedule zb_h1(int ranks, int microbatches);
 
-/// Split backward without a span bubble, at twice the memory (Qi et al. 2023). One chunk a rank. Peak 2P−1.
+/// Split backward without a span bubble, with twice the memory (Qi et al. 2023). One chunk per rank. Peak 2P−1.
 [[nodiscard]] Schedule zb_h2(int ranks, int microbatches);
 
-/// interleaved with split backward (Qi et al. 2023; PyTorch). group 0: M/rounds with rounds = max(1, M div P), which must divide M.
+/// interleaved with split backward (Qi et al. 2023; PyTorch). group 0 means N = M/rounds with rounds = max(1, M div P), which
+/// must divide M.
 [[nodiscard]] Schedule interleaved_zb(int ranks, int chunks, int microbatches, int group = 0);
 
-/// No span bubble at the memory of 1f1b (Qi et al. 2024). V placement, two chunks a rank.
+/// No span bubble, with the memory of 1f1b (Qi et al. 2024). V placement, two chunks per rank.
 [[nodiscard]] Schedule zb_v(int ranks, int microbatches);
 
-/// Half the memory of 1f1b, half its bubble (Qi et al. 2024). V placement, two chunks a rank.
+/// Half the memory of 1f1b, half its bubble (Qi et al. 2024). V placement, two chunks per rank.
 [[nodiscard]] Schedule v_half(int ranks, int microbatches);
 
-/// A third of the memory of 1f1b (Qi et al. 2024). V placement, two chunks a rank.
+/// A third of the memory of 1f1b (Qi et al. 2024). V placement, two chunks per rank.
 [[nodiscard]] Schedule v_min(int ranks, int microbatches);
 
-/// From both ends at once over two copies of the model, forward and backward overlapped (DeepSeek-AI 2024). Mirror placement.
-/// Wants P even, M even, M ≥ 2P.
+/// Microbatches enter at both ends of two copies of the model; forward and backward overlap (DeepSeek-AI 2024). Mirror placement.
+/// Requires P even, M even, M ≥ 2P.
 [[nodiscard]] Schedule dualpipe(int ranks, int microbatches);
 
-/// DualPipe cut in half: one copy, V placement, two chunks a rank (Sea AI Lab 2025). Wants M ≥ 2P.
+/// DualPipe cut in half: one copy, V placement, two chunks per rank (Sea AI Lab 2025). Requires M ≥ 2P.
 [[nodiscard]] Schedule dualpipe_v(int ranks, int microbatches);
 
-/// Greedy search for given costs, latency and memory (Qi et al. 2023). One chunk a rank. Error(config) where `input` does not fit the
-/// ranks or a rank cannot hold one microbatch.
+/// Greedy search for given costs, latency and memory (Qi et al. 2023). One chunk per rank. Error(config) if `input` does not
+/// match the ranks or a rank cannot hold one microbatch.
 [[nodiscard]] Schedule auto_search(int ranks, int microbatches, const SearchInput& input = {});
 
-/// Forwards alone, for evaluation: any placement, any number of microbatches. Live with one slot on every edge.
+/// Forwards only, for evaluation: any placement, any number of microbatches. Live with one slot per edge.
 [[nodiscard]] Schedule forward_only(const Placement& placement, int microbatches);
 
 }  // namespace millrace::runtime

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// Calls `take` with the row of each rank, in order, and with its place; header lines go to `facts`.
+// Calls `take` with the row of each rank, in order, and its place in the file; header lines go to `facts`.
 template <class Take>
 void for_each_row(std::string_view text, const std::string& name, TableFacts& facts, Take&& take) {
   for (int number = 1; !text.empty(); ++number) {
@@ -37,7 +37,7 @@ void for_each_row(std::string_view text, const std::string& name, TableFacts& fa
   }
 }
 
-// What `parse` makes of each cell of a row, one after another.
+// Applies `parse` to each cell of a row and concatenates the results.
 template <class Entry>
 std::vector<Entry> parse_row(std::string_view line, const std::string& place, std::vector<Entry> (*parse)(std::string_view)) {
   std::vector<Entry> entries;
@@ -54,7 +54,7 @@ std::vector<Entry> parse_row(std::string_view line, const std::string& place, st
   }
 }
 
-// The rank of each stage: the line that its actions stand in.
+// The rank of each stage: the row that contains its actions.
 std::vector<RankId> owners(const std::vector<std::vector<Action>>& ranks, const std::string& name) {
   std::map<int, RankId> owner;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -81,7 +81,7 @@ bool owned_as(const Placement& placement, const std::vector<RankId>& owner) {
   return true;
 }
 
-// A placement that people have a name for is known by it, also where the table does not say so.
+// Recognises a named placement, even if the table does not name it.
 Placement recognised(int ranks, const std::vector<RankId>& owner) {
   const int chunks = std::max(1, static_cast<int>(owner.size()) / ranks);
   const Placement known[] = {Placement::single(ranks), Placement::v_shape(ranks), Placement::loop(ranks, chunks)};
@@ -100,7 +100,7 @@ Placement choose_placement(const Schedule& schedule, const TableFacts& facts) {
   return *named;
 }
 
-// Each microbatch has a cell of its own at least, so a larger number is a slip of the pen (and would take memory by it).
+// Each microbatch has at least one cell of its own, so a larger number is a typing error (and would take memory accordingly).
 int count_microbatches(const Schedule& schedule) {
   std::size_t cells = 0;
   Action newest;

@@ -30,7 +30,7 @@ Number read_number(std::string_view word, int base, const std::string& place, st
   return number;
 }
 
-/// A line that nobody reads is a remark, unless it is one of ours with a mistake in it.
+/// An unknown '#' line is a comment, unless it is a misspelt header line.
 void check_remark(std::string_view key, const std::string& place) {
   constexpr std::string_view long_keys[] = {"#millrace-schedule", "#placement", "#hash"};
   for (const auto known : long_keys) {

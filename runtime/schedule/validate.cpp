@@ -10,15 +10,15 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// What an action lacks: a token that `source` makes, or a slot of `edge` that `source` gives back. The source's index is -1 where nobody
-// does.
+// What an action waits for: a boundary that `source` produces, or a slot of `edge` that `source` frees. The source's index is -1
+// if no action does so.
 struct Lack {
   bool slot = false;
   std::int32_t edge = -1;
   ActionPlace source;
 };
 
-// A ring's progress: which of its slots are known to be back. Rings give their slots back in order.
+// A ring's progress: the number of slots known to be free again. Rings free their slots in order.
 struct Ring {
   int made = 0;
   int released = 0;
@@ -65,7 +65,7 @@ class Replay {
     }
   }
 
-  // The rank's next entry: one action, or the two of a pair.
+  // Size of the rank's next entry: one action, or the two of a pair.
   std::size_t entry_size(std::size_t rank) const {
     const auto& list = schedule_.ranks[rank];
     const std::size_t left = list.size() - done_[rank];
@@ -101,8 +101,8 @@ class Replay {
     return lack_of_slot(action);
   }
 
-  // The next token of an edge needs the slot of the token `depth` before it, which must have been used for the last time, as must all
-  // before that one.
+  // The next boundary of an edge needs the slot of the boundary `depth` before it; that one's last use, and those of all earlier
+  // ones, must be over.
   std::optional<Lack> lack_of_slot(const Action& action) {
     const std::int32_t out = wiring_.output(action);
     if (!depths_ || out < 0) return std::nullopt;
@@ -154,7 +154,7 @@ class Replay {
   ActionTable table_;
   Wiring wiring_;
   const std::optional<std::vector<int>>& depths_;
-  std::vector<std::size_t> done_;                     // by rank: finished actions
+  std::vector<std::size_t> done_;                     // by rank: number of finished actions
   std::vector<Ring> rings_;                           // by edge
   std::vector<std::vector<std::size_t>> neighbours_;  // by rank
   std::vector<std::size_t> runnable_;

@@ -10,7 +10,7 @@ const StuckRank* find(const std::vector<StuckRank>& stuck, RankId rank) {
   return found == stuck.end() ? nullptr : &*found;
 }
 
-// Everybody waits for at most one other, so following the waits either ends or closes a cycle.
+// Each rank waits for at most one other, so following the waits either ends or closes a cycle.
 std::vector<RankId> find_cycle(const std::vector<StuckRank>& stuck) {
   for (const StuckRank& start : stuck) {
     std::vector<RankId> path;

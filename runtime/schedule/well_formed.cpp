@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// What a rank's list has said so far about one stage and microbatch.
+// What a rank's list contains so far for one stage and microbatch.
 struct Seen {
   int forward = 0, input = 0, weight = 0, backward = 0;
   int& of(ActionKind kind) {
@@ -26,7 +26,7 @@ struct Seen {
   }
 };
 
-// The three orders of rule 4; I and B share one.
+// The three separate orders of rule 4; I and B share one.
 std::size_t order_of(ActionKind kind) { return kind == ActionKind::forward ? 0 : kind == ActionKind::weight_gradient ? 2 : 1; }
 
 void check_range(const Schedule& schedule, RankId rank, const Action& action) {
@@ -81,7 +81,7 @@ void check_complete(const Schedule& schedule, const std::vector<Seen>& seen, boo
   }
 }
 
-// Rule 5. That no half needs the other by way of other ranks is the replay's to find.
+// Checks rule 5. Whether one half needs the other by way of other ranks is found by the replay.
 void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index) {
   const Action& first = list[index];
   if (!first.overlaps_next) return;

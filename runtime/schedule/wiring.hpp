@@ -8,23 +8,24 @@
 
 namespace millrace::runtime {
 
-/// The edges at each stage of a schedule as numbers in arrays, for passes over millions of actions; −1 where there is no edge.
+/// The edges of each stage of a schedule as indices in arrays, for passes over millions of actions; −1 means no edge.
 class Wiring {
  public:
   explicit Wiring(const Schedule& schedule);
 
-  std::vector<Edge> edges;            // by EdgeId
-  std::vector<int> first_microbatch;  // by StageId: the first that passes it; token k of its edges is microbatch first + k
+  std::vector<Edge> edges;  // by EdgeId
+  // by StageId: the first microbatch of the stage; boundary k of its edges belongs to microbatch first + k
+  std::vector<int> first_microbatch;
   bool forward_only = false;
 
   [[nodiscard]] std::int32_t activation_into(StageId stage) const { return ports_[stage.index()].activation_in; }
   [[nodiscard]] std::int32_t gradient_into(StageId stage) const { return ports_[stage.index()].gradient_in; }
-  /// The edge whose token the action waits for.
+  /// The edge of the boundary that the action waits for.
   [[nodiscard]] std::int32_t input(const Action& action) const {
     if (action.kind == ActionKind::weight_gradient) return -1;
     return action.kind == ActionKind::forward ? activation_into(action.stage) : gradient_into(action.stage);
   }
-  /// The edge that the action's result takes.
+  /// The edge of the action's output.
   [[nodiscard]] std::int32_t output(const Action& action) const {
     if (action.kind == ActionKind::weight_gradient) return -1;
     const Ports& ports = ports_[action.stage.index()];

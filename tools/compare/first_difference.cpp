@@ -12,7 +12,7 @@ namespace {
 using runtime::RecordedHash;
 using runtime::TensorPlace;
 
-/// A place, and how often it was met before in the step: what is computed twice is compared in order.
+/// A tensor and how often it occurred before in the step: a tensor that is computed twice is compared in order.
 using Turn = std::pair<TensorPlace, int>;
 
 class Turns {

@@ -11,7 +11,7 @@ RecapturedTensor copy_of(const kernels::Tensor& tensor) {
   return copy;
 }
 
-/// Copies the operation's result when it comes by.
+/// Copies the operation's result when the operation runs.
 class Watcher final : public runtime::OperationHook {
  public:
   explicit Watcher(const runtime::RecordedHash& recorded) : recorded_(recorded) {}
@@ -24,7 +24,7 @@ class Watcher final : public runtime::OperationHook {
       if (call.programs.value(call.operation.outputs[output]).name == recorded_.place.tensor) copy = copy_of(call.outputs[output]);
   }
 
-  bool watching = false;  // the action at hand is of the step and the microbatch
+  bool watching = false;  // whether the current action is of the right step and microbatch
   std::optional<RecapturedTensor> copy;
 
  private:

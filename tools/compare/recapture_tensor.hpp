@@ -10,14 +10,14 @@
 
 namespace millrace::tools {
 
-/// A copy of a tensor.
+/// A tensor together with the memory that it lies in.
 struct RecapturedTensor {
-  kernels::Tensor tensor;  // over `bytes`
+  kernels::Tensor tensor;  // refers to `bytes`
   std::vector<std::byte> bytes;
 };
 
-/// Runs `run` up to the moment in `step` (counted from 1) when the recorded tensor is there, and copies it; nothing where the run does not
-/// come there.
+/// Runs `run` up to the moment in `step` (counted from 1) at which the recorded tensor exists, and copies it. Returns nothing if
+/// the run does not reach that moment.
 [[nodiscard]] std::optional<RecapturedTensor> recapture_tensor(const actors::SteppedRun& run, std::int64_t step,
                                                                const runtime::RecordedHash& recorded);
 

@@ -15,7 +15,7 @@
 namespace millrace::tools {
 namespace {
 
-/// Without what a terminal would take for commands.
+/// Removes characters that a terminal would interpret as commands.
 std::string printable(const std::string& text) {
   std::string shown;
   for (const char byte : text) {

@@ -6,13 +6,13 @@
 
 namespace millrace::tools {
 
-/// How far a long job over bytes is, on stderr: a bar that is drawn again several times a second on a terminal, else a line every ten
-/// seconds. Belongs to one thread.
+/// Shows the progress of a long job over bytes on stderr: on a terminal as a bar that is redrawn several times a second, else as
+/// one line every ten seconds. Belongs to one thread.
 class ProgressBar {
  public:
-  /// `total` bytes are to be done.
+  /// `total` is the number of bytes of the job.
   explicit ProgressBar(std::uint64_t total);
-  /// Takes the bar off the terminal.
+  /// Erases the bar from the terminal.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -30,7 +30,8 @@ class ProgressBar {
   Clock::time_point shown_ = start_;
 };
 
-/// "41% of 1.5 GiB | 22.4 MB/s | 38s left" after so many seconds; without an estimate while nothing is done.
+/// Formats the progress after `seconds` seconds, such as "41% of 1.5 GiB | 22.4 MB/s | 38s left". There is no estimate while
+/// nothing is done.
 [[nodiscard]] std::string progress_text(std::uint64_t done, std::uint64_t total, double seconds);
 
 }  // namespace millrace::tools

@@ -8,11 +8,11 @@
 
 namespace millrace::tools {
 
-/// The completions of a multiple-choice file as held-out microbatches of one row each: context and completion, the completion's tokens the
-/// only targets.
+/// The completions of a multiple-choice file as held-out microbatches of one row each: context and completion, where only the
+/// completion's tokens are targets.
 class ChoiceData : public actors::BatchProvider {
  public:
-  /// `file` outlives it. A row has file.longest() − 1 tokens: the last one is only a target.
+  /// `file` must outlive this object. A row has file.longest() − 1 tokens, since the last token is only a target.
   explicit ChoiceData(const runtime::ChoiceFile& file) : file_(file) {}
 
   [[nodiscard]] std::int64_t sequence() const noexcept { return static_cast<std::int64_t>(file_.longest()) - 1; }
@@ -27,7 +27,8 @@ class ChoiceData : public actors::BatchProvider {
   const runtime::ChoiceFile& file_;
 };
 
-/// Examples whose right completion has the lowest mean loss of a token (the first of equals). `losses` are sums, a completion each.
+/// The number of examples whose right completion has the lowest mean loss per token (the first one if there is a tie). `losses`
+/// has one sum per completion.
 [[nodiscard]] std::int64_t count_right(const runtime::ChoiceFile& file, std::span<const double> losses);
 
 }  // namespace millrace::tools

@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* who = "data";
 
-/// Tokens in memory, and where documents end.
+/// Tokens in memory, with the ends of documents.
 class TokenizedText final : public runtime::TokenStream {
  public:
-  /// Appends a document; returns the bytes of it that its tokens but the first spell.
+  /// Appends a document; returns the number of its bytes that its tokens spell, without the first token.
   std::int64_t append(std::string_view text, const runtime::Tokenizer& tokenizer) {
     const std::size_t first = tokens_.size();
     if (const auto begin = tokenizer.begin_of_document()) tokens_.push_back(*begin);
@@ -73,7 +73,7 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
                  "the byte vocabulary has {} tokens, the model's vocabulary has {}", +runtime::ByteTokenizer::vocabulary, vocabulary);
   if (text) target_bytes_ = 0;
 
-  // Training parts a text by its bytes, so whatever the tokenizer here: the same bytes are held out.
+  // Training splits a text by its bytes, whatever the tokenizer, so the same is done here: the same bytes are held out.
   std::int64_t begin = 0;
   std::unique_ptr<runtime::TokenStream> stream;
   if (!text) stream = runtime::open_token_stream(files, vocabulary, static_cast<std::int32_t>(config.separator));

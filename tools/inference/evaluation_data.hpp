@@ -14,22 +14,22 @@
 
 namespace millrace::tools {
 
-/// Files to measure a model on, as held-out batches. data.held_out = n takes what training holds out: every n-th file, of a single one its
-/// last part; 0 takes all.
+/// The files on which a model is evaluated, as held-out batches. With data.held_out = n they contain what training holds out:
+/// every n-th file, or the last part of a single file; 0 takes everything.
 class EvaluationData : public actors::BatchProvider {
  public:
-  /// data.text through `tokenizer`: a file is a document, between the tokenizer's begin and end of a document where it has them. Null: the
-  /// byte vocabulary, read as training reads it, without holding the tokens in memory. data.tokens as they are. All tokens are checked
-  /// against `vocabulary`, the model's. Errors: Error(data), Error(config).
+  /// Reads data.text through `tokenizer`: each file is a document, with the tokenizer's begin- and end-of-document tokens if it
+  /// has them. If `tokenizer` is null, text is read by the byte vocabulary as in training, without holding the tokens in memory.
+  /// data.tokens is read as it is. All tokens are checked against `vocabulary`, the model's. Errors: Error(data), Error(config).
   EvaluationData(const runtime::DataConfig& config, const runtime::Tokenizer* tokenizer, std::int64_t vocabulary,
                  const runtime::BatchShape& shape);
 
-  /// "5 files", "the last 120 tokens of …".
+  /// Describes the extent: "5 files", "the last 120 tokens of …".
   [[nodiscard]] const std::string& extent() const noexcept { return extent_; }
-  /// All that is read.
+  /// Every file that is read.
   [[nodiscard]] const std::vector<runtime::DataFile>& files() const noexcept { return files_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return stream_->size(); }
-  /// Bytes of the text that the targets of all microbatches spell; nothing for token files.
+  /// Number of text bytes that the targets of all microbatches spell; nothing for token files.
   [[nodiscard]] std::optional<std::int64_t> target_bytes() const noexcept { return target_bytes_; }
 
   void fill(std::int64_t, std::int64_t, const runtime::BatchView&) const override {}

@@ -7,7 +7,7 @@
 namespace millrace::tools {
 namespace {
 
-/// Bytes at the end of `text` that the stop text begins with.
+/// Number of bytes at the end of `text` that are a beginning of the stop text.
 std::size_t begun(std::string_view text, std::string_view stop) {
   for (std::size_t count = std::min(text.size(), stop.size()); count > 0; --count)
     if (text.ends_with(stop.substr(0, count))) return count;
@@ -19,7 +19,7 @@ std::size_t begun(std::string_view text, std::string_view stop) {
 std::size_t unfinished_bytes(std::string_view text) noexcept {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0U) == 0x80U) continue;  // inside of a character: where does it begin?
+    if ((byte & 0xC0U) == 0x80U) continue;  // inside a character: search for its first byte
     const std::size_t length = byte >= 0xF8U ? 1 : byte >= 0xF0U ? 4 : byte >= 0xE0U ? 3 : byte >= 0xC2U ? 2 : 1;
     return length > back ? back : 0;
   }
@@ -31,7 +31,7 @@ StreamedText::StreamedText(const runtime::Tokenizer& tokenizer, std::vector<std:
 
 std::string StreamedText::add(std::int32_t token) {
   if (stopped_) return {};
-  // All of it each time: what a token's text is may depend on what stands before it.
+  // Decodes everything each time, since the text of a token may depend on the tokens before it.
   tokens_.push_back(token);
   const std::string text = tokenizer_.decode(tokens_);
   held_.append(text, std::min(decoded_, text.size()));

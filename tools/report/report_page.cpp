@@ -9,8 +9,8 @@
 namespace millrace::tools {
 namespace {
 
-// Inside a script element "</script" ends it and "<!--" changes how its end is found. In JSON a "<" stands in strings only, where it may be
-// written by its number: what the page reads is what the profile says.
+// Makes JSON safe inside a script element, where "</script" would end the element and "<!--" would change how its end is found.
+// In JSON a "<" occurs only in strings, where it can be written as an escape: the page reads the same values.
 std::string without_tags(std::string_view json) {
   std::string result;
   result.reserve(json.size() + json.size() / 64);
@@ -50,7 +50,7 @@ std::string_view embedded_text(std::string_view name) {
 std::string report_page(std::string_view profile_json) {
   MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "tools.report",
                  "a profile of {} bytes that is not JSON, expected the text of a profile.json", profile_json.size());
-  // Only the frame has marks {{name}}: what is put in is not looked at again.
+  // Only the frame has placeholders {{name}}: inserted text is not scanned again.
   const std::string_view frame = embedded_text("report.html");
   std::string page;
   std::size_t done = 0;

@@ -5,8 +5,9 @@
 
 namespace millrace::tools {
 
-/// One page of HTML that shows a profile (profile.json, format "millrace.profile.1") and needs nothing else: style, scripts and the profile
-/// itself are in it. Whatever the names in the profile are, they stay text. Error(data) where `profile_json` is not JSON. Any thread.
+/// One self-contained HTML page that shows a profile (profile.json, format "millrace.profile.1"): style, scripts and the profile
+/// itself are embedded. Names in the profile are always shown as text, never interpreted. Error(data) if `profile_json` is not
+/// JSON. Any thread.
 [[nodiscard]] std::string report_page(std::string_view profile_json);
 
 }  // namespace millrace::tools

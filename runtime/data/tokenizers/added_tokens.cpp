@@ -15,7 +15,7 @@ AddedTokens::Found AddedTokens::find(std::string_view text, std::size_t from) co
   if (tokens_.empty()) return {};
   for (std::size_t at = from; at < text.size(); ++at) {
     if (!first_byte_[static_cast<unsigned char>(text[at])]) continue;
-    // The tokens that agree with the text so far lie together: the range shrinks with every byte.
+    // The tokens that match the text so far are adjacent in byte order: the range shrinks with every byte.
     Found found;
     auto low = tokens_.begin();
     auto high = tokens_.end();

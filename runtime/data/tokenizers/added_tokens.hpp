@@ -8,21 +8,22 @@
 
 namespace millrace::runtime {
 
-/// Texts that are one token wherever they stand (what Hugging Face calls added tokens, the special ones aside). Immutable once sorted.
+/// Texts that are a single token wherever they occur (Hugging Face calls them added tokens; special tokens are not among them).
+/// Immutable once sorted.
 class AddedTokens {
  public:
   struct Found {
     std::size_t begin = 0;
-    std::size_t length = 0;  // 0: there is none
+    std::size_t length = 0;  // 0: not found
     std::int32_t id = 0;
   };
 
-  /// `text` is not empty. Call sort() after the last one; false if the same text is there twice.
+  /// Adds a token; `text` must not be empty. Call sort() after the last one; it returns false if the same text was added twice.
   void add(std::string text, std::int32_t id) { tokens_.push_back({std::move(text), id}); }
   [[nodiscard]] bool sort();
 
   [[nodiscard]] bool empty() const noexcept { return tokens_.empty(); }
-  /// The first place at or behind `from` where one stands, and the longest that stands there.
+  /// Finds the first occurrence at or after `from`, and the longest token there.
   [[nodiscard]] Found find(std::string_view text, std::size_t from) const noexcept;
 
  private:
@@ -31,7 +32,7 @@ class AddedTokens {
     std::int32_t id;
   };
   std::vector<Token> tokens_;           // in byte order
-  std::array<bool, 256> first_byte_{};  // that a token begins with
+  std::array<bool, 256> first_byte_{};  // whether a token begins with this byte
 };
 
 }  // namespace millrace::runtime

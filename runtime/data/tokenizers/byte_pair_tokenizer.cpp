@@ -19,8 +19,8 @@ struct Workspace {
   Ids pieces;
 };
 
-/// Encodes one text with a workspace. Every step hands parts of the text to the next: well-formed or not, at added tokens, normalised,
-/// at added tokens again, split, merged.
+/// Encodes one text with a workspace. The steps, each applied to the parts that the one before leaves: separate valid from
+/// invalid UTF-8, split at added tokens, normalise, split at added tokens again, split into pieces, merge.
 class Encoding {
  public:
   Encoding(const BytePairModel& model, Workspace& workspace, Ids& ids) : model_(model), workspace_(workspace), ids_(ids) {}
@@ -35,7 +35,7 @@ class Encoding {
   }
 
  private:
-  /// Calls between(part) for what lies between added tokens, and appends their ids.
+  /// Calls between(part) for each part between added tokens, and appends the added tokens' ids.
   template <class Between>
   void cut_at(const AddedTokens& tokens, std::string_view text, Between between) {
     std::size_t from = 0;
@@ -58,7 +58,7 @@ class Encoding {
   }
 
   void normalize(std::string_view text, bool begins, bool first) {
-    const bool whole = begins && (first || !model_.spaces.prepend_once);  // the text may get a space before it
+    const bool whole = begins && (first || !model_.spaces.prepend_once);  // whether a space may be prepended
     if (model_.spaces.replace) {
       const std::string written = with_visible_spaces(text, whole);
       return cut_normalized(written, whole);
@@ -113,23 +113,23 @@ class Encoding {
   void split_words(std::string_view text) {
     const bool cut_at_each = model_.spaces.cut_at_each;
     std::size_t begin = 0;
-    std::size_t behind_space = static_cast<std::size_t>(-1);  // where the newest visible space ends
+    std::size_t after_space = static_cast<std::size_t>(-1);  // end of the newest visible space
     if (cut_at_each || model_.spaces.cut_at_words) {
-      for (std::size_t at = text.find(visible_space); at != std::string_view::npos; at = text.find(visible_space, behind_space)) {
-        const bool cut = at > begin && (cut_at_each || at != behind_space);
+      for (std::size_t at = text.find(visible_space); at != std::string_view::npos; at = text.find(visible_space, after_space)) {
+        const bool cut = at > begin && (cut_at_each || at != after_space);
         if (cut) {
           encode_piece(text.substr(begin, at - begin), text.size() - begin);
           begin = at;
         }
-        behind_space = at + visible_space.size();
+        after_space = at + visible_space.size();
       }
     }
     if (begin < text.size()) encode_piece(text.substr(begin), text.size() - begin);
   }
 
-  /// `readable`: bytes from the piece's begin that belong to the text.
+  /// Encodes one piece. `readable` is the number of bytes from the piece's beginning that belong to the text.
   void encode_piece(std::string_view piece, std::size_t readable) {
-    if (piece.size() > PieceCache::longest) return merge(piece);
+    if (piece.size() > PieceCache::max_length) return merge(piece);
     const auto key = PieceCache::key_of(piece, readable);
     PieceCache::Entry& entry = workspace_.cache.at(key);
     if (PieceCache::holds(entry, key)) {

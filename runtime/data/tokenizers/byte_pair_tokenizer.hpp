@@ -15,42 +15,44 @@
 
 namespace millrace::runtime {
 
-/// Space as SentencePiece writes it in its pieces: U+2581.
+/// SentencePiece's symbol for a space in its pieces: U+2581.
 inline constexpr std::string_view visible_space = "\u2581";
 
-/// Whether a visible space stands behind another character in this piece.
+/// Whether the piece has a visible space after another character.
 [[nodiscard]] bool has_word_border(std::string_view piece) noexcept;
 
-/// How a byte-pair tokenizer over characters (SentencePiece's way) writes spaces before it merges.
+/// How a byte-pair tokenizer over characters (as SentencePiece's) rewrites spaces before it merges.
 struct SpaceRule {
-  bool replace = false;                                                                        // each space by a visible one
-  enum class Prepend : std::uint8_t { never, always, unless_there } prepend = Prepend::never;  // a visible space before a text
-  bool prepend_once = false;  // before the first part of a text only, not behind added tokens
+  bool replace = false;  // each space becomes a visible space
+  // whether a visible space is prepended to a text
+  enum class Prepend : std::uint8_t { never, always, unless_there } prepend = Prepend::never;
+  bool prepend_once = false;  // prepend only at the beginning of a text, not after added tokens
   bool cut_at_each = false;   // a piece begins at each visible space
-  bool cut_at_words = false;  // a piece begins at a visible space behind another character: no piece of the vocabulary crosses there
-  bool strip_first = false;   // decoding drops the one that encoding prepended
+  // a piece begins at a visible space that follows another character; no piece of the vocabulary crosses such a place
+  bool cut_at_words = false;
+  bool strip_first = false;  // decoding drops the space that encoding prepended
 };
 
-/// All that a byte-pair tokenizer is made of.
+/// Everything that defines a byte-pair tokenizer.
 struct BytePairModel {
   explicit BytePairModel(std::size_t merges) : pairs(merges) {}
 
   std::string where;                                           // the file, for messages
-  std::vector<std::string> texts;                              // what each id stands for; special ids stand for nothing
+  std::vector<std::string> texts;                              // the text of each id; empty for special ids
   std::array<std::int32_t, 256> bytes{};                       // the id of each byte
-  std::unordered_map<std::uint32_t, std::int32_t> characters;  // the ids that merging starts from; none: it starts from bytes
+  std::unordered_map<std::uint32_t, std::int32_t> characters;  // the ids that merging starts from; empty: merging starts from bytes
   BytePairs pairs;
-  std::unordered_map<std::string, std::int32_t> whole;  // pieces that are looked up before anything is merged
-  std::vector<std::unique_ptr<Splitter>> splitters;     // each cuts the pieces of the one before it
-  bool nfc = false;                                     // normalisation form C first
-  bool prefix_space = false;                            // a space before a text that does not begin with one
+  std::unordered_map<std::string, std::int32_t> whole;  // pieces that are looked up whole before merging
+  std::vector<std::unique_ptr<Splitter>> splitters;     // each splits the pieces of the one before
+  bool nfc = false;                                     // apply normalisation form C first
+  bool prefix_space = false;                            // prepend a space to a text that does not begin with one
   SpaceRule spaces;
-  AddedTokens added;             // looked for in the text as it is
-  AddedTokens added_normalized;  // and after normalisation
+  AddedTokens added;             // matched in the text before normalisation
+  AddedTokens added_normalized;  // matched after normalisation
   std::optional<std::int32_t> begin_of_document, end_of_document;
 };
 
-/// `model.pairs`, `bytes` and `characters` name ids below texts.size().
+/// The ids in `model.pairs`, `bytes` and `characters` must be below texts.size().
 [[nodiscard]] std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairModel model);
 
 }  // namespace millrace::runtime

@@ -10,7 +10,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::size_t few = 32;  // up to here looking through all pairs is quicker than a queue
+constexpr std::size_t few = 32;  // up to this size a linear scan over all pairs is faster than a queue
 
 std::uint64_t key_of(std::int32_t left, std::int32_t right) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
@@ -52,7 +52,7 @@ std::size_t BytePairs::merge(std::span<std::int32_t> pieces, Scratch& scratch) c
 std::size_t BytePairs::merge_few(std::span<std::int32_t> pieces) const noexcept {
   std::size_t count = pieces.size();
   if (count < 2) return count;
-  std::array<std::int32_t, few> ranks;  // of the pair that begins at each piece
+  std::array<std::int32_t, few> ranks;  // rank of the pair that begins at each piece
   for (std::size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_of(pieces[i], pieces[i + 1]);
   while (count > 1) {
     std::size_t best = 0;
@@ -68,8 +68,8 @@ std::size_t BytePairs::merge_few(std::span<std::int32_t> pieces) const noexcept 
   return count;
 }
 
-// Pieces form a list by `next` and `previous`. The queue holds (rank, place) of pairs; one whose place has another rank by now is passed
-// over. A rank stands for one pair, so that an equal rank means the same pair.
+// Pieces form a doubly linked list by `next` and `previous`. The queue holds (rank, place) of pairs; an entry is stale, and
+// skipped, if its place has another rank by now. A rank belongs to exactly one pair, so equal ranks mean the same pair.
 std::size_t BytePairs::merge_many(std::span<std::int32_t> pieces, Scratch& scratch) const {
   const auto count = static_cast<std::int32_t>(pieces.size());
   auto& next = scratch.next;

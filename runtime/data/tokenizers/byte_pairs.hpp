@@ -6,15 +6,15 @@
 
 namespace millrace::runtime {
 
-/// The merges of a byte-pair encoding: which two neighbouring pieces become one, and which pair goes first (Sennrich, Haddow, Birch,
-/// "Neural machine translation of rare words with subword units", ACL 2016). Filled once, then only read: any thread.
+/// The merges of a byte-pair encoding: which two adjacent pieces become one, and in which order of priority (Sennrich, Haddow,
+/// Birch, "Neural machine translation of rare words with subword units", ACL 2016). Filled once, then read-only from any thread.
 class BytePairs {
  public:
-  /// Room for so many pairs.
+  /// Reserves room for this number of pairs.
   explicit BytePairs(std::size_t pairs);
 
-  /// `left` then `right` may become `merged`; pairs of lower rank go first. Ids and rank are 0 … 2^31-2. False if the pair is there
-  /// already.
+  /// Declares that `left` followed by `right` may become `merged`; pairs of lower rank go first. Ids and rank are in 0 … 2^31-2.
+  /// Returns false if the pair was added before.
   bool add(std::int32_t left, std::int32_t right, std::int32_t rank, std::int32_t merged);
 
   /// Working memory of merge(), kept between calls.
@@ -23,8 +23,8 @@ class BytePairs {
     std::vector<std::uint64_t> queue;
   };
 
-  /// Merges neighbours in `pieces` until no pair is left that may, always the pair of the lowest rank, the leftmost among equals; returns
-  /// how many are left, at the front. O(n log n). n < 2^31.
+  /// Merges adjacent entries of `pieces` until no mergeable pair is left, always the pair of the lowest rank, the leftmost among
+  /// equals. Returns the number of remaining pieces, which are at the front. O(n log n); n < 2^31.
   [[nodiscard]] std::size_t merge(std::span<std::int32_t> pieces, Scratch& scratch) const;
 
  private:
@@ -41,7 +41,7 @@ class BytePairs {
   [[nodiscard]] std::size_t merge_few(std::span<std::int32_t> pieces) const noexcept;
   [[nodiscard]] std::size_t merge_many(std::span<std::int32_t> pieces, Scratch& scratch) const;
 
-  std::vector<Pair> table_;  // open addressing, half full at most
+  std::vector<Pair> table_;  // open addressing, at most half full
   std::uint64_t mask_ = 0;
 };
 

@@ -44,9 +44,9 @@ bool JsonView::boolean() const {
   return value_.get<bool>();
 }
 
-std::int32_t JsonView::count(std::int32_t most) const {
-  if (!value_.is_number_unsigned() || value_.get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
-    refuse(fmt::format("a whole number from 0 to {}", most));
+std::int32_t JsonView::count(std::int32_t max) const {
+  if (!value_.is_number_unsigned() || value_.get<std::uint64_t>() > static_cast<std::uint64_t>(max)) {
+    refuse(fmt::format("a whole number from 0 to {}", max));
   }
   return static_cast<std::int32_t>(value_.get<std::uint64_t>());
 }
@@ -63,11 +63,11 @@ std::string JsonView::type() const {
   return found ? found->text() : std::string();
 }
 
-void JsonView::refuse(std::string_view wanted) const {
-  // What was found may be as long as the file, or nested: only plain values are shown.
+void JsonView::refuse(std::string_view expected) const {
+  // The value may be as long as the file, or nested, so only scalars are shown.
   std::string found = value_.is_structured() ? fmt::format("an {} of {}", value_.type_name(), value_.size()) : value_.dump();
   if (found.size() > 100) found = found.substr(0, 100) + "…";
-  fail(ExitCode::data, "tokenize", "{}: {} is {}; expected {}", file_, place_.empty() ? "the file" : place_, found, wanted);
+  fail(ExitCode::data, "tokenize", "{}: {} is {}; expected {}", file_, place_.empty() ? "the file" : place_, found, expected);
 }
 
 }  // namespace millrace::runtime

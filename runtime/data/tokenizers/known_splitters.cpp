@@ -17,7 +17,7 @@ constexpr std::array<const char*, 5> expressions = {
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
 
-/// A text, a place in it, and the classes of its characters.
+/// Reads characters of a text with their classes.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::uint8_t* classes) : text_(text), classes_(classes) {}
@@ -33,11 +33,11 @@ class Scanner {
     const Character character = character_at(text_, place);
     return {classes_[character.code], character.length};
   }
-  /// Where characters of this class end; `mask` is what of the class counts, `most` how many are taken.
-  [[nodiscard]] std::size_t end_of_run(std::size_t place, std::uint8_t mask, std::uint8_t wanted, std::size_t most) const noexcept {
-    for (std::size_t taken = 0; taken < most; ++taken) {
+  /// The end of a run of characters of class `expected` under `mask`, which takes at most `max_count` characters.
+  [[nodiscard]] std::size_t end_of_run(std::size_t place, std::uint8_t mask, std::uint8_t expected, std::size_t max_count) const noexcept {
+    for (std::size_t taken = 0; taken < max_count; ++taken) {
       const Here here = at(place);
-      if (here.length == 0 || (here.kind & mask) != wanted) break;
+      if (here.length == 0 || (here.kind & mask) != expected) break;
       place += here.length;
     }
     return place;
@@ -53,7 +53,8 @@ class Scanner {
   const std::uint8_t* classes_;
 };
 
-/// The end of 's, 't, 'm, 'd, 're, 've or 'll at an apostrophe, or `from`. Without regard to case the long s is an s too.
+/// The end of 's, 't, 'm, 'd, 're, 've or 'll that begins at an apostrophe, or `from` if there is none. When case is ignored, the
+/// long s (U+017F) counts as s too.
 std::size_t end_of_contraction(std::string_view text, std::size_t from, bool any_case) {
   const auto at = [&](std::size_t i) -> char {
     if (from + i >= text.size()) return '\0';
@@ -68,7 +69,7 @@ std::size_t end_of_contraction(std::string_view text, std::size_t from, bool any
   return from;
 }
 
-/// \s+(?!\S)|\s+ : a run of white space, whose last character is left to what follows unless it is alone.
+/// \s+(?!\S)|\s+ : a run of white space. Its last character is left to the next piece unless the run is a single character.
 std::size_t end_of_spaces(const Scanner& scanner, std::string_view text, std::size_t from) {
   const std::size_t end = scanner.end_of_run(from, space, space, Scanner::all);
   if (end == text.size()) return end;

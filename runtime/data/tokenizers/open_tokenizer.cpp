@@ -13,7 +13,7 @@ namespace millrace::runtime {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t largest_file = std::uint64_t{256} << 20;  // bytes; published ones have 35 MB at most
+constexpr std::uint64_t max_file_bytes = std::uint64_t{256} << 20;  // bytes; published files have at most 35 MB
 
 class ByteVocabulary final : public Tokenizer {
  public:
@@ -31,7 +31,7 @@ class ByteVocabulary final : public Tokenizer {
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const noexcept override { return +ByteTokenizer::end_of_document; }
 };
 
-/// What a folder's tokenizer is read from.
+/// The file in a folder that the tokenizer is read from.
 fs::path file_in(const fs::path& folder) {
   std::error_code error;
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
@@ -54,7 +54,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   if (fs::is_directory(path, error)) return open_tokenizer(file_in(path));
   const std::string where = path.string();
   const std::string name = path.filename().string();
-  const std::string bytes = read_text_file(where, largest_file, ExitCode::data);
+  const std::string bytes = read_text_file(where, max_file_bytes, ExitCode::data);
   if (name.ends_with(".json")) return read_tokenizer_json(bytes, where);
   // Llama 3 ships a .tiktoken file as tokenizer.model.
   if (name.ends_with(".tiktoken") || (name.ends_with(".model") && is_tiktoken(bytes))) return read_tiktoken(bytes, name, where);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* who = "tokenize";
 
-/// PCRE2's \s has U+180E, which lost the property White_Space with Unicode 6.3: it is spelled out.
+/// PCRE2's \s includes U+180E, which lost the property White_Space in Unicode 6.3. So White_Space is spelled out.
 std::string with_white_space(const std::string& expression) {
   constexpr const char* list = R"(\x{9}-\x{d} \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
   std::string spelled;
@@ -36,7 +36,7 @@ std::string with_white_space(const std::string& expression) {
   return spelled;
 }
 
-/// What matching needs of memory; one a thread, whatever the patterns.
+/// Memory that PCRE2 needs for matching; one per thread, for all patterns.
 class MatchMemory {
  public:
   MatchMemory() : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
@@ -68,9 +68,9 @@ std::string words_for(int error) {
 class PatternSplitter final : public Splitter {
  public:
   PatternSplitter(const std::string& expression, const std::string& where) : where_(where) {
-    constexpr std::size_t longest = 8192;  // published ones have less than a thousand
-    MILLRACE_CHECK(expression.size() <= longest, ExitCode::data, who, "{}: an expression of {} bytes, expected {} at most", where,
-                   expression.size(), longest);
+    constexpr std::size_t max_bytes = 8192;  // published ones have fewer than a thousand
+    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, who, "{}: an expression of {} bytes, expected {} at most", where,
+                   expression.size(), max_bytes);
     const std::string spelled = with_white_space(expression);
     int error = 0;
     std::size_t place = 0;
@@ -78,7 +78,7 @@ class PatternSplitter final : public Splitter {
                               PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY, &error, &place, nullptr));
     MILLRACE_CHECK(code_ != nullptr, ExitCode::data, who, "{}: the expression {} is not understood: {}", where, expression,
                    words_for(error));
-    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where the machine has no JIT, pcre2_match interprets
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without JIT support pcre2_match interprets
   }
 
   [[nodiscard]] std::size_t end_of_piece(std::string_view text, std::size_t from) const override {
@@ -89,7 +89,7 @@ class PatternSplitter final : public Splitter {
     MILLRACE_CHECK(found >= 0, ExitCode::data, who, "{}: splitting a text of {} bytes at byte {}: {}", where_, text.size(), from,
                    words_for(found));
     const std::size_t* ends = pcre2_get_ovector_pointer(memory.data());
-    // \K and a look-behind may move a match's begin before where the search began, or its end before its begin.
+    // \K and look-behind can place a match's begin before the start of the search, or its end before its begin.
     if (ends[0] > from) return ends[0];
     MILLRACE_CHECK(ends[1] > from && ends[1] <= text.size(), ExitCode::data, who, "{}: its expression matches backwards", where_);
     return ends[1];

@@ -11,12 +11,12 @@
 
 namespace millrace::runtime {
 
-/// The ids of short pieces that were encoded lately: words come again. One place for each hash, the newest stays. Belongs to one thread at
-/// a time.
+/// A cache of the ids of short pieces, since words recur. One entry per hash; the newest replaces the older. Belongs to one
+/// thread at a time.
 class PieceCache {
  public:
-  static constexpr std::size_t longest = 16;  // bytes of a piece that is kept
-  static constexpr std::size_t most = 6;      // ids
+  static constexpr std::size_t max_length = 16;  // bytes of a cached piece
+  static constexpr std::size_t max_ids = 6;      // ids of a cached piece
 
   struct Key {
     std::uint64_t low = 0, high = 0;
@@ -24,17 +24,17 @@ class PieceCache {
   };
   struct Entry {
     std::uint64_t low = 0, high = 0;
-    std::uint32_t length = 0;  // 0: nothing is here, as no piece is empty
+    std::uint32_t length = 0;  // 0: the entry is free, since no piece is empty
     std::uint32_t count = 0;
-    std::array<std::int32_t, most> ids{};
+    std::array<std::int32_t, max_ids> ids{};
   };
 
   PieceCache() : entries_(std::size_t{1} << bits) {}
 
-  /// `piece` has at most `longest` bytes; `readable` says how many bytes may be read from its begin.
+  /// `piece` has at most `max_length` bytes; `readable` is the number of bytes that may be read from its beginning.
   [[nodiscard]] static Key key_of(std::string_view piece, std::size_t readable) noexcept {
     Key key{0, 0, piece.size()};
-    if (readable >= longest) {
+    if (readable >= max_length) {
       std::memcpy(&key.low, piece.data(), 8);
       std::memcpy(&key.high, piece.data() + 8, 8);
       key.low &= mask(piece.size());
@@ -45,7 +45,7 @@ class PieceCache {
     }
     return key;
   }
-  /// Where the piece is, or would be.
+  /// The entry of the piece, or the one where it would be stored.
   [[nodiscard]] Entry& at(const Key& key) noexcept {
     const std::uint64_t hash = (key.low * golden_ratio) ^ ((key.high + key.length) * 0xc2b2ae3d27d4eb4fULL);
     return entries_[(hash ^ hash >> 29) * golden_ratio >> (64 - bits)];
@@ -53,9 +53,9 @@ class PieceCache {
   [[nodiscard]] static bool holds(const Entry& entry, const Key& key) noexcept {
     return entry.low == key.low && entry.high == key.high && entry.length == key.length;
   }
-  /// Keeps the ids, unless there are too many.
+  /// Stores the ids, unless there are too many.
   static void keep(Entry& entry, const Key& key, std::span<const std::int32_t> ids) noexcept {
-    if (ids.size() > most) return;
+    if (ids.size() > max_ids) return;
     entry.low = key.low;
     entry.high = key.high;
     entry.length = static_cast<std::uint32_t>(key.length);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* who = "tokenize";
 
-// A message of protobuf that is appended to another is merged with it: ModelProto.normalizer_spec.add_dummy_prefix = false.
+// The serialised field ModelProto.normalizer_spec.add_dummy_prefix = false. Protobuf merges it with the message that it is
+// appended to.
 constexpr std::string_view no_prefix("\x1a\x02\x18\x00", 4);
 
 class SentencePiece final : public Tokenizer {
@@ -25,7 +26,7 @@ class SentencePiece final : public Tokenizer {
     load(first_, std::string(bytes), where);
     load(rest_, std::string(bytes) + std::string(no_prefix), where);
     MILLRACE_CHECK(first_.GetPieceSize() > 0, ExitCode::data, who, "{}: a SentencePiece model without pieces", where);
-    // Whether encoding puts a space before the text shows in what it makes of a letter.
+    // The encoding of a single letter shows whether the model prepends a space.
     const std::vector<std::string> with = first_.EncodeAsPieces("a");
     has_prefix_ = !with.empty() && with.front().starts_with(visible_space);
     bytes_.fill(first_.unk_id());
@@ -36,7 +37,7 @@ class SentencePiece final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, true); }
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, false); }
 
-  /// The same as byte pairs of our own, where that is the same; this object is not used any more.
+  /// Converts to our own byte pairs if both give the same result; this object is not used afterwards.
   [[nodiscard]] std::unique_ptr<Tokenizer> as_byte_pairs(std::string_view bytes, const std::string& where) {
     auto model = byte_pairs_of_sentence_piece(bytes, where);
     if (!model) return nullptr;
@@ -102,8 +103,8 @@ class SentencePiece final : public Tokenizer {
     }
   }
 
-  sentencepiece::SentencePieceProcessor first_;  // for the begin of a text
-  sentencepiece::SentencePieceProcessor rest_;   // for what follows a cut: the same without a space before it
+  sentencepiece::SentencePieceProcessor first_;  // for the beginning of a text
+  sentencepiece::SentencePieceProcessor rest_;   // for the text after a cut: the same model without the prepended space
   std::vector<std::string> texts_;
   std::array<std::int32_t, 256> bytes_{};
   bool has_prefix_ = false;

@@ -12,12 +12,12 @@
 namespace millrace::runtime {
 namespace {
 
-/// Walks through a message in protobuf's wire format. Whatever is damaged ends it early.
+/// Iterates over the fields of a message in protobuf's wire format. A damaged message ends early.
 class Message {
  public:
   explicit Message(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Goes to the next field; false at the end.
+  /// Advances to the next field; false at the end.
   bool next() {
     if (bytes_.empty()) return false;
     const std::uint64_t key = varint();
@@ -41,7 +41,7 @@ class Message {
     }
   }
   [[nodiscard]] int field() const { return field_; }
-  [[nodiscard]] std::uint64_t number() const { return number_; }  // of a varint or fixed32
+  [[nodiscard]] std::uint64_t number() const { return number_; }  // a varint or fixed32
   [[nodiscard]] std::string_view text() const { return text_; }
 
  private:
@@ -80,12 +80,12 @@ struct Piece {
   std::uint64_t type = normal;
 };
 
-/// What of a model decides; fields that are left out have the format's defaults.
+/// The fields of a model that matter here; fields that are absent have the format's defaults.
 struct Model {
   std::vector<Piece> pieces;
   bool byte_pairs = false;
   bool space_behind = false;
-  bool plain = true;  // normalised by nothing but spaces
+  bool plain = true;  // the only normalisation concerns spaces
   bool prefix = true;
 };
 
@@ -120,7 +120,7 @@ Model read_model(std::string_view bytes) {
   return model;
 }
 
-/// Whether our merging does what the library does.
+/// Whether our merging gives the same result as the library.
 bool is_simple(const Model& model) {
   if (!model.byte_pairs || model.space_behind || !model.plain) return false;
   std::vector<float> scores;
@@ -142,7 +142,7 @@ struct Merge {
   std::int32_t left, right, merged;
 };
 
-/// Every way to make a piece of two others, the best piece first.
+/// Every way to join two pieces into a third, the best result first.
 std::vector<Merge> merges_of(const std::vector<Piece>& pieces, const PieceIds& ids) {
   std::vector<Merge> merges;
   for (const auto& [text, id] : ids) {
@@ -161,21 +161,21 @@ std::vector<Merge> merges_of(const std::vector<Piece>& pieces, const PieceIds& i
 }  // namespace
 
 std::optional<BytePairModel> byte_pairs_of_sentence_piece(std::string_view bytes, const std::string& where) {
-  constexpr std::size_t longest = 512;  // bytes of a piece; beyond, the ways to cut it would take long
+  constexpr std::size_t max_bytes = 512;  // bytes of a piece; for longer ones it would take long to enumerate the cuts
   const Model read = read_model(bytes);
   if (!is_simple(read)) return std::nullopt;
   PieceIds ids;
   for (std::size_t id = 0; id < read.pieces.size(); ++id) {
     const Piece& piece = read.pieces[id];
     if (piece.type != normal) continue;
-    if (piece.text.size() > longest || !ids.emplace(piece.text, static_cast<std::int32_t>(id)).second) return std::nullopt;
+    if (piece.text.size() > max_bytes || !ids.emplace(piece.text, static_cast<std::int32_t>(id)).second) return std::nullopt;
   }
   const std::vector<Merge> merges = merges_of(read.pieces, ids);
   BytePairModel model(merges.size());
   model.where = where;
   std::int32_t rank = -1;
   std::int32_t merged = -1;
-  for (const Merge& merge : merges) {  // all ways to make one piece have one rank
+  for (const Merge& merge : merges) {  // all ways to make the same piece share a rank
     if (merge.merged != std::exchange(merged, merge.merged)) ++rank;
     static_cast<void>(model.pairs.add(merge.left, merge.right, rank, merge.merged));
   }

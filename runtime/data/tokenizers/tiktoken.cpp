@@ -14,10 +14,10 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "tokenize";
-constexpr std::size_t longest_piece = 512;  // bytes; published ones have 128 at most
-constexpr std::size_t most_pieces = std::size_t{1} << 22;
+constexpr std::size_t max_piece_bytes = 512;  // bytes; published files have at most 128
+constexpr std::size_t max_pieces = std::size_t{1} << 22;
 
-/// What is known of a published file. Ids are counted from the number of pieces.
+/// The known facts about a published file. Ids are relative to the number of pieces.
 struct Family {
   std::array<const char*, 2> names;
   std::size_t pieces;
@@ -25,14 +25,14 @@ struct Family {
   bool nfc;
   int begin;  // -1: none
   int end;
-  int extra;  // ids behind the pieces
+  int extra;  // number of ids after the pieces
 };
 constexpr std::array families = {
     Family{{"o200k", "o200k"}, 199998, SplitPattern::o200k, false, -1, 1, 21},
     Family{{"cl100k", "cl100k"}, 100256, SplitPattern::cl100k, false, -1, 1, 21},
     Family{{"llama3", "llama-3"}, 128000, SplitPattern::llama3, false, 0, 1, 256},
     Family{{"qwen", "qwen"}, 151643, SplitPattern::qwen2, true, -1, 0, 208},
-    Family{{"p50k", "p50k"}, 50280, SplitPattern::gpt2, false, -1, -24, 1},  // its end lies among its pieces
+    Family{{"p50k", "p50k"}, 50280, SplitPattern::gpt2, false, -1, -24, 1},  // its end-of-document token lies among its pieces
     Family{{"r50k", "gpt2"}, 50256, SplitPattern::gpt2, false, -1, 0, 1},
 };
 
@@ -54,7 +54,7 @@ const Family& family_of(const std::string& name, std::size_t pieces, const std::
        where, pieces);
 }
 
-/// Nothing if the text is no base64. Our own, since OpenSSL's decoder reads beyond what base64 allows and Boost's is no public header.
+/// Returns nothing if the text is not base64. Our own, since OpenSSL's decoder reads beyond what base64 allows and Boost's is no public header.
 std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
   const auto value_of = [](char letter) -> int {
@@ -84,15 +84,15 @@ struct Line {
   std::int32_t rank;
 };
 
-/// Nothing if it is none.
+/// Returns nothing if the line is malformed.
 std::optional<Line> parse_line(std::string_view line) {
   const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos || space > longest_piece * 2) return std::nullopt;
+  if (space == std::string_view::npos || space > max_piece_bytes * 2) return std::nullopt;
   auto piece = from_base64(line.substr(0, space));
   const std::string_view digits = line.substr(space + 1);
   std::int32_t rank = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  if (!piece || piece->empty() || piece->size() > longest_piece || error != std::errc() || end != digits.data() + digits.size() ||
+  if (!piece || piece->empty() || piece->size() > max_piece_bytes || error != std::errc() || end != digits.data() + digits.size() ||
       rank < 0) {
     return std::nullopt;
   }
@@ -107,7 +107,7 @@ std::string_view next_line(std::string_view text, std::size_t& at) {
   return line;
 }
 
-/// Pieces by their id.
+/// Reads the pieces, indexed by id.
 std::vector<std::string> read_pieces(std::string_view text, const std::string& where) {
   std::vector<Line> lines;
   std::int64_t number = 0;
@@ -117,11 +117,11 @@ std::vector<std::string> read_pieces(std::string_view text, const std::string& w
     if (shown.empty()) continue;
     auto line = parse_line(shown);
     MILLRACE_CHECK(line.has_value(), ExitCode::data, who, "{}:{}: expected base64 of 1 to {} bytes, a space and a rank", where, number,
-                   longest_piece);
-    MILLRACE_CHECK(lines.size() < most_pieces, ExitCode::data, who, "{}: more than {} pieces", where, most_pieces);
+                   max_piece_bytes);
+    MILLRACE_CHECK(lines.size() < max_pieces, ExitCode::data, who, "{}: more than {} pieces", where, max_pieces);
     lines.push_back(std::move(*line));
   }
-  std::vector<std::string> pieces(lines.size() + 1);  // a rank may be left out for a special token (p50k)
+  std::vector<std::string> pieces(lines.size() + 1);  // one rank may be reserved for a special token (p50k)
   for (Line& line : lines) {
     const auto rank = static_cast<std::size_t>(line.rank);
     MILLRACE_CHECK(rank < pieces.size(), ExitCode::data, who, "{}: rank {} in a file of {} pieces", where, rank, lines.size());
@@ -134,7 +134,8 @@ std::vector<std::string> read_pieces(std::string_view text, const std::string& w
 
 using PieceIds = std::unordered_map<std::string_view, std::int32_t>;
 
-/// Each way to make a piece of two others is a merge, of the rank of what it makes: tiktoken joins neighbours by the rank of their union.
+/// Each way to join two pieces into a third is a merge with the rank of the result: tiktoken merges adjacent pieces by the rank
+/// of their union.
 BytePairModel make_model(const std::vector<std::string>& pieces, const std::string& where) {
   PieceIds ids;
   for (std::size_t id = 0; id < pieces.size(); ++id) {
@@ -171,7 +172,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
 
 bool is_tiktoken(std::string_view text) noexcept {
   std::size_t at = 0;
-  text = text.substr(0, 2 * longest_piece);
+  text = text.substr(0, 2 * max_piece_bytes);
   return parse_line(next_line(text, at)).has_value();
 }
 

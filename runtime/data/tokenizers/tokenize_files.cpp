@@ -13,8 +13,8 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "tokenize";
-constexpr std::size_t part_bytes = std::size_t{1} << 20;  // of a text, encoded at a time: what its ids take stays in the cache
-constexpr int deepest_line = 64;                          // of JSON
+constexpr std::size_t part_bytes = std::size_t{1} << 20;  // bytes of text that are encoded at a time, so that the ids stay in the cache
+constexpr int max_line_depth = 64;                          // nesting of JSON
 
 class FileTokenizer {
  public:
@@ -49,13 +49,13 @@ class FileTokenizer {
       at = std::min(end + 1, text.size());
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::string where = path + ":" + std::to_string(number);
-      const auto json = parse_strict_json(line, deepest_line, ExitCode::data, where);
+      const auto json = parse_strict_json(line, max_line_depth, ExitCode::data, where);
       add_document(json_text(json, options_.text_key.c_str(), ExitCode::data, where), false);
       tell(before_ + at);
     }
   }
 
-  /// `is_file`: the document's bytes are the file's, so that they count as progress.
+  /// Encodes one document. `is_file`: the document's bytes are the file's bytes, so they count as progress.
   void add_document(std::string_view text, bool is_file) {
     if (text.empty()) return;
     if (options_.begin_of_document) append(*tokenizer_.begin_of_document());
@@ -84,7 +84,7 @@ class FileTokenizer {
   TokenWriter& writer_;
   const std::function<void(const TokenizeProgress&)>& report_;
   TokenizeProgress progress_;
-  std::uint64_t before_ = 0;  // bytes of the files before this one
+  std::uint64_t before_ = 0;  // bytes of all earlier files
   std::vector<std::int32_t> ids_;
 };
 

@@ -12,22 +12,22 @@
 namespace millrace::runtime {
 
 struct TokenizeOptions {
-  bool begin_of_document = false;  // the tokenizer's token of that name before each document
-  bool end_of_document = true;     // and behind it
-  std::string text_key = "text";   // of a line of .jsonl
+  bool begin_of_document = false;  // put the tokenizer's begin-of-document token before each document
+  bool end_of_document = true;     // put its end-of-document token after each document
+  std::string text_key = "text";   // the member that holds the text in a .jsonl line
 };
 
 struct TokenizeProgress {
-  std::uint64_t bytes = 0;  // read, of all files
+  std::uint64_t bytes = 0;  // bytes read, over all files
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
 };
 
-/// Writes the documents of `files` in their order: each line of a file that ends with .jsonl is one (its member `text_key`; blank lines are
-/// passed over), every other file is one. Documents without text leave nothing. Long files are read part by part (see next_cut), lines of
-/// .jsonl whole. `report` is called after each document or part of one. Does not call writer.finish().
-/// Errors: Error(data) for a file that cannot be read, for a line that is no JSON object with that member, and for a token that `options`
-/// want and the tokenizer lacks; those of TokenWriter.
+/// Writes the documents of `files` in order. Each line of a file that ends with .jsonl is one document (its member `text_key`;
+/// blank lines are skipped), every other file is one document. Empty documents write nothing. Long files are read part by part
+/// (see next_cut); .jsonl lines are read whole. `report` is called after each document or part. Does not call writer.finish().
+/// Errors: Error(data) for a file that cannot be read, for a line that is not a JSON object with that member, and for a token
+/// that `options` ask for and the tokenizer lacks; also the errors of TokenWriter.
 void tokenize_files(std::span<const DataFile> files, const Tokenizer& tokenizer, const TokenizeOptions& options, TokenWriter& writer,
                     const std::function<void(const TokenizeProgress&)>& report);
 

@@ -20,7 +20,8 @@ namespace {
 constexpr const char* who = "tokenize";
 using PieceIds = std::unordered_map<std::string, std::int32_t>;
 
-/// GPT-2 writes each byte as a printable character: those of Latin-1 stand for themselves, the other bytes are counted on from U+0100.
+/// GPT-2 writes each byte as a printable character: printable bytes of Latin-1 stand for themselves, the others are numbered from
+/// U+0100 on.
 class ByteAlphabet {
  public:
   ByteAlphabet() {
@@ -34,7 +35,7 @@ class ByteAlphabet {
   }
   [[nodiscard]] const std::string& character(std::size_t byte) const { return characters_[byte]; }
 
-  /// The bytes that a piece is written for, or nothing if one of its characters stands for none.
+  /// The bytes that a piece is written for, or nothing if one of its characters stands for no byte.
   [[nodiscard]] std::optional<std::string> bytes_of(std::string_view piece) const {
     std::string bytes;
     for (std::size_t at = 0; at < piece.size();) {
@@ -79,7 +80,7 @@ class Reader {
   }
 
  private:
-  /// Also where the model's type is looked at first: nothing else has merges.
+  /// Checks the model's type first, since only byte-pair models have merges.
   std::size_t count_merges() const {
     const std::string type = model_json_.type();
     if (!type.empty() && type != "BPE") model_json_.member("type").refuse("BPE: a tokenizer.model of SentencePiece beside it can be used");
@@ -106,16 +107,16 @@ class Reader {
     const JsonView vocabulary = model_json_.member("vocab");
     const auto added = file_.find("added_tokens");
     const std::size_t entries = vocabulary.object().size() + (added ? added->array().size() : 0);
-    // Gaps are taken where a vocabulary is padded, but no id for which nothing else would ask for memory.
-    most_id_ = static_cast<std::int32_t>(std::min<std::size_t>(2 * entries + 65536, std::size_t{1} << 28));
+    // Gaps are allowed, since vocabularies are padded, but an id must not be so large that it alone would demand memory.
+    max_id_ = static_cast<std::int32_t>(std::min<std::size_t>(2 * entries + 65536, std::size_t{1} << 28));
     for (const auto& [piece, value] : vocabulary.object().items()) {
-      const std::int32_t id = JsonView(value, where_, "model.vocab." + shown(piece)).count(most_id_);
+      const std::int32_t id = JsonView(value, where_, "model.vocab." + shown(piece)).count(max_id_);
       pieces_.emplace(piece, id);
       give(id, piece, text_of(piece));
     }
   }
 
-  /// What a piece of the vocabulary stands for.
+  /// The text that a piece of the vocabulary stands for.
   std::string text_of(const std::string& piece) const {
     if (over_bytes_) {
       auto bytes = alphabet_.bytes_of(piece);
@@ -141,7 +142,8 @@ class Reader {
     model_.texts[at] = std::move(text);
   }
 
-  /// What merging starts from: an id for each byte, and over characters one for each character that the vocabulary has.
+  /// The ids that merging starts from: one for each byte and, in models over characters, one for each character of the
+  /// vocabulary.
   void read_alphabet() {
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const std::string piece = over_bytes_ ? alphabet_.character(byte) : byte_piece(byte);
@@ -186,7 +188,7 @@ class Reader {
     }
   }
 
-  /// "a b" or ["a", "b"].
+  /// A merge is written "a b" or ["a", "b"].
   static std::pair<std::string, std::string> merge_at(const JsonView& merges, std::size_t rank) {
     const auto& value = merges.array()[rank];
     if (value.is_string()) {
@@ -209,7 +211,7 @@ class Reader {
 
   void read_added_token(const JsonView& token) {
     token.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    const std::int32_t id = token.member("id").count(most_id_);
+    const std::int32_t id = token.member("id").count(max_id_);
     const std::string content = token.text("content");
     if (content.empty()) token.member("content").refuse("some text");
     const bool special = token.boolean("special", false);
@@ -246,15 +248,15 @@ class Reader {
   PieceIds pieces_;
   std::vector<bool> taken_;
   std::map<std::string, std::int32_t> special_;
-  std::int32_t most_id_ = 0;
+  std::int32_t max_id_ = 0;
   bool over_bytes_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& where) {
-  constexpr int deepest = 32;
-  const nlohmann::json json = parse_strict_json(text, deepest, ExitCode::data, where);
+  constexpr int max_depth = 32;
+  const nlohmann::json json = parse_strict_json(text, max_depth, ExitCode::data, where);
   return make_byte_pair_tokenizer(Reader(json, where).read());
 }
 

@@ -5,12 +5,12 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::size_t most_steps = 16;  // of a Sequence; published files have five at most
+constexpr std::size_t max_steps = 16;  // steps of a Sequence; published files have at most five
 
 template <class Step>
 void for_each_step(const JsonView& sequence, const char* key, Step step) {
   const JsonView steps = sequence.member(key);
-  if (steps.array().size() > most_steps) steps.refuse("16 steps at most");
+  if (steps.array().size() > max_steps) steps.refuse("16 steps at most");
   for (std::size_t i = 0; i < steps.array().size(); ++i) step(steps.at(i), i, steps.array().size());
 }
 
@@ -66,7 +66,7 @@ void read_metaspace(const JsonView& step, BytePairModel& model) {
   model.spaces.cut_at_each = step.boolean("split", true);
 }
 
-/// A Split that matches isolated pieces, by an expression or a literal text.
+/// Reads a Split that isolates its matches, given as a regular expression or as literal text.
 std::string split_expression(const JsonView& step) {
   step.only({"type", "pattern", "behavior", "invert"});
   if (step.text("behavior") != "Isolated") step.member("behavior").refuse("Isolated: other behaviours of Split are not supported");
@@ -79,7 +79,7 @@ std::string split_expression(const JsonView& step) {
   return "\\Q" + literal + "\\E";
 }
 
-/// True if the step is ByteLevel, which comes last.
+/// Returns true if the step is ByteLevel, which must be the last.
 bool read_byte_level_step(const JsonView& step, const std::string& where, bool alone, BytePairModel& model) {
   const std::string type = step.type();
   if (type == "Split") {
@@ -99,7 +99,7 @@ bool read_byte_level_step(const JsonView& step, const std::string& where, bool a
   return false;
 }
 
-/// Gemma's: a Split at spaces, of which the normalizer left none.
+/// Gemma's pre-tokenizer: a Split at spaces, of which the normalizer leaves none.
 bool splits_nothing(const JsonView& step, const BytePairModel& model) {
   if (step.type() != "Split" || !model.spaces.replace) return false;
   const auto literal = step.member("pattern").find("String");
@@ -161,13 +161,13 @@ void read_decoder(const JsonView& file, bool over_bytes, BytePairModel& model) {
 
 namespace {
 
-/// The names of what ends a document, in published tokenizers.
+/// Names of the end-of-document token in published tokenizers.
 constexpr std::array document_ends = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|eos|>"};
 
 void read_template(const JsonView& processor, const std::map<std::string, std::int32_t>& special, BytePairModel& model) {
   const JsonView single = processor.member("single");
   bool seen_text = false;
-  for (std::size_t i = 0; i < single.array().size() && i < most_steps; ++i) {
+  for (std::size_t i = 0; i < single.array().size() && i < max_steps; ++i) {
     const auto token = single.at(i).find("SpecialToken");
     if (!token) {
       seen_text = true;
@@ -183,7 +183,7 @@ void read_template(const JsonView& processor, const std::map<std::string, std::i
 void read_processor(const JsonView& processor, const std::map<std::string, std::int32_t>& special, BytePairModel& model) {
   const std::string type = processor.type();
   if (type == "TemplateProcessing") return read_template(processor, special, model);
-  if (type == "ByteLevel") return;  // it moves offsets, not ids
+  if (type == "ByteLevel") return;  // ByteLevel changes offsets, not ids
   processor.member("type").refuse("TemplateProcessing or ByteLevel: other post-processors are not supported");
 }
 

@@ -9,16 +9,17 @@
 
 namespace millrace::runtime {
 
-/// The parts of a tokenizer.json around its model, each into `model`. `file` is the whole file.
+/// The parts of a tokenizer.json around its model; each function fills its part of `model`. `file` is the whole file.
 
-/// True if the model is over bytes: there is a ByteLevel pre-tokenizer. Sets normalisation, splitters and what is done with spaces.
+/// Reads normalisation, splitters and the handling of spaces. Returns true if the model is over bytes, that is, if there is a
+/// ByteLevel pre-tokenizer.
 [[nodiscard]] bool read_text_steps(const JsonView& file, BytePairModel& model);
 
-/// The decoder has to undo what the steps do.
+/// Checks that the decoder is of a known type, and reads whether it strips the first space.
 void read_decoder(const JsonView& file, bool over_bytes, BytePairModel& model);
 
-/// What a document begins and ends with: what TemplateProcessing puts around a text, else for the end a special token by the name that
-/// published models give it. `special` are the special tokens by name.
+/// Reads the tokens that begin and end a document: those that TemplateProcessing puts around a text. Without it, the end is the
+/// special token with the name that published models use. `special` maps names of special tokens to ids.
 void read_document_borders(const JsonView& file, const std::map<std::string, std::int32_t>& special, BytePairModel& model);
 
 }  // namespace millrace::runtime

@@ -42,7 +42,7 @@ int combining_class(std::int32_t code) { return utf8proc_get_property(code)->com
 
 constexpr auto canonical = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
 
-/// The canonical decomposition of one code point.
+/// Appends the canonical decomposition of one code point.
 void decompose(std::int32_t code, std::vector<std::int32_t>& to) {
   std::array<std::int32_t, 16> parts{};  // the longest has four
   int boundary = 0;
@@ -52,7 +52,8 @@ void decompose(std::int32_t code, std::vector<std::int32_t>& to) {
   to.insert(to.end(), parts.begin(), parts.begin() + count);
 }
 
-/// Marks between two starters, in the order of their classes. A stable sort: utf8proc's own takes quadratic time on long runs.
+/// Sorts the marks between two starters by combining class. Uses a stable sort, since utf8proc's own takes quadratic time on long
+/// runs.
 void order_marks(std::vector<std::int32_t>& codes) {
   for (auto run = codes.begin(); run != codes.end();) {
     if (combining_class(*run) == 0) {
@@ -65,7 +66,8 @@ void order_marks(std::vector<std::int32_t>& codes) {
   }
 }
 
-/// Code points at which a text may be cut before normalisation: starters that nothing before them combines with, and that stay themselves.
+/// Code points before which a text may be cut ahead of normalisation: starters that combine with nothing before them and that
+/// normalisation leaves unchanged.
 const std::vector<bool>& steady() {
   static const std::vector<bool> table = [] {
     std::vector<bool> made(code_points, true);
@@ -81,7 +83,8 @@ const std::vector<bool>& steady() {
       composed = parts;
       const auto count = utf8proc_normalize_utf32(composed.data(), static_cast<utf8proc_ssize_t>(composed.size()),
                                                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-      // A character that composes as the second of a pair is a mark, a vowel sign or a Hangul vowel: utf8proc knows those by the high bit.
+      // A character that composes as the second of a pair is a mark, a vowel sign or a Hangul vowel: utf8proc marks those by the
+      // high bit.
       made[i] = property->combining_class == 0 && count == 1 && composed[0] == code &&
                 (property->comb_index == UINT16_MAX || (property->comb_index & 0x8000) == 0);
     }
@@ -106,7 +109,7 @@ const std::uint8_t* character_classes() {
 bool is_surely_nfc(std::string_view text) noexcept {
   const auto& cut = steady();
   for (std::size_t i = 0; i < text.size();) {
-    if (static_cast<unsigned char>(text[i]) < 0xcc) {  // below U+0300, or the middle of a character that was
+    if (static_cast<unsigned char>(text[i]) < 0xcc) {  // below U+0300, or the middle of such a character
       ++i;
       continue;
     }
@@ -120,8 +123,8 @@ bool is_surely_nfc(std::string_view text) noexcept {
 void append_nfc(std::string_view text, std::string& out) {
   const auto& cut = steady();
   std::vector<std::int32_t> codes;
-  std::size_t copied = 0;  // what is before has been appended
-  std::size_t last = 0;    // where the newest steady character begins
+  std::size_t copied = 0;  // everything before this has been appended
+  std::size_t last = 0;    // begin of the newest steady character
   for (std::size_t i = 0; i < text.size();) {
     const Character character = character_at(text, i);
     if (cut[character.code]) {

@@ -6,18 +6,19 @@
 
 namespace millrace::runtime {
 
-/// What the split patterns ask of a code point, as Unicode 15 has it: \p{L}, \p{N}, \s (the property White_Space), and of White_Space
-/// carriage return and line feed.
+/// The character classes that the split patterns use, by Unicode 15: \p{L}, \p{N}, \s (the property White_Space), and carriage
+/// return and line feed within White_Space.
 enum CharacterClass : std::uint8_t { other_character = 0, letter = 1, number = 2, space = 4, line_end = 8 };
 
-/// One CharacterClass (line ends are `space | line_end`) for each code point below 0x110000. Made at the first call, never freed.
+/// A table with one CharacterClass (line ends are `space | line_end`) per code point below 0x110000. Built at the first call,
+/// never freed.
 [[nodiscard]] const std::uint8_t* character_classes();
 
-/// Normalisation form C of a well-formed text, appended to `out`. O(n log n) whatever the text. Nothing is allocated for what is in that
-/// form already.
+/// Appends the normalisation form C of a well-formed text to `out`. O(n log n) for any text. Text that is in that form already
+/// needs no allocation.
 void append_nfc(std::string_view text, std::string& out);
 
-/// Whether normalisation form C would leave the text, which is well-formed, as it is, as far as a quick look tells: a false may be wrong.
+/// Quick check whether normalisation form C would leave the well-formed text unchanged: true is certain, false may be wrong.
 [[nodiscard]] bool is_surely_nfc(std::string_view text) noexcept;
 
 }  // namespace millrace::runtime

@@ -6,7 +6,7 @@ namespace millrace::runtime {
 
 std::size_t end_of_valid(std::string_view text, std::size_t from) noexcept {
   while (from < text.size()) {
-    // Eight ASCII bytes at a time, where there are that many.
+    // Skips eight ASCII bytes at a time.
     std::uint64_t eight = 0;
     while (from + 8 <= text.size()) {
       std::memcpy(&eight, text.data() + from, 8);

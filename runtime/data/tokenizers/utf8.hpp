@@ -6,8 +6,8 @@
 
 namespace millrace::runtime {
 
-/// A character at a place of a text: its code point and bytes. `length` is 0 at the end of the text and where no well-formed character
-/// begins (Unicode 15, table 3-7: no overlong form, no surrogate, nothing beyond U+10FFFF).
+/// A character of a text: its code point and its length in bytes. `length` is 0 at the end of the text and where no well-formed
+/// character begins (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
 struct Character {
   std::uint32_t code = 0;
   std::uint32_t length = 0;
@@ -31,11 +31,11 @@ struct Character {
   return {};
 }
 
-/// Where the well-formed characters that begin at `from` end, or the bytes that are none.
+/// The end of the run of well-formed characters that begins at `from`, or of the run of invalid bytes.
 [[nodiscard]] std::size_t end_of_valid(std::string_view text, std::size_t from) noexcept;
 [[nodiscard]] std::size_t end_of_invalid(std::string_view text, std::size_t from) noexcept;
 
-/// `code` is a code point, and no surrogate.
+/// Appends a code point, which must not be a surrogate.
 void append_character(std::uint32_t code, std::string& text);
 
 }  // namespace millrace::runtime

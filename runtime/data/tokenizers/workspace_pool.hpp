@@ -7,11 +7,11 @@
 
 namespace millrace::runtime {
 
-/// Working memory that callers on any thread borrow, each for itself, and that is warm when it is borrowed again.
+/// A pool of workspaces. Callers on any thread borrow one each; a workspace keeps its allocations when it is borrowed again.
 template <class Workspace>
 class WorkspacePool {
  public:
-  /// Gives its workspace back when it goes.
+  /// Returns its workspace to the pool when destroyed.
   class Loan {
    public:
     Loan(WorkspacePool& pool, std::unique_ptr<Workspace> workspace) : pool_(pool), workspace_(std::move(workspace)) {}

@@ -1,14 +1,15 @@
-// auto: a greedy search for given costs, link latency and memory, round by round: in each round every rank runs at most one forward, then
-// one input gradient; weight gradients fill what would be idle. Eight variants of the rule are tried and the best is kept.
-// Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 3.1. With unit costs and the memory
-// of 1F1B it finds ZB-H1 again, with twice that memory the span of ZB-H2:
+// auto: a greedy search for given costs, link latency and memory. It proceeds in rounds: in each round every rank runs at most
+// one forward, then one input gradient; weight gradients fill idle time. Eight variants of the rule are tried and the best is
+// kept. Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 3.1. With unit costs and
+// the memory of 1F1B it finds ZB-H1 again, with twice that memory the span of ZB-H2:
 //
 //     r0|F0 F1 F2 F3 .  .  .  I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7 |
 //     r1|.  F0 F1 F2 .  .  I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7 |
 //     r2|.  .  F0 F1 .  I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7 |
 //     r3|.  .  .  F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7 |
 //
-// Forwards are monotone: a rank runs one only in a round in which the next rank does. That keeps it ahead of "run whatever is ready".
+// Forwards are monotone: a rank runs one only in a round in which the next rank does. This makes the search better than running
+// whatever is ready.
 
 #include <algorithm>
 #include <cmath>
@@ -21,11 +22,11 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// The choices of the rule that no one answer is best for.
+// The choices of the rule for which no single answer is best.
 struct Variant {
-  bool delay_first_backward = false;  // extra forwards of the warm-up may end after the first gradient could have started
-  bool skip_forwards = false;         // a forward that would hold up the next rank's next gradient is left for a later round
-  bool fill_small_gaps = false;       // a weight gradient may delay its rank also where the rank is still ahead of the worst
+  bool delay_first_backward = false;  // the last warm-up forward may end after the first gradient could have started
+  bool skip_forwards = false;         // a forward that would delay the next rank's next gradient is postponed to a later round
+  bool fill_small_gaps = false;       // a weight gradient may delay its rank even while the rank has less idle time than the worst rank
 };
 
 class Search {
@@ -54,7 +55,7 @@ class Search {
       while (rank.owed() > 0) weight(rank);
   }
 
-  /// Time of a step with a barrier at its end; then the longest time of a rank between its own first and last action.
+  /// The time of a step with a barrier at its end; then the longest time of any rank between its own first and last action.
   [[nodiscard]] std::pair<double, double> quality() const {
     double first = ranks_.front().begin, last = 0, span = 0;
     for (const Rank& rank : ranks_) {
@@ -73,10 +74,10 @@ class Search {
     ListWriter list;
     std::vector<double> forward_ends{}, gradient_ends{};  // by microbatch
     int weights = 0;
-    double begin = 0;  // of its first forward
-    double clock = 0;  // end of its newest action
+    double begin = 0;  // begin of its first forward
+    double clock = 0;  // end of its latest action
     double memory = 0;
-    double bubble = 0;  // idle since its first forward
+    double bubble = 0;  // idle time since its first forward
     [[nodiscard]] int forwards() const { return static_cast<int>(forward_ends.size()); }
     [[nodiscard]] int gradients() const { return static_cast<int>(gradient_ends.size()); }
     [[nodiscard]] int owed() const { return gradients() - weights; }
@@ -120,7 +121,7 @@ class Search {
   void gradient(std::size_t index) {
     Rank& rank = ranks_[index];
     const double arrival = gradient_arrival(index);
-    // Rank 0 has nobody to keep waiting once it has no forwards left.
+    // Once rank 0 has no forwards left, nothing it does delays another rank.
     if (index == 0 && rank.forwards() == microbatches_)
       while (rank.owed() > 0) weight(rank);
     make_room(rank, rank.cost.held_weight - rank.cost.held);
@@ -138,7 +139,7 @@ class Search {
     rank.list.weight_gradient();
   }
 
-  // A microbatch that grows between F and W must find the room for that when its I comes.
+  // If a microbatch needs more memory from I to W than from F to I, its forward must leave room for that.
   [[nodiscard]] static double room_for_one(const RankCost& cost) { return std::max(cost.held, cost.held_weight); }
   [[nodiscard]] static bool fits(const RankCost& cost, double memory) { return memory <= cost.limit * (1 + 1e-12); }
 
@@ -146,7 +147,7 @@ class Search {
     while (rank.owed() > 0 && !fits(rank.cost, rank.memory + more)) weight(rank);
   }
 
-  // Weight gradients until the token of the next action arrives.
+  // Runs weight gradients until the boundary of the next action arrives.
   void fill(Rank& rank, double arrival) {
     while (rank.owed() > 0 && rank.clock + rank.cost.weight_gradient <= arrival) weight(rank);
     const double gap = arrival - rank.clock;
@@ -157,7 +158,7 @@ class Search {
 
   // -- round 0 --
 
-  // Forwards of each rank beyond the first that are worth running before the first gradient can arrive.
+  // How many forwards beyond the first each rank should run before the first gradient can arrive.
   [[nodiscard]] std::vector<int> extra_forwards() const {
     std::vector<int> extra(ranks_.size(), 0);
     const Rank& last = ranks_.back();
@@ -175,7 +176,8 @@ class Search {
       }
       gradient_end = std::max(clock, arrival) + rank.cost.input_gradient;
     }
-    // Strictly falling from rank to rank, unless the rank before has run out of microbatches: every forward must have a token.
+    // The numbers must strictly decrease from rank to rank, unless the previous rank has run out of microbatches, since every
+    // forward needs an input.
     for (std::size_t index = 1; index < extra.size(); ++index) {
       const bool all = ranks_[index - 1].forwards() + extra[index - 1] >= microbatches_;
       extra[index] = std::min(extra[index], all ? extra[index - 1] : std::max(0, extra[index - 1] - 1));
@@ -193,7 +195,7 @@ class Search {
 
   // -- later rounds --
 
-  // When each rank could start the gradient of this round if no rank ran another forward.
+  // When each rank could start the gradient of this round if no rank ran a further forward.
   [[nodiscard]] std::vector<double> gradient_starts(int round) const {
     std::vector<double> starts(ranks_.size());
     double arrival = 0;
@@ -232,7 +234,7 @@ class Search {
       const bool monotone = last || chosen[index + 1] || ranks_[index + 1].forwards() == microbatches_;
       chosen[index] = needed(index) || (monotone && has_room(rank) && worthwhile(index, starts));
     }
-    for (std::size_t index = 1; index < ranks_.size(); ++index) {  // no forward without a token
+    for (std::size_t index = 1; index < ranks_.size(); ++index) {  // a forward needs its input
       const int made = ranks_[index - 1].forwards() + (chosen[index - 1] ? 1 : 0);
       if (made <= ranks_[index].forwards()) chosen[index] = false;
     }

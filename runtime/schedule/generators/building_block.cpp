@@ -11,19 +11,19 @@ namespace {
 
 constexpr int period = 6;
 
-// Of the blocks that start every `period` units and hold from `begin` to `end`, how many hold at a time ≡ `phase`? (`far` is long after the
-// first of them.)
+// Blocks start every `period` units, and each holds memory from `begin` to `end`. Returns how many hold it at a time ≡ `phase`,
+// long after the first of them (`far`).
 int holding(int begin, int end, int phase) {
   const int far = phase + period * (2 + end / period);
   return (far - begin) / period - (far - end) / period;
 }
 
-// First time after `start` that falls on `residue`.
+// The first time after `start` that is congruent to `residue`.
 int next_on(int residue, int start) { return start + (residue - start % period + period) % period; }
 
 struct Option {
-  int lag = 0;   // of both weight gradients behind their input gradients
-  int peak = 0;  // stashes
+  int lag = 0;   // delay of both weight gradients after their input gradients
+  int peak = 0;  // in stashes
 };
 
 Option option_of(const BuildingBlock& block, int residue_up, int residue_down) {
@@ -37,7 +37,7 @@ Option option_of(const BuildingBlock& block, int residue_up, int residue_down) {
   return option;
 }
 
-// An F or an I of a list, without its microbatch, which the writer knows.
+// An F or an I of a list without its microbatch, which the writer adds.
 struct Step {
   int time = 0;
   StageId stage;
@@ -59,7 +59,7 @@ std::vector<Step> steps_of(const Placement& placement, RankId rank, int microbat
   return steps;
 }
 
-// Runs all ranks unit by unit; what a rank does in a unit it decides from what was finished before the unit.
+// Simulates all ranks unit by unit; a rank decides by what was finished before the unit.
 class LeftShift {
  public:
   LeftShift(Schedule& schedule, BuildingBlock (*block)(int, int)) : placement_(schedule.placement) {
@@ -90,7 +90,7 @@ class LeftShift {
     ListWriter list;
     std::vector<Step> steps;
     std::size_t next = 0;
-    int held = 0, owed = 0;  // stashes from F to W; weight gradients whose I is done
+    int held = 0, owed = 0;  // stashes held from F to W; weight gradients whose I is done
   };
   struct Count {
     int forwards = 0, gradients = 0;
@@ -134,7 +134,7 @@ class LeftShift {
   }
 
   const Placement& placement_;
-  int memory_ = 0;  // stashes that a rank may hold when it starts an F; the same for all ranks
+  int memory_ = 0;  // limit of stashes when a rank starts an F; the same for all ranks
   std::vector<Rank> ranks_;
   std::vector<Count> started_, finished_;  // by stage
 };

@@ -3,12 +3,13 @@
 namespace millrace::runtime {
 namespace {
 
-// Phase 4, the steady state: each forward hides the communication of a backward and the other way round.
+// Phase 4, the steady state: each forward hides the communication of a backward and vice versa.
 void write_overlapped_phase(ListWriter& list, const DualPipePosition& at) {
   const bool innermost = at.depth + 1 == at.depths;
   for (int i = 0; i < at.microbatches - 2 * at.depths + at.depth + 1; ++i) {
     if (i == 0 && innermost) {
-      // Apart, for the neighbour waits for this forward: in one block it would leave only with the end of the backward.
+      // This forward is issued separately, since the neighbour waits for it: in one block its output would be sent only when the
+      // backward ends.
       list.forward(at.first);
       list.backward(at.second);
     } else {
@@ -18,7 +19,7 @@ void write_overlapped_phase(ListWriter& list, const DualPipePosition& at) {
   }
 }
 
-// Phase 6: backwards alone; its second half leaves the weight gradients for the gaps of the phases after it.
+// Phase 6: only backwards; the second half leaves the weight gradients for the gaps of later phases.
 void write_backward_phase(ListWriter& list, const DualPipePosition& at) {
   const int switch_at = (at.depth + 1) / 2;
   bool split = false;
@@ -35,27 +36,27 @@ void write_backward_phase(ListWriter& list, const DualPipePosition& at) {
 
 void write_dualpipe_phases(ListWriter& list, const DualPipePosition& at) {
   const int outer = at.depths - at.depth - 1;
-  for (int i = 0; i < 2 * outer; ++i) list.forward(at.first);  // 1
-  for (int i = 0; i < at.depth + 1; ++i) {                     // 2
+  for (int i = 0; i < 2 * outer; ++i) list.forward(at.first);  // phase 1
+  for (int i = 0; i < at.depth + 1; ++i) {                     // phase 2
     list.forward(at.first);
     list.forward(at.second);
   }
-  for (int i = 0; i < outer; ++i) {  // 3
+  for (int i = 0; i < outer; ++i) {  // phase 3
     list.input_gradient(at.second);
     list.weight_gradient();
     list.forward(at.second);
   }
-  write_overlapped_phase(list, at);  // 4
-  for (int i = 0; i < outer; ++i) {  // 5
+  write_overlapped_phase(list, at);  // phase 4
+  for (int i = 0; i < outer; ++i) {  // phase 5
     list.backward(at.second);
     list.overlapped(at.second, at.first);
   }
-  write_backward_phase(list, at);    // 6
-  for (int i = 0; i < outer; ++i) {  // 7
+  write_backward_phase(list, at);    // phase 6
+  for (int i = 0; i < outer; ++i) {  // phase 7
     list.weight_gradient();
     list.input_gradient(at.first);
   }
-  list.remaining_weight_gradients();  // 8
+  list.remaining_weight_gradients();  // phase 8
 }
 
 }  // namespace millrace::runtime

@@ -1,5 +1,5 @@
-// DualPipeV: DualPipe cut in half; one copy of the model on a V placement, whose two arms take the part of the two directions.
-// Qi, Wan et al. (Sea AI Lab), "DualPipe Could Be Better Without the Dual", 2025, after DeepSeek-AI 2024, arXiv 2412.19437. Lower case is
+// DualPipeV: DualPipe cut in half; one copy of the model on a V placement, whose two arms act as the two directions. Qi, Wan et
+// al. (Sea AI Lab), "DualPipe Could Be Better Without the Dual", 2025, after DeepSeek-AI 2024, arXiv 2412.19437. Lower case is
 // the second chunk.
 //
 //     r0|F0F1F2F3F4F5F6f0i0w0f1i1w1f2i2w2f3F7&b3=. . . f4&B0=b4==. f5&B1=b5==. f6&B2=b6==. f7&B3=b7==I4W4I5W5I6W6I7W7|

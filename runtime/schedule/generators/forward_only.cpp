@@ -1,4 +1,4 @@
-// Forwards alone, for evaluation.
+// Forwards only, for evaluation.
 //
 // On a loop placement the microbatches go in groups of P, each group through all chunks of a rank before the next group starts
 // (the forward order of interleaved schedules, Narayanan et al. 2021, arXiv 2104.04473):
@@ -8,13 +8,13 @@
 //     r2|. . F0F1F2F3f0f1f2f3F4F5F6F7f4f5f6f7. |
 //     r3|. . . F0F1F2F3f0f1f2f3F4F5F6F7f4f5f6f7|
 //
-// On any other placement the lists are what greedy ranks would do with equal stages and one slot on every edge: a rank takes
-// the deepest stage that has a token and room for its output.
+// On any other placement the lists come from a greedy execution with equal stages and one slot per edge: a rank takes the deepest
+// stage that has an input and room for its output.
 //
-// Both complete with one slot an edge at any timing: the P edges of a loop hold the P microbatches of a group, and the greedy lists
-// come from such an execution (in-order ranks with bounded FIFO channels are a marked graph: whether they complete
-// does not depend on durations). That matters: an evaluation passes any number of microbatches through rings that were sized for
-// the training schedule, and breadth-first lists would fill the ring between the last rank and the first and stop there.
+// Both complete with one slot per edge, whatever the timing: the P edges of a loop hold the P microbatches of a group, and the
+// greedy lists come from such an execution (in-order ranks with bounded FIFO channels form a marked graph: whether they complete
+// does not depend on durations). This is needed because an evaluation sends any number of microbatches through rings that were
+// sized for the training schedule; breadth-first lists would fill the ring between the last rank and the first, and deadlock.
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ struct Progress {
   std::vector<int> finished;
 };
 
-// A stage may start its next microbatch when the stage before has finished it and the stage after has freed the slot.
+// A stage may start its next microbatch when the previous stage has finished it and the next stage has freed the slot.
 bool ready(const Schedule& schedule, const Progress& progress, StageId stage) {
   const int m = progress.started[stage.index()];
   if (m == schedule.microbatches_of(stage)) return false;
@@ -39,7 +39,7 @@ bool ready(const Schedule& schedule, const Progress& progress, StageId stage) {
   return (!previous || progress.finished[previous->index()] > m) && (!next || progress.finished[next->index()] >= m);
 }
 
-// One round is one unit of time: every rank starts at most one action, all of them finish together.
+// One round is one unit of time: every rank starts at most one action, and all started actions finish together.
 void fill_greedily(Schedule& schedule) {
   const Placement& placement = schedule.placement;
   const auto stages = static_cast<std::size_t>(placement.stages());

@@ -1,5 +1,5 @@
-// GPipe: all forwards, then all backwards, in the same order of microbatches.
-// Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019, arXiv 1811.06965.
+// GPipe: all forwards, then all backwards, both with ascending microbatches. Huang et al., "GPipe: Efficient Training of Giant
+// Neural Networks using Pipeline Parallelism", NeurIPS 2019, arXiv 1811.06965.
 //
 //     r0|F0 F1 F2 F3 F4 F5 F6 F7 .  .  .  .  .  .  .  .  .  B0====B1====B2====B3====B4====B5====B6====B7====|
 //     r1|.  F0 F1 F2 F3 F4 F5 F6 F7 .  .  .  .  .  .  B0====B1====B2====B3====B4====B5====B6====B7====.  .  |

@@ -1,6 +1,6 @@
-// Interleaved zero bubble: the order of interleaved 1F1B with a shorter warm-up and split backward.
-// Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, on the chunks of Narayanan et al. 2021; the form
-// that PyTorch calls ScheduleInterleavedZeroBubble. Lower case is the second chunk.
+// Interleaved zero bubble: the order of interleaved 1F1B with a shorter warm-up and split backward. Qi, Wan, Huang, Lin, "Zero
+// Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, applied to the chunks of Narayanan et al. 2021; PyTorch calls it
+// ScheduleInterleavedZeroBubble. Lower case is the second chunk.
 //
 //     r0|F0F1F2F3f0f1f2f3. . . i0w0F4i1w1F5i2w2F6i3w3F7I0W0f4I1W1f5I2W2f6I3W3f7i4w4i5w5i6w6i7w7I4W4I5W5I6W6I7W7|
 //     r1|. F0F1F2F3f0f1f2. . i0f3i1w0F4i2w1F5i3w2F6I0w3F7I1W0f4I2W1f5I3W2f6i4W3f7i5w4i6w5i7w6I4w7I5W4I6W5I7W6W7|
@@ -19,7 +19,8 @@
 namespace millrace::runtime {
 namespace {
 
-// As many equal rounds as leave each of them at least P microbatches; fewer microbatches than ranks make one round.
+// The largest number of equal rounds such that each has at least P microbatches; with fewer microbatches than ranks there is one
+// round.
 int microbatches_of_a_round(int ranks, int chunks, int microbatches) {
   const auto rounds = [ranks](int m) { return std::max(1, m / ranks); };
   const auto divides = [&](int m) { return m % rounds(m) == 0; };

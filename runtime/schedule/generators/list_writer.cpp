@@ -59,7 +59,7 @@ void ListWriter::overlapped(StageId forward_stage, StageId backward_stage) {
   const std::size_t first = list_.size();
   forward(forward_stage);
   backward(backward_stage);
-  // Beyond the last microbatch one half may be missing; then what is left stands alone.
+  // Past the last microbatch one half may be missing; then the other half is a single action.
   if (list_.size() == first + 2) list_[first].overlaps_next = true;
 }
 

@@ -8,36 +8,36 @@
 
 namespace millrace::runtime {
 
-/// Empty lists for every rank, for generators to fill.
+/// A schedule with an empty list for every rank, for generators to fill.
 [[nodiscard]] Schedule blank_schedule(std::string name, Placement placement, int microbatches);
 
-/// Writes the list of one rank in the words of a schedule's rule: "the next forward of this stage". The microbatch follows from what was
-/// written before, so the microbatches of a stage rise for F, for I and B together, and for W, whatever the rule.
-/// A rule may go on beyond the last microbatch: it is followed, and nothing is written.
+/// Writes the list of one rank in terms of a schedule's rule: "the next forward of this stage". The microbatch follows from what
+/// was written before, so a stage's microbatches always ascend for F, for I and B together, and for W. A rule may continue past
+/// the last microbatch: such calls write nothing.
 class ListWriter {
  public:
   ListWriter(Schedule& schedule, RankId rank);
 
   void forward(StageId stage);
   void backward(StageId stage);
-  /// Its weight gradient is owed from now on.
+  /// Adds the next I of this stage; its weight gradient is pending from now on.
   void input_gradient(StageId stage);
-  /// The oldest that this stage owes; nothing where it owes none.
+  /// Adds the stage's oldest pending weight gradient; does nothing if there is none.
   void weight_gradient(StageId stage);
-  /// The oldest that any stage of the rank owes; nothing where none is owed.
+  /// Adds the rank's oldest pending weight gradient of any stage; does nothing if there is none.
   void weight_gradient();
   void remaining_weight_gradients(StageId stage);
   void remaining_weight_gradients();
-  /// O(F;B): both in one block.
+  /// Adds an overlapped pair O(F;B), both in one block.
   void overlapped(StageId forward_stage, StageId backward_stage);
 
  private:
   struct Count {
-    int forwards = 0, gradients = 0;  // I and B together
+    int forwards = 0, gradients = 0;  // gradients: I and B together
   };
   struct Debt {
     StageId stage;
-    int ordinal = 0;  // of the microbatch among those of the stage
+    int ordinal = 0;  // index of the microbatch among those of the stage
   };
   [[nodiscard]] Count& count(StageId stage);
   void write(StageId stage, ActionKind kind, int ordinal);
@@ -46,7 +46,7 @@ class ListWriter {
   Schedule& schedule_;
   std::vector<Action>& list_;
   std::vector<Count> counts_;  // by chunk
-  std::deque<Debt> owed_;      // in the order of the I
+  std::deque<Debt> owed_;      // in the order of their I
 };
 
 }  // namespace millrace::runtime

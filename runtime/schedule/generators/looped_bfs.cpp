@@ -1,4 +1,4 @@
-// Looped breadth-first: stage s on rank s mod P; each chunk takes all microbatches before the next chunk starts.
+// Looped breadth-first: stage s on rank s mod P; each chunk processes all microbatches before the next chunk starts.
 // Lamy-Poirier, "Breadth-First Pipeline Parallelism", MLSys 2023, arXiv 2211.05953. Lower case is the second chunk.
 //
 //     r0|F0F1F2F3F4F5F6F7f0f1f2f3f4f5f6f7. . . . . . . . . b0==b1==b2==b3==b4==b5==b6==b7==B0==B1==B2==B3==B4==B5==B6==B7==|
@@ -6,7 +6,7 @@
 //     r2|. . F0F1F2F3F4F5F6F7f0f1f2f3f4f5f6f7. . . b0==b1==b2==b3==b4==b5==b6==b7==B0==B1==B2==B3==B4==B5==B6==B7==. . . . |
 //     r3|. . . F0F1F2F3F4F5F6F7f0f1f2f3f4f5f6f7b0==b1==b2==b3==b4==b5==b6==b7==B0==B1==B2==B3==B4==B5==B6==B7==. . . . . . |
 //
-// Bubble (P−1)(F+B)/V, peak M microbatches on every rank, any M. With V = 1 it is gpipe.
+// Bubble (P−1)(F+B)/V, peak M microbatches on every rank, any M. With V = 1 it equals gpipe.
 
 #include "runtime/schedule/schedule.hpp"
 

@@ -1,4 +1,4 @@
-// The schedules by name.
+// Finds the generator of a schedule by name.
 
 #include <algorithm>
 #include <array>
@@ -60,7 +60,7 @@ const Generator& find_generator(std::string_view name) {
        fmt::join(schedule_names(), ", "));
 }
 
-// What no schedule can do, and what this one has no use for.
+// Rejects what no schedule can do, and settings that this one does not use.
 void check_request(const Request& request, const Generator& generator) {
   MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, expected 1 or more", request.ranks);
   MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, expected 1 or more", request.chunks);

@@ -1,14 +1,14 @@
-// 1F1B: after a short warm-up every forward is followed by a backward, so that only P−r microbatches are held.
-// Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019 (the schedule with a flush:
-// "Memory-Efficient Pipeline-Parallel DNN Training", arXiv 2006.09503).
+// 1F1B: after a short warm-up every forward is followed by a backward, so that rank r holds only P−r microbatches. Narayanan et
+// al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019 (the schedule with a flush: "Memory-Efficient
+// Pipeline-Parallel DNN Training", arXiv 2006.09503).
 //
 //     r0|F0 F1 F2 F3 .  .  .  .  .  .  B0====F4 B1====F5 B2====F6 B3====F7 B4====.  B5====.  B6====.  B7====|
 //     r1|.  F0 F1 F2 .  .  .  .  B0====F3 B1====F4 B2====F5 B3====F6 B4====F7 B5====.  B6====.  B7====.  .  |
 //     r2|.  .  F0 F1 .  .  B0====F2 B1====F3 B2====F4 B3====F5 B4====F6 B5====F7 B6====.  B7====.  .  .  .  |
 //     r3|.  .  .  F0 B0====F1 B1====F2 B2====F3 B3====F4 B4====F5 B5====F6 B6====F7 B7====.  .  .  .  .  .  |
 //
-// Bubble (P−1)(F+B), any M. With the smallest warm-up P−1−r each link latency c is paid about twice a microbatch;
-// a warm-up of 2(P−1−r) pays it once, for a peak of 2(P−1−r)+1 microbatches.
+// Bubble (P−1)(F+B), any M. With the smallest warm-up P−1−r each microbatch pays the link latency c about twice; with a warm-up
+// of 2(P−1−r) it pays once, for a peak of 2(P−1−r)+1 microbatches.
 
 #include <algorithm>
 
@@ -20,7 +20,8 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// A rank that warms up longer than the one before it waits for forwards which that one runs only after a backward: deadlock.
+// A rank with a longer warm-up than the previous rank deadlocks: it waits for forwards that the previous rank runs only after a
+// backward.
 void check_warmup(const std::vector<int>& warmup, int ranks) {
   MILLRACE_CHECK(static_cast<int>(warmup.size()) == ranks, ExitCode::config, who,
                  "1f1b warm-up has {} values, expected one for each of {} ranks", warmup.size(), ranks);

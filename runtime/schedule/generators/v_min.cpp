@@ -1,5 +1,5 @@
-// V-Min: the smallest memory that building blocks on a V placement allow, a third of that of 1F1B.
-// Qi, Wan, Amar, Lin, "Pipeline Parallelism with Controllable Memory", NeurIPS 2024, arXiv 2405.15362. Lower case is the second chunk.
+// V-Min: the smallest memory that building blocks on a V placement allow, a third of 1F1B's. Qi, Wan, Amar, Lin, "Pipeline
+// Parallelism with Controllable Memory", NeurIPS 2024, arXiv 2405.15362. Lower case is the second chunk.
 //
 //     r0|F0F1. . . . . f0i0F2w0. . f1i1I0w1F3W0f2i2I1w2F4W1f3i3I2w3F5W2f4i4I3w4F6W3f5i5I4w5F7W4f6i6I5w6W5. f7i7I6w7W6. . . I7W7|
 //     r1|. F0. . . . f0F1. i0w0. f1F2I0i1W0w1f2F3I1i2W1w2f3F4I2i3W2w3f4F5I3i4W3w4f5F6I4i5W4w5f6F7I5i6W5w6f7. I6i7W6w7. . I7W7. |

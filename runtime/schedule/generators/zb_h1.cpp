@@ -1,5 +1,5 @@
-// ZB-H1: the backward is split; weight gradients, which nobody waits for, fill the bubbles at the memory of 1F1B.
-// Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 2.2.
+// ZB-H1: the backward is split; weight gradients, for which no other rank waits, fill the bubbles, with the memory of 1F1B. Qi,
+// Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 2.2.
 //
 //     r0|F0 F1 F2 F3 .  .  .  I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7 |
 //     r1|.  F0 F1 F2 .  .  I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7 |

@@ -1,12 +1,13 @@
-// ZB-H2: split backward with twice the warm-up of 1F1B, so that no rank waits between its own first and last action.
-// Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 2.3.
+// ZB-H2: split backward with twice the warm-up of 1F1B, so that no rank waits between its own first and last action. Qi, Wan,
+// Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv 2401.10241, section 2.3.
 //
 //     r0|F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7 .  .  .  |
 //     r1|.  F0 F1 F2 F3 F4 I0 F5 I1 F6 I2 W0 F7 I3 W1 I4 W2 I5 W3 I6 W4 I7 W5 W6 W7 .  .  |
 //     r2|.  .  F0 F1 F2 I0 F3 I1 F4 I2 F5 I3 F6 I4 W0 F7 I5 W1 I6 W2 I7 W3 W4 W5 W6 W7 .  |
 //     r3|.  .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 W0 F7 I7 W1 W2 W3 W4 W5 W6 W7 |
 //
-// Span bubble (P−1)(F+I−2W), makespan bubble (P−1)F more; peak (2(P−r)−1)·M_B + 2r·M_W ≤ (2P−1)·M_B. Any M; 2P−1 or more fill it.
+// Span bubble (P−1)(F+I−2W), makespan bubble (P−1)F more; peak (2(P−r)−1)·M_B + 2r·M_W ≤ (2P−1)·M_B. Any M; with 2P−1 or more the
+// pipeline is full.
 
 #include <algorithm>
 

@@ -1,13 +1,13 @@
-// ZB-V: zero bubble on a V placement; rank r has stages r and 2P−1−r, so embedding and head share rank 0.
-// Qi, Wan, Amar, Lin, "Pipeline Parallelism with Controllable Memory", NeurIPS 2024, arXiv 2405.15362. Lower case is the second chunk.
+// ZB-V: zero bubble on a V placement; rank r has stages r and 2P−1−r, so embedding and head share rank 0. Qi, Wan, Amar, Lin,
+// "Pipeline Parallelism with Controllable Memory", NeurIPS 2024, arXiv 2405.15362. Lower case is the second chunk.
 //
 //     r0|F0F1F2F3F4F5F6f0i0w0f1i1w1f2i2w2f3i3w3F7I0W0f4i4w4I1W1f5i5w5I2W2f6i6w6I3W3f7i7w7I4W4I5W5I6W6I7W7. . . |
 //     r1|. F0F1F2F3F4f0F5f1i0w0f2i1w1f3i2w2F6I0W0f4i3w3F7I1W1f5i4w4I2W2f6i5w5I3W3f7i6w6I4i7I5W4I6W5I7W6w7W7. . |
 //     r2|. . F0F1F2f0F3f1F4f2i0w0f3i1w1F5I0W0f4i2w2F6I1W1f5i3w3F7I2W2f6i4w4I3W3f7i5w5I4i6I5i7I6W4I7W5w6w7W6W7. |
 //     r3|. . . F0f0F1f1F2f2F3f3i0w0F4I0W0f4i1w1F5I1W1f5i2w2F6I2W2f6i3w3F7I3W3f7i4w4I4i5I5i6I6i7I7W4w5w6w7W5W6W7|
 //
-// Span bubble 0 for F = I = W, makespan bubble about (P−1)(F+I−W)/2, peak P on all ranks. Any M; 2P−1 or more fill it. For fewer the lists
-// of 2P−1 microbatches are made and the surplus left out.
+// Span bubble 0 for F = I = W, makespan bubble about (P−1)(F+I−W)/2, peak P on all ranks. Any M; with 2P−1 or more the pipeline
+// is full. For fewer, the lists for 2P−1 microbatches are generated and the surplus is removed.
 
 #include <algorithm>
 

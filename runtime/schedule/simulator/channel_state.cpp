@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* who = "runtime.schedule";
 
-// The action that makes the token of a send, or any like it.
+// Any action whose boundary has the kind and microbatch of the transfer's.
 Action maker_like(const TransferCell& cell) {
   return {cell.stage, cell.token == BoundaryKind::activation ? ActionKind::forward : ActionKind::input_gradient, cell.microbatch};
 }
@@ -77,7 +77,7 @@ std::size_t ChannelState::entry_size(const std::vector<TransferCell>& cells, std
   return pair ? 2 : 1;
 }
 
-// Whether the token is at the consumer and nothing that keeps order stands before it.
+// Whether the boundary is at the consumer and, if the channel keeps order, is the first there.
 bool ChannelState::in_reach(Token token) const {
   const auto& inbox = channels_[token.edge.index()].inbox;
   if (model_.transport == Transport::edge_fifo) return !inbox.empty() && inbox.front() == token.microbatch;
@@ -124,7 +124,7 @@ void ChannelState::arrive(Token token) {
   at(token).came = true;
 }
 
-// Without shared queues a token leaves its outbox as soon as the consumer has a slot for it.
+// Without shared queues a boundary leaves its outbox as soon as the consumer has a slot for it.
 void ChannelState::pump(EdgeId edge) {
   Channel& channel = channels_[edge.index()];
   while (!queued() && !channel.outbox.empty() && has_room({edge, channel.outbox.front()})) arrive({edge, channel.outbox.front()});

@@ -8,39 +8,40 @@
 
 namespace millrace::runtime {
 
-/// One token: the edge that it takes and its microbatch.
+/// One boundary: its edge and its microbatch.
 struct Token {
   EdgeId edge = no_edge;
   MicrobatchId microbatch;
   friend bool operator==(const Token&, const Token&) = default;
 };
 
-/// Where all tokens of an untimed replay are: the channels of a transport model, and what has passed through them.
+/// The location of every boundary in an untimed replay: the channels of a transport model, and what has passed through them.
 class ChannelState {
  public:
-  /// Checks the table's cells: Error(config) where a cell stands on the wrong rank or moves a token over no edge between ranks.
+  /// Checks the table's cells: Error(config) if a cell is on the wrong rank or moves a boundary where there is no edge between
+  /// ranks.
   ChannelState(const Placement& placement, const FullTable& table, const TransportModel& model);
 
   [[nodiscard]] const Edge& edge(Token token) const { return edges_[token.edge.index()]; }
   [[nodiscard]] Token token_of(const TransferCell& cell) const;
   [[nodiscard]] std::optional<Token> input_of(const Action& action) const;
-  /// 2 where a pair begins, otherwise 1.
+  /// 2 if a pair begins here, else 1.
   [[nodiscard]] std::size_t entry_size(const std::vector<TransferCell>& cells, std::size_t index) const;
-  /// Whether transfers wait in queues that several edges share.
+  /// Whether several edges share the queues in which transfers wait.
   [[nodiscard]] bool queued() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
 
   // -- what the lists do ---------------------------------------------------------------------------------------------------
-  /// The consumer could use the token now.
+  /// Whether the consumer could use the boundary now.
   [[nodiscard]] bool usable(Token token) const;
-  /// Uses the input up, gives its slot back, makes the output.
+  /// Consumes the input, frees its slot, produces the output.
   void perform(const Action& action);
   void post_send(Token token);
   void post_receive(Token token);
-  /// What a receive in the list waits for: the token is there, and, in a channel that keeps its order, next.
+  /// Performs a receive of the list if it can: the boundary must be there and, if the channel keeps order, be the next.
   [[nodiscard]] bool take(Token token);
-  /// Moves the token at once.
+  /// Moves the boundary immediately.
   void hand_over(Token token);
-  /// Queue models: performs every transfer that heads both its queues; whether there was one.
+  /// Queue models: performs every transfer that is at the head of both its queues; returns whether there was one.
   bool match();
 
   // -- what is so -----------------------------------------------------------------------------------------------------------
@@ -51,20 +52,20 @@ class ChannelState {
   [[nodiscard]] bool is_ever_made(Token token) const { return at(token).has_maker; }
   [[nodiscard]] bool has_room(Token token) const;
   [[nodiscard]] bool outbox_full(Token token) const;
-  /// The first token of the same edge that is posted and has not left.
+  /// The first boundary of the same edge that is posted and has not left.
   [[nodiscard]] Token oldest_unsent(Token token) const;
-  /// What stands before the token in the rank's queue.
+  /// The boundary in front of this one in the rank's queue.
   [[nodiscard]] std::optional<Token> ahead_of(Token token, RankId rank) const;
 
  private:
   struct History {
-    bool has_maker = false, has_send = false, has_receive = false;  // in the table
+    bool has_maker = false, has_send = false, has_receive = false;  // whether the table contains them
     bool made = false, sent = false, receive_posted = false, came = false, taken = false;
   };
   struct Channel {
-    std::deque<MicrobatchId> outbox;  // posted, not at the consumer yet
-    std::deque<MicrobatchId> inbox;   // at the consumer, not taken
-    int used = 0;                     // slots
+    std::deque<MicrobatchId> outbox;  // posted, not yet at the consumer
+    std::deque<MicrobatchId> inbox;   // at the consumer, not yet taken
+    int used = 0;                     // number of occupied slots
     std::vector<History> tokens;      // by microbatch
   };
   struct Transfer {
@@ -87,7 +88,7 @@ class ChannelState {
   const TransportModel& model_;
   std::vector<Edge> edges_;
   std::vector<Channel> channels_;             // by edge
-  std::vector<std::deque<Transfer>> queues_;  // two a rank: activations, gradients; with one queue a rank only the first is used
+  std::vector<std::deque<Transfer>> queues_;  // two per rank: activations, gradients; with one queue per rank only the first is used
 };
 
 }  // namespace millrace::runtime

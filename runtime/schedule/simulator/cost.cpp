@@ -9,10 +9,10 @@
 namespace millrace::runtime {
 namespace {
 
-// In (0, 1).
+// A uniform number in (0, 1).
 double uniform(std::uint64_t key) { return (static_cast<double>(splitmix(key) >> 11) + 0.5) * 0x1.0p-53; }
 
-// Box and Muller 1958.
+// A normal number by the method of Box and Muller (1958).
 double normal(std::uint64_t key) {
   return std::sqrt(-2 * std::log(uniform(key))) * std::cos(2 * std::numbers::pi * uniform(splitmix(~key)));
 }

@@ -9,7 +9,7 @@
 
 namespace millrace::runtime {
 
-/// Durations of one stage's actions, in any one unit (the rest of this file in the same).
+/// Durations of one stage's actions, in any one unit, which the rest of this file uses too.
 struct StageCost {
   double forward = 1;
   double input_gradient = 1;
@@ -19,20 +19,21 @@ struct StageCost {
   [[nodiscard]] double& of(ActionKind kind);
 };
 
-/// The same cost for every stage: `forward`, `input_gradient`, `weight_gradient` of a whole rank, divided by the chunks of a rank; B = I +
-/// W. A rank that holds replicas has them one after another for different microbatches, so that each counts as a whole.
+/// The same cost for every stage: `forward`, `input_gradient` and `weight_gradient` are those of a whole rank and are divided by
+/// its chunks; B = I + W. A rank that holds replicas runs them one after another for different microbatches, so each replica's
+/// stage has the cost of a whole rank.
 [[nodiscard]] std::vector<StageCost> uniform_costs(const Placement& placement, double forward, double input_gradient,
                                                    double weight_gradient);
 
-/// Duration of an overlapped pair of these two stages; without one a pair takes the sum of its halves.
+/// Duration of an overlapped pair of these two stages; the default is the sum of its halves.
 struct PairCost {
   StageId forward;
   StageId backward;
   double duration = 0;
 };
 
-/// One edge between two ranks: tokens leave one after another, each for bytes ÷ bytes_per_second, and arrive `latency` later.
-/// An edge within one rank costs nothing.
+/// One edge between two ranks: boundaries leave one after another, each taking bytes ÷ bytes_per_second, and arrive `latency`
+/// later. An edge within one rank costs nothing.
 struct LinkCost {
   double latency = 0;
   double bytes = 0;
@@ -43,39 +44,40 @@ struct LinkCost {
 /// The same latency on every edge.
 [[nodiscard]] std::vector<LinkCost> uniform_links(const Placement& placement, double latency);
 
-/// A rank that stands still once: its action at `index` lasts longer.
+/// A rank that stalls once: its action at `index` lasts longer.
 struct Stall {
   RankId rank;
   int index = 0;
   double duration = 0;
 };
 
-/// What makes a run uneven. All of it is a function of the keys, so two runs with the same noise are the same.
+/// Random variation of a run. It is a pure function of the keys, so two runs with the same noise are equal.
 struct Noise {
-  std::vector<double> slowdown;  // by rank: 1.3 is 30 % slower; empty: 1 for all
+  std::vector<double> slowdown;  // by rank: 1.3 means 30 % slower; empty: 1 for all
   double jitter = 0;             // each action × exp(jitter · normal − jitter² ÷ 2), whose mean is 1
   std::uint64_t seed = 0;
   std::vector<Stall> stalls;
 
-  /// What the duration of this action is multiplied by.
+  /// The factor by which the duration of this action is multiplied.
   [[nodiscard]] double factor(RankId rank, const Action& action) const;
 };
 
-/// Everything a simulation prices a schedule with.
+/// All costs that a simulation needs.
 struct Costs {
   std::vector<StageCost> stages;  // by StageId
-  std::vector<PairCost> pairs;    // those that differ from the sum of their halves
-  std::vector<LinkCost> links;    // by EdgeId; empty: all free
-  std::vector<int> slots;         // by EdgeId, tokens that an edge's ring holds; empty: unbounded
-  double launch = 0;              // of the host, for each entry of a list
-  int issue_ahead = 2;            // entries that may be launched and not finished, at least 1
+  std::vector<PairCost> pairs;    // pairs whose duration differs from the sum of their halves
+  std::vector<LinkCost> links;    // by EdgeId; empty: all links are free
+  std::vector<int> slots;         // by EdgeId, slots of an edge's ring; empty: unbounded
+  double launch = 0;              // host time per list entry
+  int issue_ahead = 2;            // number of entries that may be launched and unfinished at a time, at least 1
   Noise noise;
 };
 
-/// Stages, and pairs, that are all alike: each kind takes the mean over the stages. Nothing else is taken over.
+/// The costs with equal stages and equal pairs: each kind takes the mean over the stages. Links, slots, launch and noise are
+/// dropped.
 [[nodiscard]] Costs alike(const Costs& costs);
 
-/// Throws Error(internal) unless there is a cost for every stage and, where any are given, for every edge and rank.
+/// Throws Error(internal) unless there is a cost for every stage and, if any are given, for every edge and rank.
 void check_costs(const Costs& costs, const Placement& placement);
 
 }  // namespace millrace::runtime

@@ -19,7 +19,7 @@ void check_trace(const Simulation& simulation) {
                  "a simulation without trace, expected simulate(schedule, costs, true)");
 }
 
-// The action that ends the step.
+// The action that ends last.
 std::size_t last_action(const Simulation& simulation) {
   for (std::size_t rank = 0; rank + 1 < simulation.first.size(); ++rank) {
     const std::size_t stop = simulation.first[rank + 1];
@@ -28,7 +28,7 @@ std::size_t last_action(const Simulation& simulation) {
   return 0;
 }
 
-// What lies between the source of an action and the action: first the tokens' transfers, then the launches.
+// Adds what lies between an action and its source: first the boundaries' transfers, then the launches.
 void add_way(const Schedule& schedule, const Costs& costs, const Simulation& simulation, std::size_t action, std::vector<PathStep>& path) {
   const Binding& binding = simulation.bindings[action];
   double end = simulation.begin[action];

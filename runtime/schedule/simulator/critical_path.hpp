@@ -6,29 +6,30 @@
 
 namespace millrace::runtime {
 
-/// One piece of the longest chain through a step: an entry of a list, or what lies between two entries.
+/// One element of the longest chain through a step: a list entry, or what lies between two entries.
 struct PathStep {
   enum class Kind : std::uint8_t { action, transfer, launch } kind = Kind::action;
-  std::uint32_t action = 0;  // the action itself; of a transfer or launch, the action that waited for it
-  EdgeId edge = no_edge;     // of a transfer
-  std::uint32_t count = 1;   // tokens one after another, or launches
+  std::uint32_t action = 0;  // the action itself; for a transfer or launch, the action that waited for it
+  EdgeId edge = no_edge;     // for a transfer
+  std::uint32_t count = 1;   // number of consecutive transfers or launches
   double begin = 0, end = 0;
 };
 
-/// The chain of actions, transfers and launches that makes the step as long as it is, from 0 to the makespan without a gap.
+/// The chain of actions, transfers and launches that determines the length of the step, from 0 to the makespan without a gap.
 /// `simulation` is simulate(schedule, costs), with its trace.
 [[nodiscard]] std::vector<PathStep> critical_path(const Schedule& schedule, const Costs& costs, const Simulation& simulation);
 
-/// By action: how much longer it could take while the step takes no longer. 0 on the critical path.
+/// By action: how much longer it could take without making the step longer. 0 on the critical path.
 [[nodiscard]] std::vector<double> slack(const Schedule& schedule, const Costs& costs, const Simulation& simulation);
 
-/// How much the makespan rises when one input rises by 1: counts along the critical path. Exact for small changes unless two paths tie.
+/// The increase of the makespan when one input increases by 1: counts along the critical path. Exact for small changes unless two
+/// paths tie.
 struct Sensitivity {
-  std::vector<StageCost> stages;  // by StageId, to the duration of each kind
-  std::vector<double> pairs;      // as Costs::pairs
+  std::vector<StageCost> stages;  // by StageId, with respect to the duration of each kind
+  std::vector<double> pairs;      // in the order of Costs::pairs
   struct Link {
     double latency = 0;
-    double occupancy = 0;  // to the time that one token occupies the edge
+    double occupancy = 0;  // with respect to the time that one boundary occupies the edge
   };
   std::vector<Link> links;  // by EdgeId
   double launch = 0;

@@ -12,10 +12,11 @@ namespace millrace::runtime {
 namespace {
 
 constexpr const char* who = "runtime.schedule";
-constexpr int fewest_samples = 64;
-constexpr int samples_for_one = 8;  // samples that stand for each replica where their maximum is taken
+constexpr int min_samples = 64;
+constexpr int samples_for_one = 8;  // samples per replica below which the maximum is taken from the samples
 
-// Normals from a generator whose numbers the standard fixes; its distributions are not fixed (Box and Muller 1958).
+// Normal numbers by the method of Box and Muller (1958), from a generator that the standard specifies exactly; it does not do so
+// for its distributions.
 double normal(std::mt19937_64& random) {
   const auto uniform = [&random] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1.0p-53; };
   const double radius = std::sqrt(-2 * std::log(uniform()));
@@ -24,8 +25,8 @@ double normal(std::mt19937_64& random) {
 
 double slowdown(double spread, double deviations) { return std::exp(spread * deviations - spread * spread / 2); }
 
-// √(2 ln D): no more deviations above the mean is the expected largest of D normals.
-double largest_of(int draws) { return std::sqrt(2 * std::log(static_cast<double>(draws))); }
+// √(2 ln D): an upper bound, in deviations above the mean, of the expected maximum of D normals.
+double max_deviations(int draws) { return std::sqrt(2 * std::log(static_cast<double>(draws))); }
 
 double mean_of(const std::vector<double>& values) {
   double sum = 0;
@@ -41,7 +42,7 @@ double deviation_of(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-// The slowest of so many replicas: by its ranks' speeds alone, and with jitter.
+// The slowest of a number of replicas: by its ranks' speeds alone, and with jitter.
 struct Slowest {
   double persistent = 0;
   double all = 0;
@@ -50,9 +51,9 @@ struct Slowest {
 class Extrapolator {
  public:
   Extrapolator(const Schedule& schedule, const Costs& costs, const ScaleModel& model) : schedule_(schedule), costs_(costs), model_(model) {
-    MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= fewest_samples && model.optimizer >= 0,
+    MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= min_samples && model.optimizer >= 0,
                    ExitCode::internal, who, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples",
-                   model.spread, costs.noise.jitter, model.samples, model.optimizer, fewest_samples);
+                   model.spread, costs.noise.jitter, model.samples, model.optimizer, min_samples);
     MILLRACE_CHECK(model.error.error >= 0 && model.error.growth >= 0 && model.error.ranks >= 1, ExitCode::internal, who,
                    "error {}, growing by {}, of {} ranks, expected none below 0 and a rank", model.error.error, model.error.growth,
                    model.error.ranks);
@@ -81,7 +82,7 @@ class Extrapolator {
   void sample() {
     const bool noise = model_.spread > 0 || costs_.noise.jitter > 0;
     const auto affordable = model_.effort / (2 * static_cast<double>(std::max<std::size_t>(1, alone_.actions())));
-    const int samples = noise ? static_cast<int>(std::clamp<double>(affordable, fewest_samples, model_.samples)) : 1;
+    const int samples = noise ? static_cast<int>(std::clamp<double>(affordable, min_samples, model_.samples)) : 1;
     limit_ = noise ? samples / samples_for_one : std::numeric_limits<int>::max();
     std::mt19937_64 random(costs_.noise.seed);
     Costs noisy = costs_;
@@ -97,7 +98,7 @@ class Extrapolator {
     std::ranges::sort(all_);
   }
 
-  // Without jitter.
+  // The makespan without jitter.
   double makespan(const std::vector<double>& slowdowns) {
     quiet_.noise.slowdown = slowdowns;
     return simulate(schedule_, quiet_, false).makespan;
@@ -115,7 +116,7 @@ class Extrapolator {
 
   Slowest slowest(int replicas, const Extrapolation& known) {
     if (replicas <= limit_) return {expected_maximum(persistent_, replicas), expected_maximum(all_, replicas)};
-    // The samples have the level, the formula what is beyond them.
+    // The samples give the level at `limit_`, the formula what is added beyond.
     Slowest result = slowest(limit_, known);
     const Slowest there = by_formula(limit_, known), here = by_formula(replicas, known);
     result.persistent += here.persistent - there.persistent;
@@ -124,7 +125,7 @@ class Extrapolator {
   }
 
   Slowest by_formula(int replicas, const Extrapolation& known) {
-    const double deviations = largest_of(replicas);
+    const double deviations = max_deviations(replicas);
     Slowest result{alone_.makespan, 0};
     if (model_.spread > 0) result.persistent = with_one_slow_rank(slowdown(model_.spread, deviations));
     result.all = result.persistent + std::max(0.0, known.deviation - known.persistent_deviation) * deviations;
@@ -147,11 +148,11 @@ class Extrapolator {
     ScalePoint point;
     point.replicas = replicas;
     point.ranks = static_cast<double>(replicas) * static_cast<double>(schedule_.ranks.size());
-    const Slowest most = slowest(replicas, known);
-    point.persistent = most.persistent - alone_.makespan;
-    point.transient = most.all - most.persistent;
+    const Slowest slow = slowest(replicas, known);
+    point.persistent = slow.persistent - alone_.makespan;
+    point.transient = slow.all - slow.persistent;
     add_reduction(point);
-    point.step = most.all + point.exposed + model_.optimizer;
+    point.step = slow.all + point.exposed + model_.optimizer;
     const double error = model_.error.at(point.ranks);
     point.low = point.step * std::max(0.0, 1 - error);
     point.high = point.step * (1 + error);
@@ -163,10 +164,10 @@ class Extrapolator {
   const Schedule& schedule_;
   const Costs& costs_;
   const ScaleModel& model_;
-  std::vector<double> base_;  // slowdowns of the costs
-  Costs quiet_;               // without jitter
+  std::vector<double> base_;  // slowdowns from the costs
+  Costs quiet_;               // the costs without jitter
   Simulation alone_;
-  int limit_ = 1;                         // replicas up to which samples give the maximum
+  int limit_ = 1;                         // number of replicas up to which the samples give the maximum
   std::vector<double> persistent_, all_;  // makespans of the samples, sorted
 };
 
@@ -176,7 +177,8 @@ double PredictionError::at(double total) const { return error + growth * std::ma
 
 double expected_maximum(std::span<const double> sorted, int draws) {
   const auto count = static_cast<double>(sorted.size());
-  // Σ x_k (F(k) − F(k−1)) from the other side: the largest, less every gap as often as all draws lie below it. Exact where all are equal.
+  // Σ x_k (F(k) − F(k−1)), summed by parts: the largest sample minus every gap times the probability that all draws lie below it.
+  // Exact if all samples are equal.
   double result = sorted.empty() ? 0 : sorted.back();
   for (std::size_t below = 1; below < sorted.size(); ++below)
     result -= (sorted[below] - sorted[below - 1]) * std::pow(static_cast<double>(below) / count, draws);

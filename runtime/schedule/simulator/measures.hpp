@@ -6,18 +6,18 @@
 
 namespace millrace::runtime {
 
-/// What people compare schedules by. Two bubbles: one of the whole step, from the first begin to the last end, which is what a step costs
-/// with a barrier behind it; and one of the rank that stands idle longest between its own first begin and its own last end, which is what
-/// it would cost if every rank went on by itself.
+/// The measures by which schedules are compared. There are two bubbles: that of the whole step, from the first begin to the last
+/// end, which is the cost with a barrier after every step; and that of the rank that is idle longest between its own first begin
+/// and its own last end, which is the cost if every rank continues without waiting for the others.
 struct StepMeasures {
   double makespan = 0;
   double bubble_time = 0;  // makespan − mean of the ranks' action times
-  double bubble = 0;       // the same ÷ makespan
+  double bubble = 0;       // bubble_time ÷ makespan
   double span = 0;
   double span_bubble_time = 0;
-  double span_bubble = 0;    // the same ÷ that rank's own time
-  std::vector<double> idle;  // by rank: part of the makespan without an action
-  std::vector<double> peak;  // by rank: most microbatches held, F to W or B, in those of a whole rank
+  double span_bubble = 0;    // the same ÷ that rank's own span
+  std::vector<double> idle;  // by rank: fraction of the makespan without an action
+  std::vector<double> peak;  // by rank: peak number of microbatches held, from F to W or B, in microbatches of a whole rank
   [[nodiscard]] double worst_peak() const;
 };
 

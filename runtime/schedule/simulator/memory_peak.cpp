@@ -93,13 +93,13 @@ std::string to_string(const MemoryPeak& peak, const Schedule& schedule, RankId r
 
 double microbatches_held(const Schedule& schedule, RankId rank) {
   int held = 0;
-  int most = 0;
+  int peak = 0;
   for (const Action& action : schedule.ranks.at(rank.index())) {
-    if (action.kind == ActionKind::forward) most = std::max(most, ++held);
+    if (action.kind == ActionKind::forward) peak = std::max(peak, ++held);
     if (ends_microbatch(action.kind)) --held;
   }
   const Placement& placement = schedule.placement;
-  return static_cast<double>(most) * placement.replicas() / static_cast<double>(placement.stages_of(rank).size());
+  return static_cast<double>(peak) * placement.replicas() / static_cast<double>(placement.stages_of(rank).size());
 }
 
 }  // namespace millrace::runtime

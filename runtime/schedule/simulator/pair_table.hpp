@@ -6,16 +6,16 @@
 
 namespace millrace::runtime {
 
-/// Finds the cost of a pair by its two stages.
+/// Looks up the cost of a pair by its two stages.
 class PairTable {
  public:
   PairTable(const std::vector<PairCost>& pairs, int stages);
-  /// Index among the pairs, −1 where this one has no cost of its own.
+  /// Index into the pairs; −1 if this pair has no cost of its own.
   [[nodiscard]] int find(StageId forward, StageId backward) const;
 
  private:
   const std::vector<PairCost>* pairs_;
-  std::vector<std::vector<int>> of_forward_;  // by the forward's stage: indices
+  std::vector<std::vector<int>> of_forward_;  // by the forward's stage: indices of pairs
 };
 
 }  // namespace millrace::runtime

@@ -23,7 +23,7 @@ void add(StageCost& sum, const StageCost& part) {
 
 double time_of(const StageCost& cost) { return cost.forward + cost.backward; }
 
-/// One layer from stage `from` to stage `to`; those between them shift by one.
+/// Moves one layer from stage `from` to stage `to`; the layers of the stages between them shift by one.
 struct Move {
   std::size_t from = 0, to = 0;
 };
@@ -50,9 +50,9 @@ class Search {
     return counts;
   }
 
-  /// The even spread, the seed, and the seed with one layer moved between neighbours.
+  /// The starting points: the even distribution, the seed, and the seed with one layer moved between neighbours.
   std::vector<Counts> starts(int stages) const {
-    std::vector<Counts> all{even(stages), smallest_largest_stage(stages, costs_)};
+    std::vector<Counts> all{even(stages), minimax_layer_counts(stages, costs_)};
     const Counts seed = all.back();
     for (std::size_t stage = 0; stage + 1 < seed.size(); ++stage) {
       for (const auto& [from, to] : {std::pair(stage, stage + 1), std::pair(stage + 1, stage)}) {
@@ -88,27 +88,27 @@ class Search {
     return {counts, simulate(schedule_, priced_, false).makespan, excess_of(counts)};
   }
 
-  /// Work of the busiest rank: no makespan is shorter, as long as no pair takes less than its halves.
-  double least_makespan(const std::vector<StageCost>& stages) const {
+  /// The work of the busiest rank, a lower bound of the makespan as long as no pair takes less time than its halves.
+  double min_makespan(const std::vector<StageCost>& stages) const {
     if (!priced_.pairs.empty()) return 0;
-    double most = 0;
+    double busiest = 0;
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
       double work = 0;
       for (const auto stage : schedule_.placement.stages_of(RankId(static_cast<int>(rank)))) {
         const auto& cost = stages[stage.index()];
         work += schedule_.microbatches_of(stage) * (cost.forward + std::min(cost.backward, cost.input_gradient + cost.weight_gradient));
       }
-      most = std::max(most, work);
+      busiest = std::max(busiest, work);
     }
-    return most;
+    return busiest;
   }
 
-  /// Takes the layout where it is better. The limit is asked last.
+  /// Accepts the layout if it is better. The limit is checked last, because it may be slow.
   bool accept(const Counts& counts, Partition& current) {
     priced_.stages = stage_costs(schedule_.placement, costs_, counts);
     spent_ += 1;
     const bool within = current.excess == 0;
-    if (within && least_makespan(priced_.stages) >= current.makespan && priced_.noise.slowdown.empty()) return false;
+    if (within && min_makespan(priced_.stages) >= current.makespan && priced_.noise.slowdown.empty()) return false;
     spent_ += actions_;
     Partition next{counts, simulate(schedule_, priced_, false).makespan, 0};
     if (within && !better(next, current)) return false;
@@ -130,7 +130,8 @@ class Search {
     for (std::size_t from = 0; from < stages; ++from)
       for (std::size_t to = 0; to < stages; ++to)
         if (from != to) all.push_back({from, to});
-    // Near ones first: they are the likeliest to help, and on a long pipeline the effort ends before the far ones are tried.
+    // Near moves first: they are the most likely to help, and on a long pipeline the budget runs out before the far ones are
+    // tried.
     std::stable_sort(all.begin(), all.end(), [](const Move& a, const Move& b) {
       const auto length = [](const Move& move) { return move.from < move.to ? move.to - move.from : move.from - move.to; };
       return length(a) < length(b);
@@ -192,23 +193,23 @@ std::vector<StageCost> stage_costs(const Placement& placement, const LayerCosts&
   return stages;
 }
 
-std::vector<int> smallest_largest_stage(int stages, const LayerCosts& costs) {
+std::vector<int> minimax_layer_counts(int stages, const LayerCosts& costs) {
   const std::size_t layers = costs.layers.size();
   const auto last = static_cast<std::size_t>(stages);
-  std::vector<double> before(layers + 1, 0);  // time of the layers before
+  std::vector<double> before(layers + 1, 0);  // summed time of the preceding layers
   for (std::size_t layer = 0; layer < layers; ++layer) before[layer + 1] = before[layer] + time_of(costs.layers[layer]);
-  // largest[k][j]: of the first k stages with the first j layers. cut[k][j]: where the last of them begins.
+  // max_time[k][j]: time of the largest of the first k stages with the first j layers. cut[k][j]: where the last of them begins.
   const double never = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> largest(last + 1, std::vector<double>(layers + 1, never));
+  std::vector<std::vector<double>> max_time(last + 1, std::vector<double>(layers + 1, never));
   std::vector<std::vector<std::size_t>> cut(last + 1, std::vector<std::size_t>(layers + 1, 0));
-  largest[0][0] = 0;
+  max_time[0][0] = 0;
   for (std::size_t stage = 1; stage <= last; ++stage) {
     const double ends = (stage == 1 ? time_of(costs.embedding) : 0) + (stage == last ? time_of(costs.head) : 0);
     for (std::size_t end = 0; end <= layers; ++end) {
       for (std::size_t begin = 0; begin <= end; ++begin) {
-        const double found = std::max(largest[stage - 1][begin], before[end] - before[begin] + ends);
-        if (found >= largest[stage][end]) continue;
-        largest[stage][end] = found;
+        const double found = std::max(max_time[stage - 1][begin], before[end] - before[begin] + ends);
+        if (found >= max_time[stage][end]) continue;
+        max_time[stage][end] = found;
         cut[stage][end] = begin;
       }
     }

@@ -16,35 +16,35 @@ struct LayerCosts {
   StageCost head{0, 0, 0, 0};     // final norm, head and loss
 };
 
-/// Costs of the stages when stage s of a replica has counts[s] consecutive decoder layers: the first also has the embedding, the last the
-/// head. `counts` is as long as placement.model_stages() and sums to all layers; Error(internal) otherwise.
+/// Costs of the stages if stage s of a replica has counts[s] consecutive decoder layers; the first stage also has the embedding,
+/// the last the head. `counts` has placement.model_stages() entries that sum to the number of layers, else Error(internal).
 [[nodiscard]] std::vector<StageCost> stage_costs(const Placement& placement, const LayerCosts& costs, const std::vector<int>& counts);
 
 struct PartitionOptions {
-  Costs fixed;  // links, slots, noise of the runs that are compared; its stages are not looked at
-  /// How far a layout is beyond a limit, in any unit, 0 where it is within; empty: no limit. It may be slow: it is asked only about layouts
-  /// that are faster than the best so far, or while nothing is within.
+  Costs fixed;  // links, slots and noise of the simulations; its `stages` are ignored
+  /// How far a layout exceeds a limit, in any unit; 0 if it is within. Empty: no limit. It may be slow: it is called only for
+  /// layouts that are faster than the best so far, or while no layout is within the limit.
   std::function<double(const std::vector<int>& counts)> excess;
-  double effort = 1e7;         // simulated actions after which the search takes what it has
-  double excess_effort = 5e4;  // what a question about the excess counts for, in simulated actions
+  double effort = 1e7;         // budget of simulated actions, after which the search returns the best so far
+  double excess_effort = 5e4;  // cost of one call of `excess`, in simulated actions
 };
 
-/// Decoder layers of each stage of a replica, and what the simulator says of them.
+/// The number of decoder layers of each stage of a replica, and the simulation's result for it.
 struct Partition {
   std::vector<int> counts;
   double makespan = 0;
   double excess = 0;
 };
 
-/// Counts whose largest stage, with all that it computes for a microbatch, is as small as it can be. Stages may be empty.
-/// Time O(stages · layers²).
-[[nodiscard]] std::vector<int> smallest_largest_stage(int stages, const LayerCosts& costs);
+/// Layer counts that minimise the time of the largest stage, with everything that it computes for a microbatch. Stages may be
+/// empty. Time O(stages · layers²).
+[[nodiscard]] std::vector<int> minimax_layer_counts(int stages, const LayerCosts& costs);
 
-/// Layers of the stages of `schedule` such that its makespan is small; a layout within the limit is better than any that is not. Starts
-/// from an even spread and from smallest_largest_stage with its neighbours, and moves a layer at a time from any stage to any other, then
-/// two at a time, as long as simulate() says it helps (a largest stage as small as possible is not yet the fastest: with two chunks a rank
-/// sums count, and early stages may be heavier than late ones). The same input gives the same layout. Error(config) for a schedule that is
-/// dead.
+/// Distributes the layers over the stages of `schedule` so that its makespan is small; a layout within the limit is preferred
+/// over any that is not. Starts from the even distribution and from minimax_layer_counts() with its neighbours, and moves one
+/// layer at a time from any stage to any other, then two at a time, as long as simulate() shows an improvement. (Minimising the
+/// largest stage is not enough: with two chunks per rank the sum counts, and early stages may be heavier than late ones.) The
+/// same input gives the same layout. Error(config) if the schedule deadlocks.
 [[nodiscard]] Partition partition(const Schedule& schedule, const LayerCosts& costs, const PartitionOptions& options = {});
 
 }  // namespace millrace::runtime

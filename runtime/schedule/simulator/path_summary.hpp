@@ -7,7 +7,7 @@
 
 namespace millrace::runtime {
 
-/// The critical path of a step, added up.
+/// The critical path of a step, summed by kind and by rank.
 struct PathSummary {
   std::array<double, 4> kinds{};  // time by ActionKind; an overlapped pair counts as its first half
   std::vector<double> ranks;      // time in actions by rank

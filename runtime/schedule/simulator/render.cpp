@@ -16,7 +16,7 @@ std::string label_of(const Action& action, const Placement& placement) {
   return fmt::format("{}{}", chunk == 1 ? static_cast<char>(std::tolower(kind)) : kind, action.microbatch);
 }
 
-// Column of a time, rounded: costs are rarely multiples of the unit.
+// The column of a time, rounded, since costs are rarely multiples of the unit.
 std::size_t column_of(double time, double unit, int columns) { return static_cast<std::size_t>(std::lround(time / unit * columns)); }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace millrace::runtime {
 namespace {
 
-// Six digits, without zeros at the end.
+// Six significant digits, without trailing zeros.
 std::string plain(double value) { return fmt::format("{:.6g}", value); }
 
 std::string depth_of(const Schedule& schedule, const Ledger& ledger, StageId stage, BoundaryKind kind) {

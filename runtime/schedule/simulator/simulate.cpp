@@ -15,7 +15,7 @@ constexpr const char* who = "runtime.schedule";
 constexpr double not_yet = -1;
 constexpr std::size_t no_token = std::numeric_limits<std::size_t>::max();
 
-// A token on its way: when it is there, who made it and how many transfers one after another it ended.
+// A boundary in flight: its arrival time, its producer, and the number of consecutive transfers that ended with it.
 struct Token {
   double arrival = not_yet;
   std::uint32_t source = 0;
@@ -24,20 +24,20 @@ struct Token {
 
 // The sending side of an edge, and its ring.
 struct Channel {
-  double free = 0;              // when the link has carried the last token
-  std::uint32_t source = 0;     // maker of the first token of the queue that ends with the last one
-  std::uint32_t transfers = 0;  // and its length
-  int made = 0;                 // tokens so far
-  int released = 0;             // slots given back, in order
+  double free = 0;              // when the link has finished the last transfer
+  std::uint32_t source = 0;     // producer of the first boundary in the uninterrupted queue of transfers that ends with the last one
+  std::uint32_t transfers = 0;  // length of that queue
+  int made = 0;                 // number of boundaries produced so far
+  int released = 0;             // number of slots freed, in order
 };
 
-// When the slot of a token came back, and by which action.
+// When the slot of a boundary was freed, and by which action.
 struct Release {
   double time = not_yet;
   std::uint32_t source = 0;
 };
 
-// The latest of the things that something waits for, and which one it was.
+// The latest of the events that something waits for, and which event it was.
 struct Latest {
   double time = 0;
   Binding binding;
@@ -53,7 +53,7 @@ struct Rank {
   std::size_t next = 0;               // index of the next entry
   double free = 0;                    // when its last entry ends
   Latest host;                        // when the host has launched the last entry
-  std::size_t token = no_token;       // parked until this token is made
+  std::size_t token = no_token;       // parked until this boundary is produced
   std::int32_t ring = no_edge.value;  // parked until this ring has room
 };
 
@@ -112,7 +112,7 @@ class Simulator {
     return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
   }
 
-  // Runs the rank's next entry if it can; parks the rank where it cannot.
+  // Runs the rank's next entry if it can, else parks the rank.
   bool step(std::size_t rank) {
     Rank& state = ranks_[rank];
     const auto& list = schedule_.ranks[rank];
@@ -141,7 +141,7 @@ class Simulator {
     return true;
   }
 
-  // Token k of a ring needs the slot of token k − depth, which comes back after those of all before it.
+  // Boundary k of a ring needs the slot of boundary k − depth, which is freed after those of all earlier ones.
   bool wait_for_room(Rank& state, const Action& action, Latest& issue) const {
     const std::int32_t edge = wiring_.output(action);
     if (edge < 0) return true;
@@ -200,7 +200,7 @@ class Simulator {
     return sum;
   }
 
-  // Sends the output of an action and gives back the slots that it used for the last time.
+  // Sends the output of an action and frees the slots that it used for the last time.
   void finish(const Action& action, std::size_t index, double end) {
     const std::int32_t edge = wiring_.output(action);
     if (edge >= 0) send(static_cast<std::size_t>(edge), token_of(edge, action), static_cast<std::uint32_t>(index), end);
@@ -236,7 +236,7 @@ class Simulator {
     ring[action.microbatch.value - first] = {end, source};
     const int before = channel.released;
     while (channel.released < channel.made && ring[channel.released].time != not_yet) {
-      // In order: a slot is back when those before it are.
+      // Frees slots in order: a slot becomes free only when those before it are.
       if (channel.released > 0 && ring[channel.released - 1].time > ring[channel.released].time) {
         ring[channel.released] = ring[channel.released - 1];
       }

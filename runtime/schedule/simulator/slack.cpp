@@ -1,4 +1,5 @@
-// Slack: the simulation backwards. Every action gets the latest end with which all that waits for it still keeps to the makespan.
+// Computes slack by running the simulation backward. Every action gets the latest end at which all its successors can still meet
+// the makespan.
 
 #include <algorithm>
 #include <limits>
@@ -35,7 +36,7 @@ class Backwards {
   }
 
  private:
-  // All that waits for the entry has been visited.
+  // Visits an entry after everything that waits for it has been visited.
   void visit(std::size_t entry) {
     const RankId rank = simulation_.rank_of(entry);
     const auto& list = schedule_.ranks[rank.index()];
@@ -67,7 +68,7 @@ class Backwards {
     return token_of(edge, action) - static_cast<std::size_t>(wiring_.first_microbatch[action.stage.index()]);
   }
 
-  // The entry must have its token, and the slots that it fills, at `known`.
+  // Requires that the entry has its inputs, and the slots that it fills, by the time `known`.
   void demand(const Action& action, double known) {
     const std::int32_t in = wiring_.input(action);
     if (in >= 0) lower(wanted_[token_of(in, action)], known);
@@ -105,9 +106,9 @@ class Backwards {
   const std::size_t microbatches_;
   std::vector<double> latest_;         // by action: latest end
   std::vector<double> wanted_;         // by edge and microbatch: latest arrival
-  std::vector<double> room_;           // by edge and count: latest return of its slot
-  std::vector<double> next_transfer_;  // by edge: latest begin of the transfer after this one
-  std::vector<double> host_;           // by rank: latest begin of the launch after this one
+  std::vector<double> room_;           // by edge and count: latest time at which its slot is freed
+  std::vector<double> next_transfer_;  // by edge: latest begin of the following transfer
+  std::vector<double> host_;           // by rank: latest begin of the following launch
 };
 
 }  // namespace

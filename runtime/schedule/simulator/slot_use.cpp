@@ -10,17 +10,18 @@ namespace {
 
 constexpr double rounding = 1e-12;
 
-// Arrivals and releases of one edge's tokens. A slot that is given back at the very moment of an arrival, to rounding, comes too late.
-int most_at_once(std::vector<double>& arrivals, std::vector<double>& releases) {
+// The peak number of occupied slots, from the arrivals and releases of one edge. A slot freed at the very moment of an arrival
+// (up to rounding) is too late for it.
+int peak_slots(std::vector<double>& arrivals, std::vector<double>& releases) {
   std::sort(arrivals.begin(), arrivals.end());
   std::sort(releases.begin(), releases.end());
-  int most = 0;
+  int peak = 0;
   std::size_t free = 0;
   for (std::size_t taken = 0; taken < arrivals.size(); ++taken) {
     while (free < taken && releases[free] < arrivals[taken] * (1 - rounding)) ++free;
-    most = std::max(most, static_cast<int>(taken + 1 - free));
+    peak = std::max(peak, static_cast<int>(taken + 1 - free));
   }
-  return most;
+  return peak;
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ std::vector<int> slots_used(const Schedule& schedule, const Costs& costs, const 
       const std::size_t use = simulation.at(edge.consumer_rank, last);
       releases.push_back(release == SlotRelease::begin ? simulation.begin[use] : simulation.end[use]);
     }
-    used.push_back(most_at_once(arrivals, releases));
+    used.push_back(peak_slots(arrivals, releases));
   }
   return used;
 }

@@ -13,17 +13,17 @@ namespace millrace::runtime {
 namespace {
 
 // The SVG is written here: it is rectangles, lines and text, and Debian has no library that only writes them.
-// Lengths are in pixels.
+// All lengths are in pixels.
 constexpr double left = 58, right = 92, top = 92, row_height = 26, row_pitch = 30, strip_height = 20, strip_pitch = 26;
-constexpr double shortest_box = 24;     // of an action, where that makes no picture wider than
-constexpr double widest_plot = 3600;    //
-constexpr double narrowest_plot = 520;  // room for the title
+constexpr double min_box = 24;     // of an action, unless it would make the picture wider than
+constexpr double max_plot = 3600;    //
+constexpr double min_plot = 520;  // leaves room for the title
 constexpr double glyph = 0.58;          // width of a digit ÷ its font size
 
 struct KindLook {
   ActionKind kind;
   const char* word;
-  double hue, turn, lightness;  // turn: from the first chunk's hue to the last one's
+  double hue, turn, lightness;  // turn: hue difference from the first chunk to the last
 };
 constexpr std::array looks{
     KindLook{ActionKind::forward, "F forward", 214, -30, 0.47},
@@ -41,7 +41,7 @@ struct Colour {
   bool dark = false;
 };
 
-// From hue (degrees), saturation and lightness: the formula of CSS Color 3, section 4.2.4.
+// Converts hue (degrees), saturation and lightness by the formula of CSS Color 3, section 4.2.4.
 Colour colour_of(double hue, double saturation, double lightness) {
   const double chroma = saturation * std::min(lightness, 1 - lightness);
   const auto channel = [&](double offset) {
@@ -53,16 +53,16 @@ Colour colour_of(double hue, double saturation, double lightness) {
   return {fmt::format("#{:02x}{:02x}{:02x}", byte(red), byte(green), byte(blue)), 0.3 * red + 0.59 * green + 0.11 * blue < 0.56};
 }
 
-// The later chunks of a rank are lighter and turned in hue.
+// Later chunks of a rank are lighter and shifted in hue.
 Colour colour_of(ActionKind kind, int chunk, int chunks) {
   const KindLook& look = look_of(kind);
   const double part = chunks > 1 ? static_cast<double>(chunk) / (chunks - 1) : 0;
   return colour_of(look.hue + part * look.turn, 0.62 - part * 0.1, look.lightness + part * 0.22);
 }
 
-// Two decimals at most.
+// At most two decimals.
 std::string number(double value) { return fmt::format("{}", std::round(value * 100) / 100 + 0.0); }
-// As people write a time.
+// A time with six significant digits.
 std::string plain(double value) { return fmt::format("{:.6g}", value); }
 
 std::string escaped(std::string_view text) {
@@ -83,11 +83,11 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// 1, 2 or 5 times a power of ten, at least `least`.
-double round_step(double least) {
-  const double power = std::pow(10, std::floor(std::log10(least)));
+// The smallest of 1, 2 or 5 times a power of ten that is at least `min`.
+double round_step(double min) {
+  const double power = std::pow(10, std::floor(std::log10(min)));
   for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= least * (1 - 1e-9)) return factor * power;
+    if (factor * power >= min * (1 - 1e-9)) return factor * power;
   return 10 * power;
 }
 
@@ -122,7 +122,8 @@ class SvgPicture {
     fmt::format_to(std::back_inserter(body_), format, std::forward<Arguments>(arguments)...);
   }
 
-  // A short action, but not the one that noise made shortest, gets a box wide enough for its number.
+  // Chooses the scale so that the box of a short action fits its number. Actions that noise made shorter still are not
+  // considered.
   double choose_scale() const {
     std::vector<double> durations;
     for (std::size_t action = 0; action < simulation_.actions(); ++action)
@@ -130,7 +131,7 @@ class SvgPicture {
     if (durations.empty()) return 1;
     const auto tenth = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 10);
     std::nth_element(durations.begin(), tenth, durations.end());
-    return std::min(std::max(shortest_box / *tenth, narrowest_plot / simulation_.makespan), widest_plot / simulation_.makespan);
+    return std::min(std::max(min_box / *tenth, min_plot / simulation_.makespan), max_plot / simulation_.makespan);
   }
 
   double rows_end() const { return top + row_pitch * static_cast<double>(schedule_.ranks.size()); }
@@ -247,7 +248,7 @@ class SvgPicture {
     put("</g>\n");
   }
 
-  // What pointing at the box tells.
+  // The tooltip of a box.
   std::string story(const Action& action, std::size_t at) const {
     std::string text = fmt::format("{}: {} to {}", action, plain(simulation_.begin[at]), plain(simulation_.end[at]));
     if (const auto source = table_.token_source(action); source && source->index >= 0) {
@@ -260,7 +261,7 @@ class SvgPicture {
   // -- memory -----------------------------------------------------------------------------------------------------------------
 
   void draw_memory() {
-    const double most = std::max(measures_.worst_peak(), 1e-9);
+    const double peak = std::max(measures_.worst_peak(), 1e-9);
     put("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">Microbatches that a rank holds, from F to the end of W or B</text>\n", number(left),
         number(memory_top() - 10));
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
@@ -269,8 +270,8 @@ class SvgPicture {
       std::string path = fmt::format("M0 {}", number(strip_height));
       const auto curve = memory_curve(schedule_, simulation_, RankId{rank});
       for (std::size_t i = 0; i < curve.size(); ++i) {
-        if (i + 1 < curve.size() && curve[i + 1].time == curve[i].time) continue;  // given back and taken in one moment
-        path += fmt::format("H{}V{}", number(curve[i].time * scale_), number(strip_height * (1 - curve[i].held / most)));
+        if (i + 1 < curve.size() && curve[i + 1].time == curve[i].time) continue;  // freed and allocated at the same moment
+        path += fmt::format("H{}V{}", number(curve[i].time * scale_), number(strip_height * (1 - curve[i].held / peak)));
       }
       put("<path d=\"{}H{}V{}Z\" fill=\"#c7d2e3\" stroke=\"#5f7191\" stroke-width=\".8\"/>", path, number(plot_), number(strip_height));
       put("<text class=\"q\" x=\"{}\" y=\"15\">peak {}</text></g>\n", number(plot_ + 8), plain(measures_.peak[rank]));
@@ -282,7 +283,7 @@ class SvgPicture {
   const StepMeasures measures_;
   const ActionTable table_;
   const int chunks_;
-  const double scale_;  // pixels a unit of time
+  const double scale_;  // pixels per unit of time
   const double plot_;   // width of the rows
   std::set<ActionKind> kinds_;
   bool pairs_ = false;

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int compute_thread = 0, wait_thread = 1;
-constexpr double microseconds = 1000;  // in a unit of the costs
+constexpr double microseconds = 1000;  // per unit of the costs
 
 /// Appends events as text: as a tree of nlohmann's a long trace would take ten times its size in memory.
 class Tracer {
@@ -105,7 +105,8 @@ class Tracer {
     }
   }
 
-  // From the maker of the action's token. An arrow is tied to the slice that lies around its time, hence not at the maker's very end.
+  // Draws an arrow from the producer of the action's input. An arrow is attached to the slice that encloses its time, so it does
+  // not start at the producer's very end.
   void write_arrow(std::size_t rank, std::size_t at) {
     const auto source = table_.token_source(action(at));
     if (!source) return;
@@ -133,7 +134,7 @@ class Tracer {
     }
   }
 
-  // As the simulator has them: the tokens of an edge leave one after another.
+  // Transfers as the simulator has them: the boundaries of an edge are sent one after another.
   void write_transfers() {
     if (costs_.links.empty()) return;
     const Wiring wiring(schedule_);

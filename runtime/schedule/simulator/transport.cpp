@@ -81,7 +81,7 @@ class TransportReplay {
     return true;
   }
 
-  // Both lists stand at their end of the transfer.
+  // Performs a rendezvous if both lists have reached the transfer.
   bool meet(std::size_t rank) {
     const Token token = wires_.token_of(cell(rank));
     const Edge& edge = wires_.edge(token);
@@ -164,7 +164,7 @@ class TransportReplay {
     return stuck;
   }
 
-  // Whose list must move before the token, which is sent, can go: follows the queues from head to head.
+  // The rank whose list must proceed before this sent boundary can move: follows the queues from head to head.
   RankId blocker(Token token) const {
     for (std::size_t hop = 0; hop <= 2 * table_.size(); ++hop) {
       const Edge& edge = wires_.edge(token);
@@ -187,7 +187,7 @@ class TransportReplay {
   const TransportModel& model_;
   ChannelState wires_;
   std::vector<std::size_t> next_;
-  std::vector<bool> posted_;  // by rank: the receive that it stands at is in its queue
+  std::vector<bool> posted_;  // by rank: whether the receive at which its list stands is in the queue already
 };
 
 }  // namespace

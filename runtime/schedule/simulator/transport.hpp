@@ -8,34 +8,34 @@
 
 namespace millrace::runtime {
 
-/// The order that a transport keeps among the transfers of a rank.
+/// The order that a transport imposes on the transfers of a rank.
 enum class Transport : std::uint8_t {
-  free,            // none: receives find their token by its tag
-  edge_fifo,       // first in, first out on every edge
-  direction_fifo,  // a rank has a queue of its activations and one of its gradients, sends and receives alike; a transfer happens when it
-                   // heads both ends' queues
-  rank_fifo,       // one queue of both: what a batched group of sends and receives on one communicator amounts to
-  rendezvous,      // no queue: a send stands in the list until the other rank's list has come to the receive
+  free,            // none: receives find their boundary by its tag
+  edge_fifo,       // each edge is a FIFO
+  direction_fifo,  // a rank has one queue for activations and one for gradients, with sends and receives; a transfer happens when it
+                   // is at the head of both ends' queues
+  rank_fifo,       // one queue for both: the effect of a batched group of sends and receives on one communicator
+  rendezvous,      // no queue: a send blocks its list until the other rank's list has reached the receive
 };
 [[nodiscard]] const char* to_string(Transport transport);
 
 /// How the transfers of a full table are carried out.
 struct TransportModel {
   Transport transport = Transport::edge_fifo;
-  /// False: a receive stands in its rank's list until its token is there. True: it only says that the token may come; who needs the
-  /// token waits. A rendezvous has no implicit receives.
+  /// False: a receive blocks its rank's list until the boundary has arrived. True: a receive only permits the arrival, and the
+  /// action that needs the boundary waits. A rendezvous has no implicit receives.
   bool implicit_receives = false;
-  /// By EdgeId: tokens that have reached the consumer and are not used yet. A slot comes back at the end of the action that the token
-  /// was for. Nothing: unbounded.
+  /// By EdgeId: slots for boundaries that have reached the consumer and are not used yet. A slot is freed at the end of the
+  /// action that uses it. Not set: unbounded.
   std::optional<std::vector<int>> slots;
-  /// Sends of one edge that may stand unfinished before the next one blocks its list; 0: unbounded. No matter to a rendezvous.
+  /// Number of unfinished sends of one edge at which a further send blocks its list; 0: unbounded. Ignored by a rendezvous.
   int outbox = 0;
 };
 
-/// Replays a full table of `placement` without times. Ranks are in-order, channels are queues and nothing branches on timing, so what
-/// comes out holds for all durations and latencies. In the queue models (direction, rank) a receive enters its queue when the list comes
-/// to it. The table may be anything, also broken; Error(config) only where a cell stands on the wrong rank, moves a token over no edge
-/// between ranks, or does for a token what another cell has done.
+/// Replays a full table of `placement` without times. Ranks run in order, channels are queues and nothing depends on timing, so
+/// the result holds for all durations and latencies. In the queue models (direction, rank) a receive enters its queue when the
+/// list reaches it. The table may be arbitrary, even broken; Error(config) only if a cell is on the wrong rank, moves a boundary
+/// where there is no edge between ranks, or repeats for a boundary what another cell has done.
 [[nodiscard]] Liveness replay_transport(const Placement& placement, const FullTable& table, const TransportModel& model);
 
 }  // namespace millrace::runtime

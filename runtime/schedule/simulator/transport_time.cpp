@@ -13,12 +13,12 @@ namespace {
 constexpr double not_yet = -1;
 using Kind = TransferCell::Kind;
 
-// A token's way: when each end has posted it and when it has arrived.
+// The transfer of a boundary: when each end has posted it, and when it has arrived.
 struct Transfer {
   double sent = not_yet, received = not_yet, arrived = not_yet;
 };
 
-// Posted transfers in order, by token, and when the last one that has gone let go of the queue.
+// Posted transfers in order, by boundary, and the time at which the latest completed one left the queue.
 struct Queue {
   std::deque<std::size_t> waiting;
   double free = 0;
@@ -68,7 +68,7 @@ class TimedReplay {
     return token(wiring_.output(maker), cell.microbatch);
   }
 
-  // The queue of one end of a transfer.
+  // The queue at one end of a transfer.
   Queue& queue(std::size_t token, bool send) {
     const Edge& edge = wiring_.edges[token / microbatches_];
     const std::size_t rank = (send ? edge.producer_rank : edge.consumer_rank).index();
@@ -117,7 +117,7 @@ class TimedReplay {
     return true;
   }
 
-  // Lets the transfer go if it heads both queues.
+  // Performs the transfer if it is at the head of both queues.
   bool go(std::size_t token) {
     Transfer& transfer = transfers_[token];
     if (transfer.sent == not_yet || transfer.received == not_yet) return false;
@@ -139,7 +139,7 @@ class TimedReplay {
   const Wiring wiring_;
   const std::size_t microbatches_;
   std::vector<Transfer> transfers_;  // by edge and microbatch
-  std::vector<Queue> queues_;        // two for each rank, edge or token
+  std::vector<Queue> queues_;        // two per rank, edge or boundary
   std::vector<std::size_t> next_;
   std::vector<double> now_;
 };

@@ -7,10 +7,11 @@
 
 namespace millrace::runtime {
 
-/// How long a step takes where transfers wait for each other in the queues of `transport`: each is posted at both ends as the lists of the
-/// full table come to it, begins when it heads the queues of both ends and holds them for `latency`; with `free` it holds nothing.
-/// Lists do not wait for their transfers, actions wait for their tokens. This is what a queue shared by several edges costs; simulate() has
-/// a channel for every edge. Error(config) for a rendezvous, which has no queues, and where the schedule is dead.
+/// The makespan of a step if transfers wait for each other in the queues of `transport`. Each transfer is posted at both ends
+/// when the lists of the full table reach it, begins when it is at the head of both queues, and occupies them for `latency`; with
+/// `free` it occupies nothing. Lists do not wait for their transfers, only actions wait for their inputs. This shows the cost of
+/// queues shared by several edges; simulate() has a channel for every edge. Error(config) for a rendezvous, which has no queues,
+/// and if the schedule deadlocks.
 [[nodiscard]] double transport_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport);
 
 }  // namespace millrace::runtime

@@ -18,7 +18,8 @@ class Sharing {
     if (left_ <= 0) return;
     RankTime& time = simulation_.ranks[rank];
     const Binding& binding = simulation_.bindings[action];
-    // From the begin of the action backwards: launches, then the way of the token, then the time until it was made.
+    // Goes backward from the begin of the action: first the launches, then the transfer of the boundary, then the time until it
+    // was produced.
     const double launches = binding.launches * costs_.launch;
     take(time.launch, launches);
     switch (binding.bound) {
@@ -38,9 +39,9 @@ class Sharing {
   }
 
  private:
-  // Moves up to `most` of what is left to the sum.
-  double take(double& sum, double most) {
-    const double part = std::clamp(most, 0.0, left_);
+  // Moves up to `max` of the remaining time to `sum`.
+  double take(double& sum, double max) {
+    const double part = std::clamp(max, 0.0, left_);
     sum += part;
     left_ -= part;
     return part;
@@ -51,7 +52,8 @@ class Sharing {
     return schedule_.ranks[rank][action - simulation_.first[rank]];
   }
 
-  // The ring that the stage empties and the action fills, or the nearest before it: one launch may have held up the next ones.
+  // The ring that the stage empties and the action fills, or the nearest ring before it, since one launch may have delayed the
+  // following ones.
   std::size_t ring_between(std::size_t rank, std::size_t action, StageId consumer) const {
     const auto& list = schedule_.ranks[rank];
     const std::size_t index = action - simulation_.first[rank];

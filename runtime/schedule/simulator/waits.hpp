@@ -5,8 +5,8 @@
 
 namespace millrace::runtime {
 
-/// Shares the time before each action out among what it waited for: fills the waits of `simulation.ranks` and `simulation.edges` from its
-/// bindings. The last part of simulate() with trace.
+/// Divides the time before each action among the events that it waited for: fills the waits of `simulation.ranks` and
+/// `simulation.edges` from its bindings. The last part of simulate() with trace.
 void share_waits(const Schedule& schedule, const Costs& costs, const Wiring& wiring, Simulation& simulation);
 
 }  // namespace millrace::runtime

@@ -20,8 +20,8 @@ std::vector<TensorToWrite> model() {
       {"c", FileDType::f32, {2, 4}, bytes}, {"a", FileDType::f32, {4}, bytes.first(16)}, {"b", FileDType::bf16, {2}, bytes.subspan(16, 4)}};
 }
 
-void write(const std::string& folder, std::uint64_t most_shard_bytes) {
-  write_tensor_folder(folder, describe(model()), {{"format", "pt"}}, producer_of(model()), most_shard_bytes);
+void write(const std::string& folder, std::uint64_t max_shard_bytes) {
+  write_tensor_folder(folder, describe(model()), {{"format", "pt"}}, producer_of(model()), max_shard_bytes);
 }
 
 std::string opening_error(const std::string& folder) {

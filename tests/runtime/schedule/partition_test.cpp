@@ -84,7 +84,7 @@ TEST(SmallestLargestStage, IsThatOfAllLayouts) {
     double best = std::numeric_limits<double>::infinity();
     Counts counts(static_cast<std::size_t>(stages));
     each_layout(counts, 0, static_cast<int>(costs.layers.size()), [&](const Counts& layout) { best = std::min(best, largest(layout)); });
-    EXPECT_NEAR(largest(smallest_largest_stage(stages, costs)), best, 1e-9);
+    EXPECT_NEAR(largest(minimax_layer_counts(stages, costs)), best, 1e-9);
   }
 }
 
