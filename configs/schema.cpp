@@ -207,11 +207,13 @@ constexpr Mark identity = Mark::identity;
 constexpr Mark layout = Mark::layout;
 
 void run_keys(std::vector<Key>& keys) {
-  keys.push_back(among(bind("device", identity, "Where the kernels run.", MEMBER(device)), {"cpu", "cuda"}));
-  keys.push_back(bind("run.directory", layout, "Folder of checkpoints, metrics and traces. Empty: nothing is written.", MEMBER(directory)));
-  keys.push_back(among(
-      bind("run.record", layout, "hashes: of every tensor of every step, in the directory, for millrace compare. Slow.", MEMBER(record)),
-      {"none", "hashes"}));
+  keys.push_back(among(bind("device", identity, "The device that the kernels run on.", MEMBER(device)), {"cpu", "cuda"}));
+  keys.push_back(
+      bind("run.directory", layout, "Folder for checkpoints, metrics and traces. Empty: nothing is written.", MEMBER(directory)));
+  keys.push_back(
+      among(bind("run.record", layout, "hashes: record a hash of every tensor of every step in run.directory, for millrace compare. Slow.",
+                 MEMBER(record)),
+            {"none", "hashes"}));
   keys.push_back(
       bind("run.tensorboard", layout, "Write TensorBoard event files to the folder tensorboard of run.directory.", MEMBER(tensorboard)));
 }
@@ -304,39 +306,43 @@ void maxtext_keys(std::vector<Key>& keys) {
 void data_keys(std::vector<Key>& keys) {
   // The places of the data are layout: its fingerprint (names, sizes, tokens) and the hash of its content are in the identity, so that data
   // can be moved.
-  keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Either this or data.tokens.", MEMBER(data.text)));
-  keys.push_back(
-      bind("data.tokens", layout,
-           "Token files of llm.c, nanoGPT or Megatron (.bin; Megatron's with its .idx beside it, or the name without both), or folders of "
-           "them.",
-           MEMBER(data.tokens)));
-  keys.push_back(bind("data.suffixes", identity, "Of the files taken from folders, e.g. [\".py\", \".md\"]. Empty: all (for tokens: .bin).",
+  keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Set either this or data.tokens.", MEMBER(data.text)));
+  keys.push_back(bind("data.tokens", layout,
+                      "Token files of llm.c, nanoGPT or Megatron (.bin; Megatron's with its .idx beside it, or the common name without "
+                      "both suffixes), or folders of them.",
+                      MEMBER(data.tokens)));
+  keys.push_back(bind("data.suffixes", identity,
+                      "Suffixes of the files taken from folders, such as [\".py\", \".md\"]. Empty: all files (for data.tokens: .bin).",
                       MEMBER(data.suffixes)));
   keys.push_back(between(
       bind("data.separator", identity, "The token that ends a document in data.tokens. -1: none.", MEMBER(data.separator)), -1, 1 << 26));
-  keys.push_back(between(bind("data.held_out", identity,
-                              "Every n-th file is kept for evaluation; of a single file the last n-th of its tokens, from the beginning of "
-                              "a document. 0: none.",
-                              MEMBER(data.held_out)),
-                         0, many, "files"));
-  keys.push_back(bind("data.packing", identity, "Documents in one row do not see each other.", MEMBER(data.packing)));
+  keys.push_back(between(
+      bind("data.held_out", identity,
+           "Hold out every n-th file for evaluation; from a single file, the last n-th of its tokens, beginning with a document. 0: none.",
+           MEMBER(data.held_out)),
+      0, many, "files"));
+  keys.push_back(bind("data.packing", identity, "Documents packed into one row do not attend to each other.", MEMBER(data.packing)));
 }
 
 void train_keys(std::vector<Key>& keys) {
   keys.push_back(
-      between(bind("train.steps", identity, "Length of the run; the learning rate follows it.", MEMBER(train.steps)), 1, many, "steps"));
+      between(bind("train.steps", identity, "Number of steps of the run; the learning-rate schedule spans them.", MEMBER(train.steps)), 1,
+              many, "steps"));
   keys.push_back(
-      among(bind("train.dtype", identity, "Compute type; masters and moments are fp32 always.", MEMBER(train.dtype)), {"fp32", "bf16"}));
-  keys.push_back(between(bind("train.batch", identity, "Rows of a microbatch.", MEMBER(train.batch)), 1, 1 << 20, "rows"));
-  keys.push_back(between(bind("train.sequence", identity, "Length of a row.", MEMBER(train.sequence)), 1, 1 << 24, "tokens"));
-  keys.push_back(between(bind("train.microbatches", identity, "Microbatches of a step.", MEMBER(train.microbatches)), 1, 1 << 20));
-  keys.push_back(between(bind("train.seed", identity, "Of initial weights and data order.", MEMBER(train.seed)), 0, 9e18));
-  keys.push_back(between(
-      bind("train.threads", identity, "Compute threads of a rank. 0: cores / ranks of the process, or what the resumed checkpoint had.",
-           MEMBER(train.threads)),
-      0, 4096, "threads"));
+      among(bind("train.dtype", identity, "Compute dtype. Master parameters and optimizer states are always fp32.", MEMBER(train.dtype)),
+            {"fp32", "bf16"}));
+  keys.push_back(between(bind("train.batch", identity, "Rows per microbatch.", MEMBER(train.batch)), 1, 1 << 20, "rows"));
+  keys.push_back(between(bind("train.sequence", identity, "Tokens per row.", MEMBER(train.sequence)), 1, 1 << 24, "tokens"));
+  keys.push_back(between(bind("train.microbatches", identity, "Microbatches per step.", MEMBER(train.microbatches)), 1, 1 << 20));
+  keys.push_back(between(bind("train.seed", identity, "Random seed of initial weights and data order.", MEMBER(train.seed)), 0, 9e18));
+  keys.push_back(
+      between(bind("train.threads", identity,
+                   "Compute threads per rank. 0: cores / ranks of the process, or the value of the checkpoint when a run is resumed.",
+                   MEMBER(train.threads)),
+              0, 4096, "threads"));
   keys.push_back(between(bind("train.accumulators", identity,
-                              "Contiguous parts of the microbatches with a gradient sum each, as replicas have. With dualpipe always 2.",
+                              "Number of gradient sums, each over a contiguous part of the microbatches, as data-parallel replicas would "
+                              "have them. dualpipe always has 2.",
                               MEMBER(train.accumulators)),
                          1, 1 << 20));
   keys.push_back(between(bind("train.learning_rate", identity, "After the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
@@ -353,68 +359,72 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(
       between(bind("train.weight_decay", identity, "AdamW: of tensors with two dimensions or more.", MEMBER(train.weight_decay)), 0, 1000));
   keys.push_back(
-      between(bind("train.clip", identity, "Largest global norm of the gradient. 0: no clipping.", MEMBER(train.clip)), 0, 1e30));
-  keys.push_back(
-      between(bind("train.z_loss", identity, "Weight of the squared log of the softmax sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
-  keys.push_back(
-      bind("train.find_nan", layout,
-           "Look at what every operation leaves, and end at the first value that is not finite with its name. Slow; without it a "
-           "step that is not finite is run once more to find it.",
-           MEMBER(train.find_nan)));
+      between(bind("train.clip", identity, "Largest global norm of the gradient; larger gradients are scaled down to it. 0: no clipping.",
+                   MEMBER(train.clip)),
+              0, 1e30));
+  keys.push_back(between(
+      bind("train.z_loss", identity, "Weight of the squared logarithm of the softmax's sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
+  keys.push_back(bind("train.find_nan", layout,
+                      "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
+                      "Slow. Without it, a step that is not finite is run once more to find the operation.",
+                      MEMBER(train.find_nan)));
 }
 
 void evaluate_keys(std::vector<Key>& keys) {
-  keys.push_back(between(bind("evaluate.every", layout, "Evaluate on what is held out. 0: only at the end.", MEMBER(evaluate.every)), 0,
-                         many, "steps"));
   keys.push_back(
-      between(bind("evaluate.batches", layout, "Microbatches of an evaluation. 0: the whole held-out set.", MEMBER(evaluate.batches)), 0,
+      between(bind("evaluate.every", layout, "Steps between evaluations on the held-out data. 0: only at the end.", MEMBER(evaluate.every)),
+              0, many, "steps"));
+  keys.push_back(
+      between(bind("evaluate.batches", layout, "Microbatches per evaluation. 0: the whole held-out set.", MEMBER(evaluate.batches)), 0,
               many, "microbatches"));
 }
 
 void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(
-      between(bind("pipeline.ranks", layout, "Positions in the pipeline; the number of processes divides it.", MEMBER(pipeline.ranks)), 1,
+      between(bind("pipeline.ranks", layout, "Number of pipeline ranks, a multiple of the number of processes.", MEMBER(pipeline.ranks)), 1,
               1 << 16));
-  keys.push_back(between(bind("pipeline.chunks", layout, "Stages of a rank.", MEMBER(pipeline.chunks)), 1, 1 << 10));
-  keys.push_back(among(bind("pipeline.schedule", layout, "What runs before what on a rank.", MEMBER(pipeline.schedule)),
+  keys.push_back(between(bind("pipeline.chunks", layout, "Stages per rank (Megatron: virtual pipeline stages).", MEMBER(pipeline.chunks)),
+                         1, 1 << 10));
+  keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),
                        {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
-  keys.push_back(
-      bind("pipeline.layout", layout, "Layers of each stage, e.g. \"E t*2 | t | t*3 H\". Empty: spread evenly.", MEMBER(pipeline.layout)));
+  keys.push_back(bind("pipeline.layout", layout,
+                      "Layers of each stage, such as \"E t*2 | t | t*3 H\". Empty: layers are distributed evenly.",
+                      MEMBER(pipeline.layout)));
   keys.push_back(bind("pipeline.plan", layout,
-                      "A table of every rank's actions, in place of pipeline.schedule; or a .toml of millrace plan.",
+                      "A file with every rank's actions, in place of pipeline.schedule; or a .toml written by millrace plan.",
                       MEMBER(pipeline.plan)));
   keys.push_back(bind("pipeline.costs", layout,
-                      "What millrace plan found the model's parts to take: \"part,F,I,W,B\" in ms for one microbatch, with part embedding, "
-                      "layer, layer 0-3 or head. For millrace rehearse; a training run does not look at it.",
+                      "Measured times of the model's parts, written by millrace plan: \"part,F,I,W,B\" in ms per microbatch, where part is "
+                      "embedding, layer, layer 0-3 or head. Used by millrace rehearse, ignored by training.",
                       MEMBER(pipeline.costs)));
   keys.push_back(between(
       bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
       1 << 20, "microbatches"));
   keys.push_back(
       between(bind("pipeline.group", layout,
-                   "interleaved, interleaved-zb: microbatches that go through one chunk before the next. 0: the schedule's choice.",
+                   "interleaved, interleaved-zb: microbatches that pass through one chunk before the next. 0: chosen by the schedule.",
                    MEMBER(pipeline.group)),
               0, 1 << 20, "microbatches"));
 }
 
 void cuda_keys(std::vector<Key>& keys) {
-  keys.push_back(
-      between(bind("cuda.device", layout, "The GPU of all ranks of a host. -1: a host's ranks take its GPUs in turn.", MEMBER(cuda.device)),
-              -1, 1023));
-  keys.push_back(bind("cuda.graphs", layout, "Queue an action that ran before as one CUDA graph.", MEMBER(cuda.graphs)));
-  keys.push_back(bind("cuda.tf32", identity, "Let fp32 products round their operands to tf32.", MEMBER(cuda.tf32)));
+  keys.push_back(between(
+      bind("cuda.device", layout, "Index of the GPU for all ranks of a host. -1: the ranks of a host are assigned to its GPUs in turn.",
+           MEMBER(cuda.device)),
+      -1, 1023));
+  keys.push_back(bind("cuda.graphs", layout, "Launch an action that has run before as one CUDA graph.", MEMBER(cuda.graphs)));
+  keys.push_back(bind("cuda.tf32", identity, "Allow matrix products in fp32 to round their operands to tf32.", MEMBER(cuda.tf32)));
   keys.push_back(bind("cuda.algorithms", layout,
-                      "File that keeps which algorithm was measured fastest for each product. auto: products.txt of run.directory. Empty, "
-                      "also that: none is "
-                      "measured.",
+                      "File with the algorithm that was measured fastest for each matrix product. auto: products.txt in run.directory. "
+                      "Empty (or auto without run.directory): algorithms are not measured.",
                       MEMBER(cuda.algorithms)));
 }
 
 void other_keys(std::vector<Key>& keys) {
-  keys.push_back(
-      between(bind("checkpoint.every", layout, "Save a checkpoint. 0: only at the end.", MEMBER(checkpoint.every)), 0, many, "steps"));
-  keys.push_back(
-      between(bind("checkpoint.keep", layout, "The newest so many are kept.", MEMBER(checkpoint.keep)), 2, 1 << 20, "checkpoints"));
+  keys.push_back(between(bind("checkpoint.every", layout, "Steps between checkpoints. 0: only at the end.", MEMBER(checkpoint.every)), 0,
+                         many, "steps"));
+  keys.push_back(between(bind("checkpoint.keep", layout, "Number of newest checkpoints to keep.", MEMBER(checkpoint.keep)), 2, 1 << 20,
+                         "checkpoints"));
 
   std::vector<std::string> policies = rematerialization_policies();
   for (const char* label : {"decoder_layer_input", "query_proj", "key_proj", "value_proj", "context", "attention_out", "out_proj",
@@ -423,48 +433,51 @@ void other_keys(std::vector<Key>& keys) {
     policies.push_back(fmt::format("offload:{}", label));
   }
   keys.push_back(among(bind("rematerialize.policy", layout,
-                            "One policy, or labels of the values kept from forward to backward; the rest is computed again. offload: keeps "
-                            "them in the host's memory.",
+                            "A policy, or the labels of the values to keep from forward to backward; all others are recomputed. "
+                            "offload:LABEL keeps a value in host memory.",
                             MEMBER(rematerialize.policy)),
                        policies));
-  keys.push_back(bind("rematerialize.stages", layout,
-                      "A policy for each stage of the layout in order, labels joined with +, in place of rematerialize.policy. Empty: the "
-                      "same for all.",
-                      MEMBER(rematerialize.stages)));
+  keys.push_back(
+      bind("rematerialize.stages", layout,
+           "A policy for each stage, in order, labels joined with +; replaces rematerialize.policy. Empty: the same policy for all stages.",
+           MEMBER(rematerialize.stages)));
 
-  keys.push_back(between(bind("cluster.heartbeat_ms", layout, "Between two signs of life of a process.", MEMBER(cluster.heartbeat_ms)), 1,
-                         many, "ms"));
   keys.push_back(between(
-      bind("cluster.timeout_ms", layout, "A process silent for so long is lost. 0: never, for a debugger.", MEMBER(cluster.timeout_ms)), 0,
-      many, "ms"));
+      bind("cluster.heartbeat_ms", layout, "Interval between two heartbeats of a process.", MEMBER(cluster.heartbeat_ms)), 1, many, "ms"));
+  keys.push_back(between(bind("cluster.timeout_ms", layout,
+                              "A process is considered lost after this time without a heartbeat. 0: never, for use with a debugger.",
+                              MEMBER(cluster.timeout_ms)),
+                         0, many, "ms"));
   keys.push_back(between(bind("cluster.stall_ms", layout,
-                              "Nothing moves in a step for so long, and for half as long again as the longest pause so far: a warning "
-                              "tells which rank waits for "
-                              "which microbatch from whom. 0: never.",
+                              "Warn when a step makes no progress for this time, and for 1.5 times the longest pause so far. The warning "
+                              "names the rank that waits, its microbatch and the rank that it waits for. 0: never.",
                               MEMBER(cluster.stall_ms)),
                          0, many, "ms"));
   keys.push_back(between(
-      bind("cluster.start_timeout_ms", layout, "For all processes to join and agree at the start.", MEMBER(cluster.start_timeout_ms)), 1,
-      many, "ms"));
-  keys.push_back(bind("cluster.interface", layout, "Where process 0 listens: an interface or an address. Empty: found by itself.",
+      bind("cluster.start_timeout_ms", layout, "Time for all processes to join and agree at the start.", MEMBER(cluster.start_timeout_ms)),
+      1, many, "ms"));
+  keys.push_back(bind("cluster.interface", layout, "The interface or address that process 0 listens on. Empty: chosen automatically.",
                       MEMBER(cluster.interface)));
 
-  keys.push_back(between(
-      bind("status.port", layout, "Where process 0 shows what the run does (docs/live.md). 0: a free port, which is printed. -1: nowhere.",
-           MEMBER(status.port)),
-      -1, 65535));
-  keys.push_back(bind("status.address", layout, "An IP address of process 0's host; any but loopback wants status.token_file.",
+  keys.push_back(between(bind("status.port", layout,
+                              "Port of the status page on process 0 (docs/live.md). 0: a free port, which is printed. -1: no status page.",
+                              MEMBER(status.port)),
+                         -1, 65535));
+  keys.push_back(bind("status.address", layout,
+                      "IP address that the status page listens on; any but a loopback address requires status.token_file.",
                       MEMBER(status.address)));
-  keys.push_back(bind("status.token_file", layout,
-                      "A file with the token that clients must know. Empty: whoever reaches the port may look.",
+  keys.push_back(bind("status.token_file", layout, "A file with the token that clients must present. Empty: no token is required.",
                       MEMBER(status.token_file)));
 
-  keys.push_back(bind("sample.prompt", layout, "What the sample goes on from.", MEMBER(sample.prompt)));
-  keys.push_back(between(bind("sample.tokens", layout, "Tokens the trained model writes at the end. 0: no sample.", MEMBER(sample.tokens)),
+  keys.push_back(bind("sample.prompt", layout, "Prompt of the sample that is generated at the end.", MEMBER(sample.prompt)));
+  keys.push_back(between(bind("sample.tokens", layout, "Tokens of the sample that the trained model generates at the end. 0: no sample.",
+                              MEMBER(sample.tokens)),
                          0, 1 << 20, "tokens"));
-  keys.push_back(between(bind("sample.temperature", layout, "0: always the most probable token.", MEMBER(sample.temperature)), 0, 100));
+  keys.push_back(between(
+      bind("sample.temperature", layout, "Sampling temperature. 0: greedy, always the most probable token.", MEMBER(sample.temperature)), 0,
+      100));
 
-  keys.push_back(bind("debug.fault", layout, "A fault to inject, for tests of what happens then. Empty: none.", MEMBER(fault)));
+  keys.push_back(bind("debug.fault", layout, "A fault to inject, for tests of failure handling. Empty: none.", MEMBER(fault)));
 }
 
 #undef MEMBER

@@ -65,7 +65,8 @@ TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
     const auto expected = bytes_of(tensor.name, tensor.dtype, tensor.shape);
     MILLRACE_CHECK(tensor.bytes.size() == expected, ExitCode::internal, who, "tensor '{}' has {} bytes, expected {} for {}", tensor.name,
                    tensor.bytes.size(), expected, shape_text(tensor.shape));
-    MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, who, "tensor '{}' is to be written twice", tensor.name);
+    MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, who, "tensor '{}' was passed twice to be written",
+                   tensor.name);
   }
   return map;
 }

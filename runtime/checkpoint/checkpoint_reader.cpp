@@ -11,7 +11,7 @@ constexpr std::uint64_t max_manifest_bytes = std::uint64_t{1} << 30;
 
 Manifest read_manifest(const std::string& folder) {
   const auto commit_path = join_path(folder, commit_name);
-  MILLRACE_CHECK(kind_of(folder) != PathKind::missing, ExitCode::checkpoint, who, "{}: there is no such folder", folder);
+  MILLRACE_CHECK(kind_of(folder) != PathKind::missing, ExitCode::checkpoint, who, "{}: no such folder", folder);
   const auto commit = Commit::from_text(read_text_file(commit_path, max_commit_bytes, ExitCode::checkpoint, false), commit_path);
   const auto path = join_path(folder, manifest_name);
   const auto text = read_text_file(path, max_manifest_bytes, ExitCode::checkpoint, false);
@@ -61,8 +61,7 @@ const SafetensorsFile& CheckpointReader::file_of(const TensorRecord& tensor) con
 
 const TensorRecord* CheckpointReader::find(std::string_view name) const noexcept {
   const auto& tensors = manifest_.tensors;
-  const auto place =
-      std::lower_bound(tensors.begin(), tensors.end(), name, [](const auto& tensor, auto key) { return tensor.name < key; });
+  const auto place = std::lower_bound(tensors.begin(), tensors.end(), name, [](const auto& tensor, auto key) { return tensor.name < key; });
   return place != tensors.end() && place->name == name ? &*place : nullptr;
 }
 

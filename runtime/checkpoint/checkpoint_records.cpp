@@ -15,7 +15,7 @@ using nlohmann::json;
 
 void check_schema(const json& object, ExitCode code, std::string_view path) {
   const auto schema = json_count(object, "schema", code, path);
-  MILLRACE_CHECK(schema == checkpoint_schema, code, who, "{}: schema {}, this program knows {}", path, schema, checkpoint_schema);
+  MILLRACE_CHECK(schema == checkpoint_schema, code, who, "{}: schema {}, expected {}", path, schema, checkpoint_schema);
 }
 
 Hash128 hash_from(const std::string& text, ExitCode code, std::string_view path) {
@@ -42,7 +42,7 @@ json to_json(const TensorRecord& tensor) {
 std::vector<std::int64_t> shape_from(const json& array, ExitCode code, std::string_view path) {
   std::vector<std::int64_t> shape;
   for (const auto& size : array) {
-    MILLRACE_CHECK(size.is_number_unsigned(), code, who, "{}: a size in a shape is no whole number", path);
+    MILLRACE_CHECK(size.is_number_unsigned(), code, who, "{}: a size in a shape is not a whole number", path);
     shape.push_back(size.get<std::int64_t>());
   }
   return shape;
@@ -58,7 +58,7 @@ TensorRecord tensor_from(const json& object, ExitCode code, std::string_view pat
   MILLRACE_CHECK(dtype.has_value(), code, who, "{}: tensor '{}' has an unknown dtype", path, tensor.name);
   tensor.dtype = *dtype;
   for (const auto& chunk : json_array(object, "chunks", code, path)) {
-    MILLRACE_CHECK(chunk.is_string(), code, who, "{}: tensor '{}' has a chunk hash that is no string", path, tensor.name);
+    MILLRACE_CHECK(chunk.is_string(), code, who, "{}: tensor '{}' has a chunk hash that is not a string", path, tensor.name);
     tensor.chunks.push_back(hash_from(chunk.get<std::string>(), code, path));
   }
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
@@ -71,7 +71,7 @@ TensorRecord tensor_from(const json& object, ExitCode code, std::string_view pat
 std::map<std::string, std::string> texts_from(const json& object, ExitCode code, std::string_view path) {
   std::map<std::string, std::string> texts;
   for (const auto& [key, value] : object.items()) {
-    MILLRACE_CHECK(value.is_string(), code, who, "{}: '{}' is no string", path, key);
+    MILLRACE_CHECK(value.is_string(), code, who, "{}: '{}' is not a string", path, key);
     texts.emplace(key, value.get<std::string>());
   }
   return texts;
@@ -88,13 +88,13 @@ void check_owners(const Manifest& manifest, const std::string& path) {
   std::set<std::string> files;
   for (const auto& shard : manifest.shards)
     MILLRACE_CHECK(shard.file.find('/') == std::string::npos && files.insert(shard.file).second, ExitCode::checkpoint, who,
-                   "{}: '{}' is no file name or stands twice", path, shard.file);
+                   "{}: '{}' is not a file name, or appears twice", path, shard.file);
   for (std::size_t index = 0; index < manifest.tensors.size(); ++index) {
     const auto& tensor = manifest.tensors[index];
     MILLRACE_CHECK(files.contains(tensor.shard), ExitCode::checkpoint, who, "{}: tensor '{}' is in the unlisted file '{}'", path,
                    tensor.name, tensor.shard);
     MILLRACE_CHECK(index == 0 || manifest.tensors[index - 1].name < tensor.name, ExitCode::checkpoint, who,
-                   "{}: tensor '{}' is out of order or twice there", path, tensor.name);
+                   "{}: tensor '{}' is out of order or appears twice", path, tensor.name);
   }
 }
 

@@ -40,10 +40,10 @@ class ChoiceFile::Reader {
       const std::size_t first = at_;
       one();
       const std::size_t size = 2 * (at_ - first);
-      require(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest, "{} bytes, said to have {} (the longest {})", size,
-           declared_, longest);
+      require(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest,
+              "{} bytes, but its header says {} (longest example: {})", size, declared_, longest);
     }
-    MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} bytes behind the last of {} examples", path_,
+    MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} bytes follow the last of {} examples", path_,
                    bytes_.size() - 2 * at_, examples);
   }
 

@@ -64,7 +64,8 @@ void split_files(Dataset& data, const std::vector<DataFile>& files, std::int64_t
   if (every == 0) {
     data.held_out_text = "nothing (data.held_out = 0)";
   } else if (split.held_out.empty()) {
-    data.held_out_text = fmt::format("nothing: data.held_out = {} takes every {}th file, and there are {}", every, every, files.size());
+    data.held_out_text =
+        fmt::format("nothing: data.held_out = {} takes every {}th file, but there are only {}", every, every, files.size());
   } else if (!data.held_out) {
     data.held_out_text = fmt::format("nothing: the {} held-out files have {} tokens", split.held_out.size(), tokens);
   } else {

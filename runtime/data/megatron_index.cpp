@@ -46,7 +46,7 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::uint64_t bi
 void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   const auto bytes = file_.bytes();
   MILLRACE_CHECK(bytes.size() >= header_bytes && std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) == 0,
-                 ExitCode::data, "data", "{}: no index of Megatron's IndexedDataset, but a .idx beside a .bin", path.string());
+                 ExitCode::data, "data", "{}: the .idx beside a .bin is not an index of Megatron's IndexedDataset", path.string());
   const auto version = load<std::uint64_t>(bytes.data() + 9);
   MILLRACE_CHECK(version == 1, ExitCode::data, "data", "{}: an index of version {}, expected 1", path.string(), version);
   const auto code = load<std::uint8_t>(bytes.data() + 17);
@@ -83,7 +83,7 @@ void MegatronIndex::check_sequences(const std::filesystem::path& path, std::uint
 }
 
 void MegatronIndex::check_borders(const std::filesystem::path& path) const {
-  MILLRACE_CHECK(borders_ >= 1, ExitCode::data, "data", "{}: no borders of documents, expected 0 and {}", path.string(), sequences_);
+  MILLRACE_CHECK(borders_ >= 1, ExitCode::data, "data", "{}: no document borders, expected 0 and {}", path.string(), sequences_);
   std::int64_t before = 0;
   for (std::int64_t i = 0; i < borders_; ++i) {
     const auto border = element<std::int64_t>(documents_, i);

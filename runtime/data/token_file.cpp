@@ -64,13 +64,13 @@ void refuse_strangers(const std::filesystem::path& path, std::span<const std::by
 const char* to_string(TokenFormat format) noexcept {
   switch (format) {
     case TokenFormat::llmc_u16:
-      return "llm.c, 16 bits a token";
+      return "llm.c, 16 bits per token";
     case TokenFormat::llmc_u32:
-      return "llm.c, 32 bits a token";
+      return "llm.c, 32 bits per token";
     case TokenFormat::megatron:
       return "Megatron";
     case TokenFormat::nanogpt_u16:
-      return "no header, taken for nanoGPT's: 16 bits a token";
+      return "no header, read as nanoGPT's: 16 bits per token";
   }
   return "?";
 }
@@ -118,8 +118,8 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, expected 1 or more", path_.string(),
                  count);
   const std::uint64_t expected = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
-  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data", "{}: {} bytes, expected {} for {} tokens (cut off while copying?)",
-                 path_.string(), file_.bytes().size(), expected, count);
+  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data",
+                 "{}: {} bytes, expected {} for {} tokens (cut off while copying?)", path_.string(), file_.bytes().size(), expected, count);
   count_ = count;
   width_ = wide ? 4 : 2;
   tokens_ = file_.bytes().data() + header_bytes;

@@ -77,7 +77,7 @@ std::uint64_t parse_number(std::string_view word, std::string_view text) {
 FileOperation parse_operation(std::string_view word, std::string_view name) {
   for (std::size_t index = 0; index < operation_names.size(); ++index)
     if (operation_names[index] == name) return static_cast<FileOperation>(index);
-  fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' names no file operation", word);
+  fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' is not a file operation", word);
 }
 
 /// Returns false if the rule is for another process.
@@ -107,7 +107,7 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
   } else if (equals == std::string_view::npos && word != "delay" && rule.action.empty()) {
     rule.action = word;
   } else {
-    fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' is no part of a rule", word);
+    fail(ExitCode::usage, who, "MILLRACE_FAULT: '{}' is not part of a rule", word);
   }
   return true;
 }

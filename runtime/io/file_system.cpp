@@ -53,7 +53,7 @@ std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::op
     const auto written =
         offset ? ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(*offset)) : ::write(descriptor, bytes.data(), count);
     if (written > 0) return static_cast<std::size_t>(written);
-    MILLRACE_CHECK(written < 0, ExitCode::storage, who, "writing {}: the system took none of {} bytes and named no error", path,
+    MILLRACE_CHECK(written < 0, ExitCode::storage, who, "writing {}: the system accepted none of {} bytes and reported no error", path,
                    bytes.size());
     if (errno != EINTR) fail_with(ExitCode::storage, "writing", path, errno);
   }

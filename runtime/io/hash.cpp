@@ -25,7 +25,7 @@ std::string Hash128::hex() const { return fmt::format("{:016x}{:016x}", high, lo
 Hash128 Hash128::from_hex(std::string_view text) {
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   MILLRACE_CHECK(text.size() == 32 && std::all_of(text.begin(), text.end(), is_digit), ExitCode::checkpoint, who,
-                 "'{}' is no hash, expected 32 hexadecimal digits", text.substr(0, 64));
+                 "'{}' is not a hash, expected 32 hexadecimal digits", text.substr(0, 64));
   const auto value = [](std::string_view half) { return std::strtoull(std::string(half).c_str(), nullptr, 16); };
   return {value(text.substr(0, 16)), value(text.substr(16))};
 }
@@ -81,7 +81,7 @@ void StateHash::add(const std::string& name, std::string_view dtype, std::span<c
 }
 
 void StateHash::insert(const std::string& name, std::string line) {
-  MILLRACE_CHECK(name.find_first_of("\t\n") == std::string::npos, ExitCode::internal, who, "a tensor name with a tab or a line end");
+  MILLRACE_CHECK(name.find_first_of("\t\n") == std::string::npos, ExitCode::internal, who, "a tensor name contains a tab or a line end");
   const auto [place, is_new] = lines_.emplace(name, std::move(line));
   MILLRACE_CHECK(is_new, ExitCode::internal, who, "tensor '{}' was added twice", place->first);
 }

@@ -37,12 +37,12 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { reject("a null"); }
   bool boolean(bool /*value*/) override { reject("a boolean"); }
   bool number_integer(number_integer_t /*value*/) override { reject("a number with a sign"); }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { reject("a number that is no 64-bit whole number"); }
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { reject("a number that is not a 64-bit whole number"); }
   bool binary(binary_t& /*value*/) override { reject("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
     if (array_ == nullptr) reject("a number outside of shape and data_offsets");
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) reject("a number over 2^63");
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) reject("a number above 2^63");
     if (array_->size() >= max_dimensions) reject("more than 32 numbers in an array");
     array_->push_back(static_cast<std::int64_t>(value));
     return true;
@@ -88,7 +88,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1) return start_entry(value);
     field_ = value;
     if (in_metadata_) {
-      if (field_.size() > max_name_bytes) reject("a metadata key over 4096 bytes");
+      if (field_.size() > max_name_bytes) reject("a metadata key of more than 4096 bytes");
       if (header_.metadata.contains(field_)) reject(fmt::format("the metadata key '{}' twice", printable(field_)));
       return true;
     }
@@ -99,7 +99,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::json::exception& error) override {
-    fail(code_, who, "{}: header is no JSON at byte {}: {}", path_, position + 8, std::string_view(error.what()).substr(0, 200));
+    fail(code_, who, "{}: the header is not JSON at byte {}: {}", path_, position + 8, std::string_view(error.what()).substr(0, 200));
   }
 
  private:
@@ -119,7 +119,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_entry(string_t& name) {
     if (name == "__metadata__") {
-      MILLRACE_CHECK(!metadata_seen_, code_, who, "{}: __metadata__ stands twice in the header", path_);
+      MILLRACE_CHECK(!metadata_seen_, code_, who, "{}: __metadata__ appears twice in the header", path_);
       in_metadata_ = metadata_seen_ = true;
       return true;
     }
@@ -140,7 +140,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
     tensor().end = static_cast<std::uint64_t>(offsets_[1]);
     offsets_.clear();
     const auto bytes = checked_bytes(tensor().dtype, tensor().shape);
-    if (!bytes) reject(fmt::format("the shape {}, which overflows or is no whole number of bytes", shape_text(tensor().shape)));
+    if (!bytes) reject(fmt::format("the shape {}, which overflows or is not a whole number of bytes", shape_text(tensor().shape)));
     if (tensor().end < tensor().begin || tensor().bytes() != *bytes)
       reject(fmt::format("data_offsets [{}, {}), expected {} bytes for {} {}", tensor().begin, tensor().end, *bytes,
                          to_string(tensor().dtype), shape_text(tensor().shape)));
@@ -164,7 +164,7 @@ void check_names(const SafetensorsHeader& header, ExitCode code, const std::stri
   for (const auto& tensor : header.tensors) names.emplace_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(code, who, "{}: tensor '{}' stands twice in the header", path, printable(*twice));
+  if (twice != names.end()) fail(code, who, "{}: tensor '{}' appears twice in the header", path, printable(*twice));
 }
 
 bool lies_before(const FileTensor& a, const FileTensor& b) {
@@ -177,7 +177,7 @@ void check_cover(const SafetensorsHeader& header, std::uint64_t data_bytes, Exit
   for (const auto& tensor : header.tensors) {
     MILLRACE_CHECK(tensor.begin == position, code, who, "{}: tensor '{}' begins at byte {} of the data, expected {}: {}", path,
                    printable(tensor.name), tensor.begin, position,
-                   tensor.begin < position ? "it overlaps the one before" : "there is a hole before it");
+                   tensor.begin < position ? "it overlaps the previous one" : "there is a gap before it");
     MILLRACE_CHECK(tensor.end <= data_bytes, code, who, "{}: tensor '{}' ends at byte {} of the data, which has {}: the file was cut short",
                    path, printable(tensor.name), tensor.end, data_bytes);
     position = tensor.end;
@@ -213,7 +213,7 @@ std::uint64_t FileTensor::elements() const noexcept {
 
 std::uint64_t bytes_of(const std::string& name, FileDType dtype, const std::vector<std::int64_t>& shape) {
   const auto bytes = checked_bytes(dtype, shape);
-  MILLRACE_CHECK(bytes.has_value(), ExitCode::internal, who, "tensor '{}': {} {} is no whole number of bytes", name, to_string(dtype),
+  MILLRACE_CHECK(bytes.has_value(), ExitCode::internal, who, "tensor '{}': {} {} is not a whole number of bytes", name, to_string(dtype),
                  shape_text(shape));
   return *bytes;
 }

@@ -11,7 +11,7 @@ constexpr const char* who = "runtime.json";
 using nlohmann::json;
 
 const json& member(const json& object, const char* key, ExitCode code, std::string_view path) {
-  MILLRACE_CHECK(object.is_object(), code, who, "{}: '{}' looked for in something that is no object", path, key);
+  MILLRACE_CHECK(object.is_object(), code, who, "{}: the parent of '{}' is not an object", path, key);
   const auto found = object.find(key);
   MILLRACE_CHECK(found != object.end(), code, who, "{}: '{}' is missing", path, key);
   return *found;
@@ -29,38 +29,38 @@ json parse_strict_json(std::string_view text, int depth, ExitCode code, std::str
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key)
-      MILLRACE_CHECK(keys.back().insert(parsed.get<std::string>()).second, code, who, "{}: the key '{}' stands twice", path,
+      MILLRACE_CHECK(keys.back().insert(parsed.get<std::string>()).second, code, who, "{}: the key '{}' appears twice", path,
                      parsed.get<std::string>());
     return true;
   };
   try {
     return json::parse(text, watch);
   } catch (const json::exception& error) {
-    fail(code, who, "{}: no JSON: {}", path, std::string_view(error.what()).substr(0, 300));
+    fail(code, who, "{}: not JSON: {}", path, std::string_view(error.what()).substr(0, 300));
   }
 }
 
 std::uint64_t json_count(const json& object, const char* key, ExitCode code, std::string_view path) {
   const auto& value = member(object, key, code, path);
-  MILLRACE_CHECK(value.is_number_unsigned(), code, who, "{}: '{}' is no whole number of 0 or more", path, key);
+  MILLRACE_CHECK(value.is_number_unsigned(), code, who, "{}: '{}' is not a whole number of 0 or more", path, key);
   return value.get<std::uint64_t>();
 }
 
 std::string json_text(const json& object, const char* key, ExitCode code, std::string_view path) {
   const auto& value = member(object, key, code, path);
-  MILLRACE_CHECK(value.is_string(), code, who, "{}: '{}' is no string", path, key);
+  MILLRACE_CHECK(value.is_string(), code, who, "{}: '{}' is not a string", path, key);
   return value.get<std::string>();
 }
 
 const json& json_array(const json& object, const char* key, ExitCode code, std::string_view path) {
   const auto& value = member(object, key, code, path);
-  MILLRACE_CHECK(value.is_array(), code, who, "{}: '{}' is no array", path, key);
+  MILLRACE_CHECK(value.is_array(), code, who, "{}: '{}' is not an array", path, key);
   return value;
 }
 
 const json& json_object(const json& object, const char* key, ExitCode code, std::string_view path) {
   const auto& value = member(object, key, code, path);
-  MILLRACE_CHECK(value.is_object(), code, who, "{}: '{}' is no object", path, key);
+  MILLRACE_CHECK(value.is_object(), code, who, "{}: '{}' is not an object", path, key);
   return value;
 }
 

@@ -23,7 +23,7 @@ void check_link(const std::string& folder, const std::string& path, ExitCode cod
   namespace fs = std::filesystem;
   std::error_code error;
   const auto target = fs::canonical(path, error);
-  MILLRACE_CHECK(!error, code, who, "{}: the link leads nowhere: {}", path, error.message());
+  MILLRACE_CHECK(!error, code, who, "{}: the link cannot be resolved: {}", path, error.message());
   const auto home = fs::canonical(folder, error);
   const auto blobs = home.parent_path().parent_path() / "blobs";
   const bool in_cache = home.parent_path().filename() == "snapshots" && target.parent_path() == blobs;
@@ -44,7 +44,7 @@ std::map<std::string, std::string> read_index(const std::string& path, ExitCode 
   const auto index = parse_strict_json(text, 8, code, path);
   std::map<std::string, std::string> map;
   for (const auto& [name, file] : json_object(index, "weight_map", code, path).items()) {
-    MILLRACE_CHECK(file.is_string(), code, who, "{}: the file of tensor '{}' is no string", path, name);
+    MILLRACE_CHECK(file.is_string(), code, who, "{}: the file of tensor '{}' is not a string", path, name);
     check_file_name(file.get<std::string>(), path, code);
     map.emplace(name, file.get<std::string>());
   }
@@ -52,7 +52,7 @@ std::map<std::string, std::string> read_index(const std::string& path, ExitCode 
   if (metadata == index.end() || !metadata->is_object() || !metadata->contains("total_size")) return map;
   const auto& size = metadata->at("total_size");
   const bool whole = size.is_number_unsigned() || (size.is_number_float() && size.get<double>() >= 0 && size.get<double>() < 9e18);
-  MILLRACE_CHECK(whole, code, who, "{}: total_size is no number of bytes", path);
+  MILLRACE_CHECK(whole, code, who, "{}: total_size is not a number of bytes", path);
   total = size.is_number_unsigned() ? size.get<std::uint64_t>() : static_cast<std::uint64_t>(size.get<double>());
   return map;
 }
@@ -74,7 +74,7 @@ TensorSource::TensorSource(const std::string& path, ExitCode code) : path_(path)
     const auto index = join_path(path, index_name);
     const bool has_single = kind_of(single) != PathKind::missing;
     const bool has_index = kind_of(index) != PathKind::missing;
-    MILLRACE_CHECK(has_single || has_index, code, who, "{}: there is no {} and no {}", path, single_name, index_name);
+    MILLRACE_CHECK(has_single || has_index, code, who, "{}: neither {} nor {} exists", path, single_name, index_name);
     if (has_single)
       open_single(single);
     else
@@ -101,8 +101,7 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
     for (const auto& tensor : files_.back()->tensors()) {
       const auto listed = map.find(tensor.name);
       MILLRACE_CHECK(listed != map.end(), code_, who, "{}: tensor '{}' is not in the index {}", path, tensor.name, index_path);
-      MILLRACE_CHECK(listed->second == file_name, code_, who, "{}: tensor '{}' belongs into {} by the index", path, tensor.name,
-                     listed->second);
+      MILLRACE_CHECK(listed->second == file_name, code_, who, "{}: by the index tensor '{}' is in {}", path, tensor.name, listed->second);
     }
   }
   for (const auto& [name, file] : map)
@@ -114,7 +113,7 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
 void TensorSource::adopt(std::unique_ptr<SafetensorsFile> file) {
   for (const auto& tensor : file->tensors()) {
     const auto [place, is_new] = owner_.emplace(tensor.name, file.get());
-    MILLRACE_CHECK(is_new, code_, who, "tensor '{}' is both in {} and in {}", tensor.name, place->second->path(), file->path());
+    MILLRACE_CHECK(is_new, code_, who, "tensor '{}' is in both {} and {}", tensor.name, place->second->path(), file->path());
     total_bytes_ += tensor.bytes();
   }
   files_.push_back(std::move(file));

@@ -45,7 +45,7 @@ void predict(Profile& profile) {
   for (const auto& step : profile.steps) views.push_back(step.view);
   const bool rehearsal = measured.run.kind == "rehearsal" && measured.planned.has_value();
   Prediction& prediction = profile.prediction;
-  prediction.source = rehearsal ? "what the actions were said to last" : "the mean of each stage's measured actions";
+  prediction.source = rehearsal ? "the given durations of the actions" : "the mean of each stage's measured actions";
   prediction.costs = rehearsal ? *measured.planned : mean_costs(measured.schedule, views);
   prediction.simulation = simulate(measured.schedule, prediction.costs);
   prediction.bubble = prediction.simulation.bubble() * prediction.simulation.makespan;

@@ -144,8 +144,8 @@ class Search {
       with.links = uniform_links(schedule_.placement, 0);
       with.links[edge.id.index()].latency = usual;
       add(makespan(with) - makespan_,
-          fmt::format("a waited-for {} takes {:.3f} ms from stage {} on rank {} to rank {}, {} times in {} steps", to_string(edge.kind),
-                      usual, edge.producer, edge.producer_rank, edge.consumer_rank, way.size(), steps_.size()),
+          fmt::format("a boundary ({}) that a rank waits for takes {:.3f} ms from stage {} on rank {} to rank {}, {} times in {} steps",
+                      to_string(edge.kind), usual, edge.producer, edge.producer_rank, edge.consumer_rank, way.size(), steps_.size()),
           edge.consumer_rank, edge.consumer);
     }
   }
@@ -162,7 +162,7 @@ class Search {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto a_step = [&](Cause cause) { return milliseconds(sums[rank][cause]) / count_; };
       const auto tell = [&](Cause cause, const char* text) {
-        add(a_step(cause), fmt::format("rank {} {} for {:.2f} ms a step", rank, text, a_step(cause)), RankId(rank));
+        add(a_step(cause), fmt::format("rank {} {} for {:.2f} ms per step", rank, text, a_step(cause)), RankId(rank));
       };
       tell(Cause::data, "waits for the loader");
       tell(Cause::transport, "waits for a free slot of its output ring");

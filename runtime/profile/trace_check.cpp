@@ -37,7 +37,7 @@ class Checker {
     const Json file = Json::parse(text, nullptr, false);
     if (file.is_discarded()) return {"no JSON"};
     if (!file.is_object() || !file.contains("traceEvents") || !file.at("traceEvents").is_array())
-      return {"no object with a list traceEvents"};
+      return {"not an object with a list traceEvents"};
     read_clocks(file);
     std::size_t number = 0;
     for (const Json& event : file.at("traceEvents")) read(event, number++);
@@ -61,7 +61,7 @@ class Checker {
   /// Converts a field from microseconds to nanoseconds; reports a problem if it is not a finite number.
   bool time(const Json& event, const char* field, std::size_t number, std::int64_t& nanoseconds) {
     if (!event.contains(field) || !event.at(field).is_number() || !std::isfinite(event.at(field).get<double>())) {
-      problem(fmt::format("event {}: {} is no number", number, field));
+      problem(fmt::format("event {}: {} is not a number", number, field));
       return false;
     }
     nanoseconds = std::llround(event.at(field).get<double>() * 1000);

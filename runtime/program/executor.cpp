@@ -70,7 +70,7 @@ void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, c
     try {
       for (std::size_t operand = 0; operand < operands; ++operand) {
         const auto& [placement, prototype] = operands_[step.first_operand + operand];
-        MILLRACE_CHECK(bindings[placement.region] != nullptr, ExitCode::internal, who, "operand {} lies in {}, which has no base", operand,
+        MILLRACE_CHECK(bindings[placement.region] != nullptr, ExitCode::internal, who, "operand {} is in {}, which has no base", operand,
                        to_string(placement.region));
         auto& tensor = scratchpad_[operand];
         tensor = prototype;

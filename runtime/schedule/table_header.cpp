@@ -35,7 +35,7 @@ void check_remark(std::string_view key, const std::string& place) {
   constexpr std::string_view long_keys[] = {"#millrace-schedule", "#placement", "#hash"};
   for (const auto known : long_keys) {
     const bool near = key.size() >= 4 && edit_distance(key, known) <= 2;
-    MILLRACE_CHECK(!near, ExitCode::config, who, "{}: {}, did you mean {}? A remark has a space behind the #", place, key, known);
+    MILLRACE_CHECK(!near, ExitCode::config, who, "{}: {}, did you mean {}? A comment has a space after the #", place, key, known);
   }
   for (const auto known : {"#ranks", "#microbatches", "#chunks"})
     MILLRACE_CHECK(key != known, ExitCode::config, who, "{}: {}, expected #{}", place, key,
@@ -73,7 +73,7 @@ void read_header_line(std::string_view line, const std::string& place, TableFact
     return check_remark(key, place);
   }
   const std::string_view rest = take_word(line);
-  MILLRACE_CHECK(rest.empty() || rest.front() == '#', ExitCode::config, who, "{}: \"{}\" behind {} {}, expected one word", place, rest, key,
+  MILLRACE_CHECK(rest.empty() || rest.front() == '#', ExitCode::config, who, "{}: \"{}\" after {} {}, expected one word", place, rest, key,
                  word);
 }
 
@@ -95,9 +95,10 @@ void check_header(const TableFacts& facts, const Schedule& schedule) {
   check("V", facts.chunks, chunks_of(schedule.placement));
   check("M", facts.microbatches, schedule.microbatches);
   const std::uint64_t hash = content_hash(schedule);
-  MILLRACE_CHECK(!facts.hash || *facts.hash == hash, ExitCode::config, who,
-                 "{}: #hash says {:016x}, the table has {:016x}; it was changed after it was written, take the line out if that was meant",
-                 schedule.name, *facts.hash, hash);
+  MILLRACE_CHECK(
+      !facts.hash || *facts.hash == hash, ExitCode::config, who,
+      "{}: #hash says {:016x}, the table has {:016x}; the table was changed after it was written; remove the line if that was intended",
+      schedule.name, *facts.hash, hash);
 }
 
 std::string print_header(const Schedule& schedule) {

@@ -141,11 +141,11 @@ class Replay {
                                : fmt::format("no {} of microbatch {} from stage {}", to_string(edge.kind),
                                              action(rank, second ? 1 : 0).microbatch, edge.producer);
     if (missing.source.index < 0) {
-      stuck.lacks += ", which no rank makes";
+      stuck.lacks += ", which no rank produces";
       return stuck;
     }
     const Action& source = schedule_.ranks[missing.source.rank.index()][static_cast<std::size_t>(missing.source.index)];
-    stuck.lacks += fmt::format(", which {} on rank {} {}", source, missing.source.rank, missing.slot ? "gives back" : "makes");
+    stuck.lacks += fmt::format(", which {} on rank {} {}", source, missing.source.rank, missing.slot ? "frees" : "produces");
     stuck.waits_for = missing.source.rank;
     return stuck;
   }
@@ -168,7 +168,7 @@ Liveness replay_untimed(const Schedule& schedule, const std::optional<std::vecto
 void check_schedule(const Schedule& schedule, const std::optional<std::vector<int>>& depths) {
   check_well_formed(schedule);
   const Liveness liveness = replay_untimed(schedule, depths);
-  MILLRACE_CHECK(liveness.live, ExitCode::config, who, "schedule \"{}\" is dead, its ranks wait for each other:\n{}", schedule.name,
+  MILLRACE_CHECK(liveness.live, ExitCode::config, who, "schedule \"{}\" deadlocks, its ranks wait for each other:\n{}", schedule.name,
                  liveness.report);
 }
 

@@ -21,7 +21,7 @@ struct Liveness {
 struct StuckRank {
   RankId rank;
   std::string entry;           // "1F3 (action 5 of 24)"
-  std::string lacks;           // "no activation of microbatch 3 from stage 0, which 0F3 on rank 0 makes"
+  std::string lacks;           // "no activation of microbatch 3 from stage 0, which 0F3 on rank 0 produces"
   RankId waits_for = no_rank;  // the rank that would have to proceed first
   std::string at;              // "1F3"
 };

@@ -62,7 +62,7 @@ void check_history(RankId rank, const Action& action, const Seen& before, bool f
       once(before.weight == 0, "a second W of this stage and microbatch");
       break;
   }
-  once(!forward_only || action.kind == ActionKind::forward, "is no forward, in a forward-only schedule");
+  once(!forward_only || action.kind == ActionKind::forward, "is not a forward, in a forward-only schedule");
 }
 
 void check_complete(const Schedule& schedule, const std::vector<Seen>& seen, bool forward_only) {
@@ -119,7 +119,7 @@ void check_well_formed(const Schedule& schedule) {
       ++entry.of(action.kind);
       int& before = newest[action.stage.index()][order_of(action.kind)];
       MILLRACE_CHECK(before < action.microbatch.value, ExitCode::config, who,
-                     "rank {}, action {}: comes after microbatch {} of this stage; microbatches must rise for F, for I and B, and for W",
+                     "rank {}, action {}: comes after microbatch {} of this stage; microbatches must ascend for F, for I and B, and for W",
                      rank, action, before);
       before = action.microbatch.value;
     }

@@ -122,7 +122,7 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
 
 TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
   for (const char* word : {"ls", "verify", "hash"}) {
-    expect_failure(run_millrace({"ckpt", word, folder_ / "nowhere"}), ExitCode::checkpoint, {"there is no such folder"});
+    expect_failure(run_millrace({"ckpt", word, folder_ / "nowhere"}), ExitCode::checkpoint, {"no such folder"});
     expect_failure(run_millrace({"ckpt", word, folder_.path().string()}), ExitCode::checkpoint, {"neither a run directory"});
   }
 }

@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"schedule_chunks",
                 {"schedule", "show", "zb-v", "--ranks", "4", "--microbatches", "8", "--chunks", "3"},
                 ExitCode::config,
-                {"zb-v runs two chunks"}},
+                {"zb-v has two chunks"}},
         Mistake{"schedule_costs",
                 {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1,2"},
                 ExitCode::usage,

@@ -241,11 +241,11 @@ TEST(Eval, RefusesDamagedChoices) {
   refused(changed(0, 7), {"expected llm.c's multiple-choice file"});
   refused(changed(2, 2), {"expected llm.c's multiple-choice file"});
   refused(changed(4, 0), {"0 examples"});
-  refused(changed(4, 2), {"bytes behind the last of 2 examples"});
+  refused(changed(4, 2), {"bytes follow the last of 2 examples"});
   refused(changed(4, 4), {"example 3: the file ends in it"});
   refused(changed(6, 1), {"example 0", "the longest 1"});
   refused(changed(512, 1), {"example 0: begins with 1, expected 65535"});
-  refused(changed(513, 1), {"example 0", "said to have 1"});
+  refused(changed(513, 1), {"example 0", "header says 1"});
   refused(changed(514, 1), {"example 0: has the index 1"});
   refused(changed(515, 9), {"example 0: completion 9 of 2 is right"});
   refused(changed(517, 0), {"example 0: a context without tokens"});

@@ -48,7 +48,7 @@ TEST(ScheduleShow, DrawsAndCounts) {
 TEST(ScheduleShow, CostsWarmUpAndGroupReachTheSchedule) {
   expect_parts(run("show", "1f1b", {"--costs", "1,1.1,0.8,0.05"}).out, {"makespan        32.7", "link 0.05"});
   expect_parts(run("show", "1f1b", {"--warmup", "6"}).out, {"peak               7 "});
-  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages a rank"});
+  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages per rank"});
   expect_parts(run("show", "interleaved", {"--group", "8"}).out, {"peak             7.5 "});
   const Words unequal{"--costs", "1,1.4,0.6,0.2", "--memory"};
   for (const auto& [limit, makespan] : {std::pair("4", 31.8), std::pair("5", 30.0)}) {
@@ -127,7 +127,7 @@ TEST(ScheduleCheck, TakesTheTransfersAsTheFileHasThem) {
                 "DEAD  rank-fifo", "DEAD  rendezvous", "is stuck at 0SEND_F1", "cycle: rank 0 waits for"});
   const auto missing = check(folder, "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n");
   EXPECT_EQ(missing.code, found_a_fault);
-  expect_parts(missing.out, {"DEAD  free", "which rank 1 has made and not sent"});
+  expect_parts(missing.out, {"DEAD  free", "which rank 1 has produced but not sent"});
 }
 
 TEST(ScheduleCheck, BoundsMayKillASchedule) {

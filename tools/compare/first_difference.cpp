@@ -70,7 +70,7 @@ Comparison first_difference(const runtime::HashRecording& left, const runtime::H
     ++comparison.equal_steps;
   }
   MILLRACE_CHECK(comparison.first_step > 0, ExitCode::data, "millrace compare",
-                 "one run has recorded steps {} to {}, the other {} to {}, expected a step in both", left.steps().begin()->first,
+                 "one run has recorded steps {} to {}, the other {} to {}; expected a common step", left.steps().begin()->first,
                  left.steps().rbegin()->first, right.steps().begin()->first, right.steps().rbegin()->first);
   return comparison;
 }

@@ -40,7 +40,7 @@ int inspect_tokens(const std::string& path, const std::string& tokenizer_path, s
   fmt::print("format     {}\n", runtime::to_string(file.format()));
   fmt::print("tokens     {}\n", file.size());
   if (const auto* index = file.index()) {
-    fmt::print("width      {} bits a token\n", 8 * index->width());
+    fmt::print("width      {} bits per token\n", 8 * index->width());
     fmt::print("documents  {} ({} sequences)\n", index->documents(), index->sequences());
   } else if (tokenizer && tokenizer->end_of_document()) {
     std::int64_t documents = 0;

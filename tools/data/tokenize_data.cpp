@@ -20,7 +20,7 @@ int tokenize_data(const TokenizeRequest& request) {
   runtime::TokenWriter writer(request.target, request.out, tokenizer->vocabulary());
   for (const std::string& path : writer.paths()) {
     MILLRACE_CHECK(request.overwrite || runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, "millrace data",
-                   "{} is there already; --overwrite replaces it", path);
+                   "{} exists already; --overwrite replaces it", path);
   }
   double seconds = 0;
   {

@@ -147,7 +147,7 @@ class Encoding {
       if (found != model_.whole.end()) return ids_.push_back(found->second);
     }
     MILLRACE_CHECK(piece.size() < std::size_t{1} << 30, ExitCode::data, "tokenize",
-                   "{}: a piece of {} bytes that nothing splits, expected 1 GiB at most", model_.where, piece.size());
+                   "{}: a piece of {} bytes that no pattern splits, expected at most 1 GiB", model_.where, piece.size());
     Ids& pieces = workspace_.pieces;
     pieces.clear();
     if (model_.characters.empty()) {

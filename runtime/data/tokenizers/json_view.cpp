@@ -19,8 +19,7 @@ JsonView JsonView::member(const char* key) const {
 void JsonView::only(std::initializer_list<std::string_view> keys) const {
   for (const auto& [key, value] : object().items()) {
     if (std::find(keys.begin(), keys.end(), std::string_view(key)) != keys.end()) continue;
-    fail(ExitCode::data, "tokenize", "{}: {}{}{} is not known, and so not supported", file_, place_, place_.empty() ? "" : ".",
-         key.substr(0, 100));
+    fail(ExitCode::data, "tokenize", "{}: {}{}{} is not supported", file_, place_, place_.empty() ? "" : ".", key.substr(0, 100));
   }
 }
 

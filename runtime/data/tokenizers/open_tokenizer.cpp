@@ -42,7 +42,7 @@ fs::path file_in(const fs::path& folder) {
     if (name.ends_with(".tiktoken")) found.push_back(folder / name);
   }
   MILLRACE_CHECK(found.size() == 1, ExitCode::data, "tokenize", "{}: {}; expected tokenizer.json, tokenizer.model or one .tiktoken file",
-                 folder.string(), found.empty() ? "no tokenizer there" : "several .tiktoken files");
+                 folder.string(), found.empty() ? "no tokenizer found" : "several .tiktoken files");
   return found.front();
 }
 

@@ -69,7 +69,7 @@ class PatternSplitter final : public Splitter {
  public:
   PatternSplitter(const std::string& expression, const std::string& where) : where_(where) {
     constexpr std::size_t max_bytes = 8192;  // published ones have fewer than a thousand
-    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, who, "{}: an expression of {} bytes, expected {} at most", where,
+    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, who, "{}: an expression of {} bytes, expected at most {}", where,
                    expression.size(), max_bytes);
     const std::string spelled = with_white_space(expression);
     int error = 0;

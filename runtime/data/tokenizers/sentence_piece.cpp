@@ -64,7 +64,7 @@ class SentencePiece final : public Tokenizer {
  private:
   static void load(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes, const std::string& where) {
     const auto status = processor.LoadFromSerializedProto(bytes);
-    MILLRACE_CHECK(status.ok(), ExitCode::data, who, "{}: no model that libsentencepiece reads: {}", where,
+    MILLRACE_CHECK(status.ok(), ExitCode::data, who, "{}: libsentencepiece cannot read the model: {}", where,
                    std::string_view(status.error_message()).substr(0, 300));
   }
 

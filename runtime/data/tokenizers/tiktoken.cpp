@@ -49,7 +49,7 @@ const Family& family_of(const std::string& name, std::size_t pieces, const std::
     if (family.pieces == pieces) return family;
   }
   fail(ExitCode::data, who,
-       "{}: {} pieces in a file of this name: how it splits text is not known; expected o200k, cl100k, llama3, qwen, p50k or r50k in the "
+       "{}: a file of this name with {} pieces has no known split pattern; expected o200k, cl100k, llama3, qwen, p50k or r50k in the "
        "name",
        where, pieces);
 }
@@ -125,7 +125,7 @@ std::vector<std::string> read_pieces(std::string_view text, const std::string& w
   for (Line& line : lines) {
     const auto rank = static_cast<std::size_t>(line.rank);
     MILLRACE_CHECK(rank < pieces.size(), ExitCode::data, who, "{}: rank {} in a file of {} pieces", where, rank, lines.size());
-    MILLRACE_CHECK(pieces[rank].empty(), ExitCode::data, who, "{}: rank {} stands twice", where, rank);
+    MILLRACE_CHECK(pieces[rank].empty(), ExitCode::data, who, "{}: rank {} appears twice", where, rank);
     pieces[rank] = std::move(line.piece);
   }
   if (pieces.back().empty()) pieces.pop_back();
@@ -141,7 +141,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
   for (std::size_t id = 0; id < pieces.size(); ++id) {
     if (pieces[id].empty()) continue;
     MILLRACE_CHECK(ids.emplace(pieces[id], static_cast<std::int32_t>(id)).second, ExitCode::data, who,
-                   "{}: the piece of rank {} stands twice", where, id);
+                   "{}: the piece of rank {} appears twice", where, id);
   }
   struct Merge {
     std::int32_t left, right, merged;
@@ -161,7 +161,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char one = static_cast<char>(static_cast<unsigned char>(byte));
     const auto found = ids.find(std::string_view(&one, 1));
-    MILLRACE_CHECK(found != ids.end(), ExitCode::data, who, "{}: no piece for the byte 0x{:02x}; expected all 256", where, byte);
+    MILLRACE_CHECK(found != ids.end(), ExitCode::data, who, "{}: the byte 0x{:02x} has no piece; expected all 256", where, byte);
     model.bytes[byte] = found->second;
   }
   for (const auto& [piece, id] : ids) model.whole.emplace(piece, id);
@@ -184,7 +184,7 @@ std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const std::strin
   const auto id_of = [&](int offset) { return static_cast<std::int32_t>(static_cast<std::int64_t>(count) + offset); };
   for (std::size_t rank = 0; rank < count; ++rank) {
     MILLRACE_CHECK(!pieces[rank].empty() || static_cast<std::int32_t>(rank) == id_of(family.end), ExitCode::data, who,
-                   "{}: no piece of rank {}, but ones behind it", where, rank);
+                   "{}: rank {} has no piece, but later ranks have", where, rank);
   }
   BytePairModel model = make_model(pieces, where);
   model.where = where;

@@ -137,7 +137,7 @@ class Reader {
       model_.texts.resize(at + 1);
       taken_.resize(at + 1);
     }
-    MILLRACE_CHECK(!taken_[at], ExitCode::data, who, "{}: id {} is given twice, the second time to {}", where_, id, shown(piece));
+    MILLRACE_CHECK(!taken_[at], ExitCode::data, who, "{}: id {} is assigned twice, the second time to {}", where_, id, shown(piece));
     taken_[at] = true;
     model_.texts[at] = std::move(text);
   }
@@ -206,7 +206,7 @@ class Reader {
     const auto tokens = file_.find("added_tokens");
     for (std::size_t i = 0; tokens && i < tokens->array().size(); ++i) read_added_token(tokens->at(i));
     const bool sorted = model_.added.sort();
-    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, who, "{}: an added token stands twice", where_);
+    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, who, "{}: an added token appears twice", where_);
   }
 
   void read_added_token(const JsonView& token) {

@@ -10,7 +10,7 @@ constexpr std::size_t max_steps = 16;  // steps of a Sequence; published files h
 template <class Step>
 void for_each_step(const JsonView& sequence, const char* key, Step step) {
   const JsonView steps = sequence.member(key);
-  if (steps.array().size() > max_steps) steps.refuse("16 steps at most");
+  if (steps.array().size() > max_steps) steps.refuse("at most 16 steps");
   for (std::size_t i = 0; i < steps.array().size(); ++i) step(steps.at(i), i, steps.array().size());
 }
 

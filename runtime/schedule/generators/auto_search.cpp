@@ -266,7 +266,8 @@ SearchInput complete_input(int ranks, const SearchInput& input) {
     }
     const double one = std::max(cost.held, cost.held_weight);
     MILLRACE_CHECK(cost.limit >= one, ExitCode::config, who,
-                   "auto: rank {} may hold {}, but one microbatch takes {}; nearest legal limit: {}", rank, cost.limit, one, one);
+                   "auto: the memory limit of rank {} is {}, but one microbatch takes {}; nearest legal limit: {}", rank, cost.limit, one,
+                   one);
   }
   return complete;
 }

@@ -66,16 +66,16 @@ void check_request(const Request& request, const Generator& generator) {
   MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, expected 1 or more", request.chunks);
   MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, who, "train.microbatches = {}, expected 1 or more", request.microbatches);
   MILLRACE_CHECK(generator.chunks != Chunks::one || request.chunks == 1, ExitCode::config, who,
-                 "{} runs one chunk a rank, pipeline.chunks = {} found; take pipeline.chunks = 1, or looped-bfs, which runs several",
+                 "{} has one chunk per rank, but pipeline.chunks = {}; use pipeline.chunks = 1, or looped-bfs, which takes several",
                  request.name, request.chunks);
   MILLRACE_CHECK(generator.chunks != Chunks::two || request.chunks == 2, ExitCode::config, who,
-                 "{} runs two chunks a rank, pipeline.chunks = {} found; take pipeline.chunks = 2", request.name, request.chunks);
+                 "{} has two chunks per rank, but pipeline.chunks = {}; use pipeline.chunks = 2", request.name, request.chunks);
   MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, who,
-                 "{} has no warm-up parameter; leave it out, or take 1f1b, which has one", request.name);
+                 "{} has no warm-up parameter; omit it, or use 1f1b, which has one", request.name);
   MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, expected 0 or more", request.group);
   const bool grouped = request.name == "interleaved" || request.name == "interleaved-zb";
   MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, who,
-                 "{} has no groups, pipeline.group = {} found; take pipeline.group = 0, or interleaved, which has them", request.name,
+                 "{} has no groups, but pipeline.group = {}; use pipeline.group = 0, or interleaved, which has groups", request.name,
                  request.group);
 }
 

@@ -55,8 +55,8 @@ void ChannelState::check_cell(std::size_t rank, const TransferCell& cell) const 
   if (compute) return;
   const bool exists = cell.kind == TransferCell::Kind::send ? edge_out_of(placement_, maker_like(cell)).has_value()
                                                             : edge_into(placement_, cell.stage, cell.token).has_value();
-  MILLRACE_CHECK(exists && !edge(token_of(cell)).local(), ExitCode::config, who, "rank {}, cell {}: no {} passes between two ranks here",
-                 rank, to_string(cell), to_string(cell.token));
+  MILLRACE_CHECK(exists && !edge(token_of(cell)).local(), ExitCode::config, who,
+                 "rank {}, cell {}: no {} is transferred between two ranks here", rank, to_string(cell), to_string(cell.token));
 }
 
 Token ChannelState::token_of(const TransferCell& cell) const {

@@ -16,9 +16,9 @@ namespace {
 // All lengths are in pixels.
 constexpr double left = 58, right = 92, top = 92, row_height = 26, row_pitch = 30, strip_height = 20, strip_pitch = 26;
 constexpr double min_box = 24;     // of an action, unless it would make the picture wider than
-constexpr double max_plot = 3600;    //
-constexpr double min_plot = 520;  // leaves room for the title
-constexpr double glyph = 0.58;          // width of a digit ÷ its font size
+constexpr double max_plot = 3600;  //
+constexpr double min_plot = 520;   // leaves room for the title
+constexpr double glyph = 0.58;     // width of a digit ÷ its font size
 
 struct KindLook {
   ActionKind kind;
@@ -159,7 +159,7 @@ class SvgPicture {
 
   std::string title() const {
     std::string text = fmt::format("{}: {} ranks, {} microbatches", schedule_.name, schedule_.ranks.size(), schedule_.microbatches);
-    if (chunks_ > 1) text += fmt::format(", {} {} a rank", chunks_, schedule_.placement.replicas() > 1 ? "directions" : "chunks");
+    if (chunks_ > 1) text += fmt::format(", {} {} per rank", chunks_, schedule_.placement.replicas() > 1 ? "directions" : "chunks");
     return text;
   }
 
@@ -198,7 +198,7 @@ class SvgPicture {
     x += side;
     say("idle");
     if (chunks_ > 1)
-      say(schedule_.placement.replicas() > 1 ? "shades: the two directions" : "shades: chunks of a rank, the first one left");
+      say(schedule_.placement.replicas() > 1 ? "shades: the two directions" : "shades: chunks of a rank, the first on the left");
     legend_end_ = x;
   }
 

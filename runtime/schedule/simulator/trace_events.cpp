@@ -99,7 +99,7 @@ class Tracer {
       case Bound::gradient:
         return "gradient of " + source();
       case Bound::slot:
-        return "slot that " + source() + " gives back";
+        return "slot that " + source() + " frees";
       default:
         return "launch";
     }

@@ -126,10 +126,10 @@ class TransportReplay {
     const Token token = wires_.token_of(cell(stuck.rank.index()));
     const Edge& edge = wires_.edge(token);
     if (!wires_.made(token)) {
-      stuck.lacks = fmt::format("the {} is not made before it", name(token));
+      stuck.lacks = fmt::format("the {} is not produced before it", name(token));
       stuck.waits_for = stuck.rank;
     } else if (model_.transport == Transport::rendezvous) {
-      stuck.lacks = fmt::format("rank {} has not come to the receive", edge.consumer_rank);
+      stuck.lacks = fmt::format("rank {} has not reached the receive", edge.consumer_rank);
       stuck.waits_for = edge.consumer_rank;
     } else {
       stuck.lacks = fmt::format("the outbox of {} on the {} edge from stage {} to {} is full", model_.outbox, to_string(edge.kind),
@@ -145,20 +145,20 @@ class TransportReplay {
     stuck.waits_for = edge.producer_rank;
     if (!wires_.made(token)) {
       const bool ever = wires_.is_ever_made(token);
-      stuck.lacks += ever ? fmt::format(", which rank {} makes", edge.producer_rank) : ", which no rank makes";
+      stuck.lacks += ever ? fmt::format(", which rank {} produces", edge.producer_rank) : ", which no rank produces";
       if (!ever) stuck.waits_for = no_rank;
     } else if (edge.local()) {
-      stuck.lacks += ", which is used already";
+      stuck.lacks += ", which was consumed already";
     } else if (!wires_.sent(token)) {
-      stuck.lacks += fmt::format(", which rank {} has made and not sent", edge.producer_rank);
+      stuck.lacks += fmt::format(", which rank {} has produced but not sent", edge.producer_rank);
     } else if (wires_.came(token)) {
-      stuck.lacks += ", which has come and is not taken: it stands behind another token, or no receive stands before this cell";
+      stuck.lacks += ", which has arrived but is not received: another boundary is ahead of it, or there is no receive before this cell";
       stuck.waits_for = stuck.rank;
     } else if (!wires_.has_room(token)) {
-      stuck.lacks += fmt::format(", which is sent and finds no free slot of {} on its edge", (*model_.slots)[edge.id.index()]);
+      stuck.lacks += fmt::format(", which is sent but finds none of the {} slots on its edge free", (*model_.slots)[edge.id.index()]);
       stuck.waits_for = edge.consumer_rank;
     } else {
-      stuck.lacks += ", which is sent and stands in a queue";
+      stuck.lacks += ", which is sent but waits in a queue";
       stuck.waits_for = blocker(token);
     }
     return stuck;

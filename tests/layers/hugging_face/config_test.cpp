@@ -393,13 +393,13 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
 }
 
 TEST(ConfigFile, RejectsWhatIsNoConfig) {
-  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: no JSON"});
+  expect_error([] { (void)parse_config_file("{\"a\": ", "x.json"); }, ExitCode::model, {"x.json: not JSON"});
   expect_error([] { (void)parse_config_file("[1]", "x.json"); }, ExitCode::model, {"x.json: a JSON array, expected an object"});
-  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"no JSON"});
+  expect_error([] { (void)parse_config_file("", "x.json"); }, ExitCode::model, {"not JSON"});
   expect_error([] { (void)parse_config_file(std::string(100000, '['), "x.json"); }, ExitCode::model, {"nested deeper than 16"});
-  expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' stands twice"});
-  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"no JSON"});
-  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"no JSON", "1e999"});
+  expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' appears twice"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"not JSON"});
+  expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"not JSON", "1e999"});
   expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, expected at most"});
   const TemporaryFolder folder;
   expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});

@@ -83,29 +83,29 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
     const char *from, *to, *word;
   } table[] = {
       {"\"schema\": 1", "\"schema\": 2", "schema 2, this program knows 1"},
-      {"\"schema\": 1", "\"schema\": \"1\"", "'schema' is no whole number"},
+      {"\"schema\": 1", "\"schema\": \"1\"", "'schema' is not a whole number"},
       {"\"step\": 7", "\"steps\": 7", "'step' is missing"},
-      {"\"step\": 7", "\"step\": -7", "'step' is no whole number"},
-      {"\"epoch\": 3", "\"epoch\": 3.0", "'epoch' is no whole number"},
-      {"\"run\": \"run\"", "\"run\": 1", "'run' is no string"},
-      {"\"seed\": \"1\"", "\"seed\": 1", "'seed' is no string"},
-      {"\"build\": \"test\"", "\"build\": []", "'build' is no string"},
-      {"\"file\": \"s\"", "\"file\": \"a/s\"", "'a/s' is no file name or stands twice"},
+      {"\"step\": 7", "\"step\": -7", "'step' is not a whole number"},
+      {"\"epoch\": 3", "\"epoch\": 3.0", "'epoch' is not a whole number"},
+      {"\"run\": \"run\"", "\"run\": 1", "'run' is not a string"},
+      {"\"seed\": \"1\"", "\"seed\": 1", "'seed' is not a string"},
+      {"\"build\": \"test\"", "\"build\": []", "'build' is not a string"},
+      {"\"file\": \"s\"", "\"file\": \"a/s\"", "'a/s' is not a file name, or appears twice"},
       {"\"file\": \"s\"", "\"file\": \"t\"", "tensor 'a' is in the unlisted file 's'"},
-      {"\"name\": \"b\"", "\"name\": \"a\"", "tensor 'a' is out of order or twice there"},
+      {"\"name\": \"b\"", "\"name\": \"a\"", "tensor 'a' is out of order or appears twice"},
       {"\"name\": \"a\"", "\"name\": \"c\"", "tensor 'b' is out of order"},
       {"\"dtype\": \"F32\"", "\"dtype\": \"F31\"", "tensor 'a' has an unknown dtype"},
       {"\"dtype\": \"F32\"", "\"dtype\": \"F64\"", "the state hash is not that of its tensors"},
-      {"    2,\n", "    -2,\n", "a size in a shape is no whole number"},
+      {"    2,\n", "    -2,\n", "a size in a shape is not a whole number"},
       {"    0\n", "    9\n", "tensor 'b' has 0 chunk hashes, expected 1"},
       {"    2,\n    3\n", "    0\n", "tensor 'a' has 1 chunk hashes, expected 0"},
       {"    2,\n    3\n", "    1048576\n", "the state hash is not"},
       {"    2,\n    3\n", "    1048577\n", "tensor 'a' has 1 chunk hashes, expected 2"},
-      {"\"chunks\": []", "\"chunks\": [1]", "tensor 'b' has a chunk hash that is no string"},
-      {"\"chunks\": []", "\"chunks\": {}", "'chunks' is no array"},
+      {"\"chunks\": []", "\"chunks\": [1]", "tensor 'b' has a chunk hash that is not a string"},
+      {"\"chunks\": []", "\"chunks\": {}", "'chunks' is not an array"},
       {"\"chunks\": []", "\"chunks\": [[[[1]]]]", "nested deeper than 6"},
       {"\"header\": \"", "\"header\": \"z", "manifest.json: "},
-      {"\"epoch\": 3", "\"epoch\": 3, \"epoch\": 3", "'epoch' stands twice"},
+      {"\"epoch\": 3", "\"epoch\": 3, \"epoch\": 3", "'epoch' appears twice"},
   };
   for (const auto& [from, to, word] : table) {
     const auto message =
@@ -114,7 +114,7 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
   }
   auto twice = small();
   twice.shards.push_back(twice.shards[0]);
-  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)Manifest::from_text(twice.text(), "m"); }), "'s' is no file name"));
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)Manifest::from_text(twice.text(), "m"); }), "'s' is not a file name"));
 }
 
 TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {

@@ -149,13 +149,13 @@ std::string entry(const std::string& name, const std::string& shape, const std::
 TEST(Safetensors, RefusesHostileHeaders) {
   const std::vector<Hostile> table = {
       {"array", "[]", 0, "begin with"},
-      {"not JSON", "{xx}", 0, "no JSON"},
+      {"not JSON", "{xx}", 0, "not JSON"},
       {"space first", " {}", 0, "begin with"},
       {"line end after", "{}\n", 0, "end with"},
-      {"trailing value", "{}{}", 0, "no JSON"},
+      {"trailing value", "{}{}", 0, "not JSON"},
       {"NUL", std::string("{\"a\0\":1}", 8), 0, "NUL"},
       {"hidden by a NUL", std::string("{}\0}", 4), 0, "NUL"},
-      {"bad UTF-8", "{" + entry("\xff", "1", "0,4") + "}", 4, "no JSON"},
+      {"bad UTF-8", "{" + entry("\xff", "1", "0,4") + "}", 4, "not JSON"},
       {"hole", "{" + entry("a", "1", "0,4") + "," + entry("b", "1", "8,12") + "}", 12, "hole"},
       {"overlap", "{" + entry("a", "2", "0,8") + "," + entry("b", "1", "4,8") + "}", 8, "overlaps"},
       {"not from the start", "{" + entry("a", "1", "4,8") + "}", 8, "hole"},
@@ -172,7 +172,7 @@ TEST(Safetensors, RefusesHostileHeaders) {
       {"minus zero", "{" + entry("a", "-0", "0,0") + "}", 0, "sign"},
       {"fraction", "{" + entry("a", "1.0", "0,4") + "}", 4, "whole number"},
       {"exponent", "{" + entry("a", "1e0", "0,4") + "}", 4, "whole number"},
-      {"leading zero", "{" + entry("a", "01", "0,4") + "}", 4, "no JSON"},
+      {"leading zero", "{" + entry("a", "01", "0,4") + "}", 4, "not JSON"},
       {"number as text", "{" + entry("a", "\"1\"", "0,4") + "}", 4, "string"},
       {"unknown dtype", "{" + entry("a", "1", "0,4", "F128") + "}", 4, "F128"},
       {"half a byte", "{" + entry("a", "1", "0,1", "F4") + "}", 1, "whole number of bytes"},
@@ -193,13 +193,13 @@ TEST(Safetensors, RefusesHostileHeaders) {
       {"tensor is an array", "{\"a\":[]}", 0, "array"},
       {"shape nested", "{\"a\":{\"dtype\":\"F32\",\"shape\":[[1]],\"data_offsets\":[0,4]}}", 4, "array"},
       {"shape an object", "{\"a\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}", 4, "object"},
-      {"metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ stands twice"},
+      {"metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ appears twice"},
       {"metadata key twice", "{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, "'k' twice"},
       {"metadata no object", "{\"__metadata__\":\"x\"}", 0, "string"},
       {"metadata of numbers", "{\"__metadata__\":{\"k\":1}}", 0, "number"},
       {"metadata nested", "{\"__metadata__\":{\"k\":{}}}", 0, "object"},
       {"a thousand brackets", "{\"a\":" + std::string(1000, '[') + "}", 0, "array"},
-      {"a thousand braces", std::string(1000, '{') + "}", 0, "no JSON"},
+      {"a thousand braces", std::string(1000, '{') + "}", 0, "not JSON"},
   };
   const Scratch scratch;
   for (const auto& row : table) {

@@ -152,7 +152,7 @@ TEST_F(Index, MissingFilesAndSizesAreNamed) {
   for (const char* size : {"-1.0", "9e18", "\"52\"", "null", "true"}) {
     write(folder, 20);
     replace(index, "\"total_size\": 52", "\"total_size\": " + std::string(size));
-    EXPECT_TRUE(contains(opening_error(folder), "index.json: total_size is no number of bytes")) << size;
+    EXPECT_TRUE(contains(opening_error(folder), "index.json: total_size is not a number of bytes")) << size;
   }
   write(folder, 20);
   replace(index, "\"total_size\": 52", "\"total_size\": 0.0");

@@ -106,7 +106,7 @@ TEST(ProfileCheck, FindsWhatDoesNotAddUp) {
   EXPECT_EQ(profile_problems(json.dump()).front(), "step 3 on rank 2: forward is -1 ms");
   json["format"] = "millrace.profile.7";
   EXPECT_EQ(profile_problems(json.dump()).front(), "format millrace.profile.7, expected millrace.profile.1");
-  EXPECT_EQ(profile_problems("{").front(), "no JSON");
+  EXPECT_EQ(profile_problems("{").front(), "not JSON");
   EXPECT_FALSE(profile_problems("{\"format\":\"millrace.profile.1\"}").empty());
 }
 

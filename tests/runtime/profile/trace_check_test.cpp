@@ -112,7 +112,7 @@ TEST(TraceCheck, RefusesAReceiveBeforeItsSendUnlessTheClocksAllowIt) {
 
 TEST(TraceCheck, RefusesWhatIsNoTrace) {
   expect_problem(Json::array(), "no object");
-  EXPECT_EQ(trace_problems("{\"traceEvents\":[").front(), "no JSON");
+  EXPECT_EQ(trace_problems("{\"traceEvents\":[").front(), "not JSON");
   const auto changed = [](const std::string& phase, const char* field, const Json& value) {
     Json trace = sound();
     (*find(trace, phase))[field] = value;
@@ -120,7 +120,7 @@ TEST(TraceCheck, RefusesWhatIsNoTrace) {
   };
   expect_problem(changed("X", "ph", "Z"), "phase Z");
   expect_problem(changed("X", "dur", -1.0), "lasts -1000 ns");
-  expect_problem(changed("X", "ts", "soon"), "ts is no number");
+  expect_problem(changed("X", "ts", "soon"), "ts is not a number");
   expect_problem(changed("X", "pid", nullptr), "no pid");
   expect_problem(changed("C", "args", {{"held", "many"}}), "without numbers");
   expect_problem(changed("f", "bp", "s"), "bp");

@@ -97,7 +97,7 @@ TEST(AutoSearch, RefusesWhatCannotBe) {
   RankCost cost;
   cost.held = 2;
   cost.limit = 1.5;
-  expect_contains(refusal(same_for_all(2, cost)), "rank 0 may hold 1.5, but one microbatch takes 2; nearest legal limit: 2");
+  expect_contains(refusal(same_for_all(2, cost)), "the memory limit of rank 0 is 1.5, but one microbatch takes 2; nearest legal limit: 2");
   cost = {};
   cost.forward = -1;
   expect_contains(refusal(same_for_all(2, cost)), "a cost of rank 0 is -1");

@@ -62,7 +62,7 @@ TEST(Schedules, IllegalCombinationsTellTheNearestLegalOne) {
                              [&] {
                                (void)make_schedule({name, 2, 2, 4, {}});
                              }),
-                    "runs one chunk a rank, pipeline.chunks = 2 found; take pipeline.chunks = 1, or looped-bfs, which runs several");
+                    "has one chunk per rank, but pipeline.chunks = 2; use pipeline.chunks = 1, or looped-bfs, which takes several");
   }
   expect_contains(error_of(ExitCode::config,
                            [] {
@@ -170,7 +170,7 @@ TEST(Schedules, GroupsThatWouldStarveAChunk) {
   expect_contains(refusal({"interleaved", 4, 2, 8, {}, 3}), "nearest legal: pipeline.group = 4, or train.microbatches = 8 with");
   expect_contains(refusal({"interleaved-zb", 4, 2, 9, {}}),
                   "train.microbatches = 9 do not divide into 2 equal rounds; nearest legal: train.microbatches = 10");
-  expect_contains(refusal({"zb-v", 4, 2, 8, {}, 4}), "zb-v has no groups, pipeline.group = 4 found; take pipeline.group = 0");
+  expect_contains(refusal({"zb-v", 4, 2, 8, {}, 4}), "zb-v has no groups, but pipeline.group = 4; use pipeline.group = 0");
   expect_contains(refusal({"interleaved", 4, 2, 8, {}, -1}), "pipeline.group = -1, expected 0 or more");
   EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 6, {}, 6}));
   EXPECT_NO_THROW((void)make_schedule({"interleaved", 4, 2, 9, {}, 5}));
@@ -185,7 +185,7 @@ TEST(Schedules, WhatTwoEndsAndRoundsNeed) {
   expect_contains(refusal({"dualpipe", 4, 1, 9, {}}), "nearest legal: train.microbatches = 10");
   expect_contains(refusal({"dualpipe", 4, 1, 6, {}}), "an even number of 8 or more; nearest legal: train.microbatches = 8");
   expect_contains(refusal({"dualpipe-v", 4, 2, 7, {}}), "expected 8 or more; nearest legal: train.microbatches = 8");
-  expect_contains(refusal({"zb-v", 4, 1, 8, {}}), "zb-v runs two chunks a rank, pipeline.chunks = 1 found; take pipeline.chunks = 2");
+  expect_contains(refusal({"zb-v", 4, 1, 8, {}}), "zb-v has two chunks per rank, but pipeline.chunks = 1; use pipeline.chunks = 2");
 }
 
 TEST(Schedules, FewMicrobatchesAreTheLongListsCutShort) {

@@ -60,7 +60,7 @@ TEST(Table, HeaderIsCheckedAgainstTheCells) {
   const std::string found = fmt::format("{:016x}", content_hash(gpipe(2, 2)));
   expect_contains(refusal("#hash 00000000000000ff\n" + cells), "#hash says 00000000000000ff, the table has " + found);
   EXPECT_NO_THROW(static_cast<void>(parse_table("#hash " + found + "\n" + cells, "own.csv")));
-  expect_contains(refusal("#placement V\n0F0,0B0,2F0,2B0\n1F0,1B0,3F0,3B0\n"), "#placement v, but its stages stand on ranks 0 1 0 1");
+  expect_contains(refusal("#placement V\n0F0,0B0,2F0,2B0\n1F0,1B0,3F0,3B0\n"), "#placement v, but its stages are on ranks 0 1 0 1");
 }
 
 TEST(Table, PassesOverRemarksBubblesAndTransfers) {
@@ -93,7 +93,7 @@ TEST(Table, NamesWhatIsWrong) {
   expect_contains(refusal("0F0\n0B0\n"), "rank 1");
   expect_contains(refusal("0F0\n1F0,1B0\n"), "stage 0 on rank 0 has no B");
   expect_contains(refusal("0B0,0F0\n"), "comes before its forward");
-  expect_contains(refusal("0F2000000000,0B2000000000\n"), "is of microbatch 2000000000, the table has 2 cells only");
+  expect_contains(refusal("0F2000000000,0B2000000000\n"), "is of microbatch 2000000000, but the table has only 2 cells");
 }
 
 TEST(Table, CellsAreCheckedBeforeTheSchedule) {

@@ -246,7 +246,7 @@ TEST(Transport, CellsThatCannotBeAreErrors) {
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "does not belong to this rank");
   cells = full_table(one_f_one_b(2, 1));
   cells[0].push_back({TransferCell::Kind::send, {}, BoundaryKind::gradient, StageId{0}, MicrobatchId{0}});
-  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_B0: no gradient passes between two ranks here");
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_B0: no gradient is transferred between two ranks here");
   cells = full_table(one_f_one_b(2, 1));
   cells[0].push_back(cells[0][1]);
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second one for the same token");

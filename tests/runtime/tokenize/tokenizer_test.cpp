@@ -58,7 +58,7 @@ TEST(OpenTokenizer, TakesAFolderAndFindsFilesByNameAndContent) {
   ranks.write("a_llama3.model", golden_text("small_llama3.tiktoken"));  // Llama 3 calls its file tokenizer.model
   EXPECT_TRUE(open_tokenizer(ranks / "a_llama3.model")->begin_of_document().has_value());
   const TemporaryFolder empty;
-  expect_error([&] { (void)open_tokenizer(empty.path()); }, ExitCode::data, {"no tokenizer there", "tokenizer.json"});
+  expect_error([&] { (void)open_tokenizer(empty.path()); }, ExitCode::data, {"no tokenizer found", "tokenizer.json"});
   expect_error([&] { (void)open_tokenizer(empty / "none.json"); }, ExitCode::data, {"none.json"});
   expect_error([&] { (void)open_tokenizer(empty.write("a.txt", "x")); }, ExitCode::data, {"a.txt", "not a tokenizer by its name"});
 }
@@ -237,7 +237,7 @@ TEST(TokenizerJson, MetaspacePrependsWhereNothingIsSaid) {
 TEST(TokenizerJson, RefusesDamage) {
   const std::string good = golden_text("gpt2.json");
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, good.size() / 3, good.size() / 2, good.size() - 1}) {
-    expect_refused(good.substr(0, size), {"no JSON"});
+    expect_refused(good.substr(0, size), {"not JSON"});
   }
   expect_refused(std::string(100000, '['), {"deeper"});
   expect_refused("[]", {"object"});
@@ -248,8 +248,8 @@ TEST(TokenizerJson, RefusesDamage) {
   expect_refused(replaced(good, "\"!\":0", "\"!\":0.5"), {"model.vocab", "0.5"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":99999999999999999999"), {"model.vocab"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":2000000000"), {"model.vocab", "2000000000", "from 0 to"});  // no memory is asked for
-  expect_refused(replaced(good, "\"!\":0", "\"!\":1"), {"id 1 is given twice"});
-  expect_refused(replaced(good, "\"!\":0", "\"!\":0,\"!\":0"), {"'!' stands twice"});
+  expect_refused(replaced(good, "\"!\":0", "\"!\":1"), {"id 1 is assigned twice"});
+  expect_refused(replaced(good, "\"!\":0", "\"!\":0,\"!\":0"), {"'!' appears twice"});
   expect_refused(replaced(good, "\"merges\":[", "\"merges\":[\"zz qq\","), {"model.merges[0]", "zz"});
   expect_refused(replaced(good, "\"merges\":[", "\"merges\":[\"onlyone\","), {"model.merges[0]"});
   expect_refused(replaced(good, "\"merges\":[", "\"merges\":[[\"a\"],"), {"model.merges[0]", "two pieces"});
@@ -287,9 +287,9 @@ TEST(Tiktoken, RefusesDamage) {
     refused("IQ== 0\n" + std::string(letters) + " 1\n", "cl100k", {"f:2", "base64"});
   refused("IQ== 0\nIg== 5\n", "cl100k", {"rank 5"});
   refused("IQ== 0\nIg== 3\n", "cl100k", {"rank 3 in a file of 2 pieces"});  // one rank may be left out, so that 2 were possible
-  refused("IQ== 0\nIg== 0\n", "cl100k", {"rank 0 stands twice"});
-  refused("IQ== 0\nIQ== 1\n", "cl100k", {"rank 1 stands twice"});
-  refused("IQ== 1\n", "cl100k", {"no piece of rank 0"});
+  refused("IQ== 0\nIg== 0\n", "cl100k", {"rank 0 appears twice"});
+  refused("IQ== 0\nIQ== 1\n", "cl100k", {"rank 1 appears twice"});
+  refused("IQ== 1\n", "cl100k", {"rank 0 has no piece"});
   refused(std::string(4000, 'A') + " 0\n", "cl100k", {"f:1"});
   refused(good.substr(0, 1000), "cl100k", {"f"});
   std::string many;
