@@ -1,4 +1,4 @@
-// One idea: a schedule is data. It can be made, drawn, timed and asked for its memory before anything runs.
+// One idea: a schedule is data. It can be generated, drawn and simulated, and its memory computed, before anything runs.
 //
 //     draw_a_schedule [RANKS [MICROBATCHES]]
 
@@ -23,11 +23,11 @@ int main(int argc, char** argv) {
       runtime::Schedule schedule;
       try {
         schedule = runtime::make_schedule(request);
-      } catch (const Error& error) {  // not every schedule can do every size; it says what is nearest
+      } catch (const Error& error) {  // a schedule may not support every size; the message names the nearest one that it does
         fmt::print("{}\n\n", error.what());
         continue;
       }
-      // A forward takes 1, so do the gradient of the input and that of the weights: a whole backward takes 2.
+      // A forward takes 1, and so do the input gradient and the weight gradient: a whole backward takes 2.
       const auto costs = runtime::uniform_costs(schedule.placement, 1, 1, 1);
       const auto timeline = runtime::replay(schedule, costs, 0);
       double busy = 0;

@@ -1,5 +1,5 @@
-// One idea: the plainest trainer there is. A Llama in one stage on one rank, without actors, schedule or links; a pipeline of any
-// shape computes the same bits as this loop.
+// One idea: the simplest trainer possible. It trains a Llama in one stage on one rank, without actors, schedule or links; a
+// pipeline of any shape computes the same bits as this loop.
 
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ layers::ModelConfig small_llama() {
   return model;
 }
 
-/// The whole model as one stage: programs from the layers, weights by their checkpoint's names.
+/// The whole model as one stage: programs from the layers, weights by their names in checkpoints.
 runtime::RankStage whole_model(const layers::ModelConfig& model) {
   const auto layout = layers::uniform_layout(model.layers, 1).front();
   const layers::StageOptions options{kernels::DType::f32, rows, sequence};
@@ -45,7 +45,7 @@ runtime::RankStage whole_model(const layers::ModelConfig& model) {
   return stage;
 }
 
-/// Rows that begin at different letters of the text; the target of a letter is the next one.
+/// Rows begin at different letters of the text; the target of a letter is the next letter.
 void fill_batch(std::int64_t microbatch, const runtime::BatchPlaces& batch) {
   for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     const std::size_t row = t / sequence, column = t % sequence;

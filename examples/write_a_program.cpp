@@ -1,8 +1,8 @@
 // One idea: write the forward, and everything else is derived from it.
 //
-// The model is the smallest that can learn something: a table of tokens, a norm, a gated MLP around which the input goes straight on, and a
-// head with its loss. We write it with the builder, derive its backward, print both programs with the memory they will use, run them, and
-// hold one gradient against a finite difference.
+// The model is the smallest that can learn something: an embedding, a norm, a gated MLP with a residual connection, and a head
+// with its loss. We write it with the builder, derive its backward, print both programs with the memory they will use, run them,
+// and compare one gradient with a finite difference.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t vocabulary = 16, width = 8, hidden = 24;
 constexpr std::int64_t rows = 2, sequence = 8, tokens = rows * sequence;
 
-/// The forward, as a layer's author writes it: operations appended one after the other, weights declared by name.
+/// The forward as the author of a layer writes it: operations appended one after another, weights declared by name.
 runtime::ForwardProgram write_forward() {
   runtime::ProgramBuilder builder({kernels::DType::f32, rows, sequence});
   const auto table = builder.parameter("table.weight", {vocabulary, width});
@@ -34,7 +34,7 @@ runtime::ForwardProgram write_forward() {
   const auto up = runtime::linear(builder, normed, builder.parameter("block.up.weight", {hidden, width}), "up");
   const auto gated = runtime::swiglu(builder, gate, up, "swiglu");
   const auto down = runtime::linear(builder, gated, builder.parameter("block.down.weight", {width, hidden}), "down");
-  builder.label(gate, "mlpwi_0");  // a rematerialisation policy may speak of it
+  builder.label(gate, "mlpwi_0");  // a rematerialisation policy can refer to this label
   const auto y = runtime::add(builder, x, down, "residual");
 
   builder.enter(-1, "");
@@ -43,7 +43,7 @@ runtime::ForwardProgram write_forward() {
   return builder.finish();
 }
 
-/// Weights between -0.5 and 0.5, norms of 1.
+/// Weights between -0.5 and 0.5, norm scales of 1.
 void fill_weights(const runtime::RankCompute& rank) {
   for (const auto& tensor : rank.parameters().tensors()) {
     unsigned state = static_cast<unsigned>(tensor.order) + 1;
@@ -54,7 +54,7 @@ void fill_weights(const runtime::RankCompute& rank) {
   }
 }
 
-/// Each token is followed by three times itself and one.
+/// The token after t is 3 t + 1.
 void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
   for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     batch.tokens[t] = static_cast<std::int32_t>(t * 5 % vocabulary);
@@ -69,7 +69,7 @@ void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
 int main() {
   const auto programs = runtime::differentiate(write_forward(), runtime::RematerializationPolicy::parse("none", {"mlpwi_0"}));
 
-  // A rank with this one stage: a weight's place, and every intermediate's, is known before anything is allocated.
+  // A rank with this single stage: the place of every weight and intermediate is known before anything is allocated.
   std::vector<runtime::RankStage> stages;
   stages.push_back({runtime::StageId(0), programs, std::nullopt, runtime::parameters_of(programs, runtime::StageId(0)), {}});
   runtime::SequentialTrainer loop(std::move(stages), {});
@@ -82,13 +82,13 @@ int main() {
   const kernels::ExecutionContext context(team);
   fill_weights(loop.rank());
   const auto& store = loop.rank().store();
-  store.refresh_copies(context);  // what programs read beside the masters: weights packed for products
+  store.refresh_copies(context);  // updates the weights packed for matrix products, which programs read instead of the masters
   store.zero_accumulators(context);
   const auto sums = loop.accumulate(context, 1, tokens, fill_batch);
   const auto& weight = loop.rank().parameters().at("block.down.weight");
   const float gradient = store.gradient(weight).as<float>()[0];
 
-  // The same slope, measured: the loss a little to the right and a little to the left.
+  // The same derivative, measured: the loss at slightly larger and slightly smaller values.
   const auto loss_at = [&](float step) {
     float& element = store.master("block.down.weight")[0];
     const float before = std::exchange(element, element + step);

@@ -1,5 +1,5 @@
-// Writes the pages that the browser test opens: make_pages FOLDER makes one for each made-up run below; make_pages FOLDER PROFILE.json …
-// one for each given profile.
+// Writes the pages that the browser test opens: make_pages FOLDER writes one for each synthetic run below; make_pages FOLDER
+// PROFILE.json … writes one for each given profile.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -48,7 +48,7 @@ class ProfileWriter {
     return costs;
   }
 
-  // Everybody a little uneven, one rank slow, one rank that stood still once, links that take longer than planned.
+  // Slightly uneven ranks, one slow rank, one rank that stalled once, and links that take longer than planned.
   Costs measured_costs(int step) const {
     Costs costs = costs_;
     costs.links = uniform_links(placement(), 0.4);
@@ -152,7 +152,7 @@ class ProfileWriter {
     const char* name;
     const char* kind;
     double flops, bytes;  // of one call
-    double efficiency;    // of the roof
+    double efficiency;    // fraction of the roofline
   };
 
   Json operations() const {

@@ -6,17 +6,17 @@
 
 namespace millrace::tests {
 
-/// What a profile is made up for.
+/// The parameters of a synthetic profile.
 struct SyntheticRun {
   std::string schedule = "1f1b";
   int ranks = 4;
   int microbatches = 8;
   int processes = 2;
   int steps = 5;
-  bool rehearsal = false;  // no loss, no operations, no machine
+  bool rehearsal = false;  // without loss, operations and machine
 };
 
-/// A profile of the format "millrace.profile.1" from simulated steps, one rank of them slowed down; the same for the same run, always.
+/// A profile in the format "millrace.profile.1" from simulated steps, with one slow rank; always the same for the same run.
 [[nodiscard]] Json synthetic_profile(const SyntheticRun& run);
 
 }  // namespace millrace::tests

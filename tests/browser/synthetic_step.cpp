@@ -65,7 +65,7 @@ class StepWriter {
     close_account(rank);
   }
 
-  // The halves of a pair run one after the other here.
+  // The halves of a pair are shown one after the other.
   void write_action(Json& measured, std::size_t rank, std::size_t index) {
     const auto& list = schedule_.ranks[rank];
     const std::size_t at = run_.first[rank] + index;
@@ -104,7 +104,7 @@ class StepWriter {
                            action(maker).stage.value, rounded(run_.end[maker] + shift_), rounded(run_.begin[at] + shift_)});
   }
 
-  // What the plan leaves idle is bubble, what is idle beyond that comes of ranks that were slower than planned.
+  // Idle time in the plan counts as bubble; idle time beyond that is due to ranks that were slower than planned.
   void close_account(std::size_t rank) {
     const double planned = plan_.makespan - plan_.ranks[rank].busy;
     spent_["bubble"] = std::min(not_made_, planned);
@@ -123,8 +123,8 @@ class StepWriter {
   const Simulation& plan_;
   ActionTable table_;
   double shift_;
-  double not_made_ = 0;                  // of the rank at hand, ms
-  std::map<std::string, double> spent_;  // of the rank at hand, ms by cause
+  double not_made_ = 0;                  // of the current rank, ms
+  std::map<std::string, double> spent_;  // of the current rank, ms by cause
   SyntheticStep step_;
 };
 

@@ -18,7 +18,7 @@ class Damage : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return run_millrace(words, before);
   }
-  /// Flips one bit of the last byte of each tensor file: data, not the header.
+  /// Flips one bit of the last byte of each tensor file, in the data rather than the header.
   void damage(const std::string& step) const {
     for (const auto& entry : std::filesystem::directory_iterator(training_.path("run/checkpoints/step-" + step))) {
       if (entry.path().extension() != ".safetensors") continue;
@@ -61,12 +61,12 @@ TEST_F(Damage, ANumberThatIsNotFiniteEndsTheRunBeforeTheUpdate) {
   EXPECT_EQ(struck.code, static_cast<int>(ExitCode::numerics)) << struck.out << struck.err;
   EXPECT_TRUE(has(struck.err, "no parameter was changed")) << struck.err;
   EXPECT_FALSE(has(struck.out, "nan")) << struck.out;
-  // The checkpoint of the last good step was being written when the next one failed: it is kept.
+  // The checkpoint of the last good step was being written when the next step failed; it must be kept.
   const auto named = struck.err.find("step ");
   ASSERT_NE(named, std::string::npos) << struck.err;
   const int failed = std::stoi(struck.err.substr(named + 5));
   EXPECT_TRUE(std::filesystem::exists(training_.path(fmt::format("run/checkpoints/step-{:08}", failed - 1)))) << struck.err;
-  // The same again: it resumes from the last good step and meets the same number.
+  // The same command resumes from the last good step and fails in the same way.
   const auto before = run_millrace({"ckpt", "hash", training_.path("run")});
   const auto again = train(wild);
   EXPECT_EQ(again.code, static_cast<int>(ExitCode::numerics)) << again.out << again.err;
@@ -75,7 +75,7 @@ TEST_F(Damage, ANumberThatIsNotFiniteEndsTheRunBeforeTheUpdate) {
 }
 
 TEST_F(Damage, UnreadableDataIsNamed) {
-  // Root reads everything unless it gives that up; the files are its own all the same.
+  // Root can read everything unless it drops that capability; it still owns the files.
   const std::string mortal = geteuid() == 0 ? "setpriv --bounding-set=-dac_override,-dac_read_search" : "";
   if (!mortal.empty() && std::system((mortal + " true 2> /dev/null").c_str()) != 0)
     GTEST_SKIP() << "this root may not give up reading everything (setpriv, CAP_SETPCAP)";

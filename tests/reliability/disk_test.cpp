@@ -15,11 +15,11 @@ int lines_with(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// One process with four ranks: the seam counts the calls of them all.
+/// One process with four ranks: the seam counts the calls of all ranks.
 class Disk : public ::testing::Test {
  protected:
   static constexpr const char* directory = "run";
-  static constexpr int last_call = 240;  // beyond it the run makes the same calls for its next checkpoint
+  static constexpr int last_call = 240;  // after this the run repeats the same calls for its next checkpoint
   [[nodiscard]] std::vector<std::string> words(const std::vector<std::string>& more = {}) const {
     auto all = training_.words(directory, {"train.steps=12", "train.warmup_steps=2", "checkpoint.every=3", "evaluate.every=6"});
     all.insert(all.end(), more.begin(), more.end());
@@ -30,8 +30,8 @@ class Disk : public ::testing::Test {
   }
   void forget() const { std::filesystem::remove_all(training_.path(directory)); }
 
-  /// After a fault: the run went on, or ended with one message and the code for storage; every checkpoint that is there is whole; and the
-  /// same command on a healthy disk ends as if nothing had been.
+  /// After a fault: the run continued, or ended with one message and the exit code for storage; every existing checkpoint is
+  /// complete; and the same command on a healthy disk ends with the results of an undisturbed run.
   void expect_survives(const std::string& fault, const TrainingResult& wanted) const {
     SCOPED_TRACE(fault);
     forget();

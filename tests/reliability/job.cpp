@@ -27,7 +27,7 @@ std::string text_of(const std::string& path) {
 
 int redirect(const std::string& path) { return ::open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600); }
 
-/// The value of `name` in an environment as /proc shows it; nothing if it is not there.
+/// The value of `name` in an environment as /proc shows it; nothing if it is not set.
 std::optional<std::string> value_of(const std::string& environment, const std::string& name) {
   const std::string wanted = name + "=";
   for (std::size_t begin = 0; begin < environment.size();) {
@@ -66,7 +66,8 @@ Job::Job(std::vector<std::string> launcher, const std::vector<std::string>& word
   if (pid_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
-  for (const int each : {SIGINT, SIGHUP, SIGPIPE}) ::signal(each, SIG_DFL);  // a shell's background jobs, and so their tests, ignore some
+  // a shell's background jobs, and so their tests, may inherit these as ignored
+  for (const int each : {SIGINT, SIGHUP, SIGPIPE}) ::signal(each, SIG_DFL);
   for (auto& setting : settings) putenv(setting.data());
   const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC), out = given_out ? *given_out : redirect(folder_ / "out"),
             err = redirect(folder_ / "err");

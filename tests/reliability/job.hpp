@@ -17,21 +17,21 @@ struct JobEnd {
   std::string out, err;
 };
 
-/// `mpirun -np N millrace …` as a child of this test, with everything it takes to be cruel to it. Its processes are known by a mark in
-/// their environment, so that one that outlives the launcher is found as well.
+/// `mpirun -np N millrace …` as a child of this test, with the means to disturb it. Its processes are marked in their
+/// environment, so that one that outlives the launcher is found as well.
 class Job {
  public:
   using Seconds = std::chrono::duration<double>;
   struct Process {
     pid_t pid = 0;
-    int number = 0;  // as mpirun counts
+    int number = 0;  // rank number under mpirun
   };
 
-  /// `launcher` is put before the words: {} for a process without mpirun, else mpirun and its options. `environment` holds NAME=value.
-  /// `out` takes the place of the file that stdout is collected in: the writing end of a pipe, which the caller closes.
+  /// `launcher` precedes the command: {} for a process without mpirun, else mpirun and its options. `environment` has entries
+  /// NAME=value. `out` replaces the file that collects stdout: the write end of a pipe, which the caller closes.
   Job(std::vector<std::string> launcher, const std::vector<std::string>& words, const std::vector<std::string>& environment = {},
       std::optional<int> out = {});
-  ~Job();  // kills what is left
+  ~Job();  // kills the remaining processes
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -41,11 +41,11 @@ class Job {
   [[nodiscard]] std::string out() const;
   [[nodiscard]] std::string err() const;
 
-  /// Whether stdout came to hold `text` before the job ended or the time was over.
+  /// Whether stdout contained `text` before the job ended or the time limit passed.
   [[nodiscard]] bool wait_for(const std::string& text, Seconds limit);
-  /// Nothing if it still runs after `limit`: a hang.
+  /// How the job ended; nothing if it still runs after `limit`, which means a hang.
   [[nodiscard]] std::optional<JobEnd> wait(Seconds limit);
-  /// Whether no process of the job is left `limit` after now.
+  /// Whether no process of the job is left after at most `limit`.
   [[nodiscard]] bool all_gone(Seconds limit) const;
 
  private:
@@ -57,7 +57,7 @@ class Job {
   std::optional<int> code_;
 };
 
-/// mpirun with the options that a test on any machine needs.
+/// mpirun with the options that a test needs on any machine.
 std::vector<std::string> mpirun(int processes);
 
 }  // namespace millrace::tests

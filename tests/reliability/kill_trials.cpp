@@ -11,12 +11,12 @@ namespace {
 
 constexpr int processes = 4;
 constexpr int nobody = -1;
-constexpr auto time_to_leave = Job::Seconds(10);  // generous: how fast it really is, benchmarks/reliability measures
+constexpr auto time_to_leave = Job::Seconds(10);  // generous; benchmarks/reliability measures how fast it really is
 
 using Random = std::mt19937;
 int between(Random& random, int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); }
 
-/// A fault that ends the job from inside, and the process that it strikes.
+/// A fault that ends the job from within, and the process in which it occurs.
 struct Fault {
   std::string text;
   int process = nobody;
@@ -24,7 +24,7 @@ struct Fault {
 
 Fault choose_fault(Random& random, Blow blow) {
   if (blow == Blow::in_a_write) {
-    // Process 0 writes everything, the others their shards.
+    // Process 0 writes everything; the others write their shards.
     const int process = between(random, 0, processes - 1);
     const std::string path = process == 0 && random() % 2 == 0 ? "jsonl" : "checkpoints";
     return {"io:path=" + path + ":op=write:call=" + std::to_string(between(random, 1, 30)) + ":kill:rank=" + std::to_string(process),
@@ -40,7 +40,7 @@ Fault choose_fault(Random& random, Blow blow) {
           process};
 }
 
-/// Waits for a moment of the run. False: the run was over before.
+/// Waits for a moment of the run. Returns false if the run ended first.
 bool wait_for_moment(Job& job, Random& random, Blow blow) {
   const int step = blow == Blow::before_commit ? between(random, 0, 4) : between(random, 0, Training::steps - 1);
   if (step > 0 && !job.wait_for("step " + std::to_string(step) + "/", Training::patience)) return false;
@@ -50,7 +50,7 @@ bool wait_for_moment(Job& job, Random& random, Blow blow) {
   return !job.wait(Job::Seconds(0));
 }
 
-/// Whether something was killed, and which process it was; nobody for mpirun.
+/// Whether something was killed, and which process it was; no process for mpirun.
 struct Strike {
   bool landed = false;
   int process = nobody;
@@ -63,13 +63,14 @@ Strike strike(Job& job, Random& random, Blow blow) {
   return {pid && ::kill(*pid, SIGKILL) == 0, process};
 }
 
-/// mpirun's word for a process that ended: all that can be said of one that the others had not met yet, or had parted from.
+/// mpirun's own message about a process that ended. It is all that can be expected of a process that the others had not connected
+/// to yet, or had already disconnected from.
 bool launcher_names(const std::string& err, int process) {
   const auto number = std::to_string(process);
   return has(err, "process rank " + number + " with PID") || has(err, "," + number + "]\n");
 }
 
-/// One job that is struck. False: it came to its end first, and nothing was tried.
+/// Disturbs one job. Returns false if the job ended first, so that nothing was tested.
 bool end_by(const Training& training, const std::string& directory, Random& random, Blow blow) {
   const auto fault = choose_fault(random, blow);
   SCOPED_TRACE(directory + (fault.text.empty() ? "" : ", " + fault.text));
@@ -90,7 +91,7 @@ bool end_by(const Training& training, const std::string& directory, Random& rand
   if (struck.process == nobody) {
     EXPECT_EQ(end->code, 128 + SIGKILL) << end->err;
   } else {
-    // Once process 0 has introduced the run, all processes are joined; they part at its end.
+    // Once process 0 has printed the run's description, all processes have joined; they disconnect at its end.
     const bool joined = has(end->out, "pipeline  ") && !finished;
     EXPECT_TRUE(says_lost(end->err, struck.process) || (!joined && launcher_names(end->err, struck.process)))
         << "process " << struck.process << " died" << (joined ? " in a run that had begun" : "") << "\n"
@@ -109,7 +110,8 @@ bool says_lost(const std::string& err, int process) {
 void kill_and_resume(Training& training, Blow blow, int seed) {
   Random random(static_cast<unsigned>(seed));
   SCOPED_TRACE("seed " + std::to_string(seed));
-  // On a busy machine a moment near the end may come too late, and a call that is counted up to may never come: then another is drawn.
+  // On a busy machine a moment near the end may come too late, and a call number may never be reached; then another moment is
+  // drawn.
   constexpr int attempts = 6;
   std::string directory;
   bool struck = false;

@@ -14,11 +14,11 @@ namespace {
 
 class Resume : public ::testing::Test {
  protected:
-  /// Stops a run on `processes` in its middle by SIGUSR1; it saves and ends in good order.
+  /// Stops a run on `processes` processes halfway by SIGUSR1; it must save and exit cleanly.
   void stop_in_the_middle(int processes, const std::string& directory) {
     Job job(processes > 1 ? mpirun(processes) : std::vector<std::string>{}, training_.words(directory));
     ASSERT_TRUE(job.wait_for("step 7/", Training::patience)) << job.out() << job.err();
-    ::kill(job.launcher(), SIGUSR1);  // mpirun hands it on
+    ::kill(job.launcher(), SIGUSR1);  // mpirun forwards it
     const auto end = job.wait(Training::patience);
     ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
     EXPECT_EQ(end->code, 0) << end->out << end->err;
@@ -51,7 +51,7 @@ TEST_F(Resume, OneProcessGoesOnAsFourAndAnotherSeedIsRefused) {
   expect_as_undisturbed("run");
 }
 
-/// What a process that trains in the run directory holds, until it ends.
+/// Holds what a process that trains in the run directory holds, until it ends.
 class HeldRun {
  public:
   explicit HeldRun(const std::string& directory) {
@@ -95,10 +95,11 @@ TEST_F(Resume, GivesUpOnARunDirectoryThatStaysInUse) {
 }
 
 TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
-  // Long enough for the warning to come first also where a busy machine made the run pause before: it waits for half as long again.
+  // Long enough for the warning to come first, even if a busy machine made the run pause before: the warning waits for 1.5 times
+  // the longest pause.
   const std::vector<std::string> impatient{"cluster.timeout_ms=6000"};
   {
-    // Stage 2 takes its time, so that its process stops inside of a step, where the others come to wait for its tokens.
+    // Stage 2 is slow, so that its process stops within a step, in which the others then wait for its boundaries.
     Job job(mpirun(4), training_.words("run", impatient), {"MILLRACE_FAULT=point=stage2.forward:delay=30"});
     ASSERT_TRUE(job.wait_for("step 6/", Training::patience)) << job.out() << job.err();
     const auto stopped = job.process(2);
@@ -109,7 +110,7 @@ TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
     EXPECT_EQ(end->code, static_cast<int>(ExitCode::peer_lost)) << end->err;
     EXPECT_TRUE(has(end->err, "process 2 on ") && has(end->err, "(rank 2) was lost: it was silent for")) << end->err;
     EXPECT_TRUE(has(end->err, "step ")) << end->err;
-    // A warning comes before that, and both tell who waits for what.
+    // A warning precedes that, and both messages say who waits for what.
     EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] nothing comes for ")) << end->err;
     EXPECT_TRUE(has(end->err, "The cause: rank 2 in process 2 is silent for ")) << end->err;
     EXPECT_TRUE(has(end->err, "from stage 2 on rank 2 (")) << end->err;

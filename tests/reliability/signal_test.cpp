@@ -1,4 +1,4 @@
-// What a terminal, a batch system and the readers of stdout and stderr do to a run.
+// The effects that a terminal, a batch system and the readers of stdout and stderr have on a run.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 namespace millrace::tests {
 namespace {
 
-/// A pipe of one page, whose reading end is the test's.
+/// A pipe of one page, whose read end belongs to the test.
 class SmallPipe {
  public:
   SmallPipe() {
@@ -79,7 +79,7 @@ TEST_F(Signals, CtrlCAndAClosedTerminalSaveAndEnd) {
 }
 
 TEST_F(Signals, ASecondCtrlCEndsAtOnce) {
-  // The step lasts longer than anybody waits.
+  // The step lasts longer than any timeout.
   Job job({}, training_.words("run"), {"MILLRACE_FAULT=point=stage0.forward:from=9:delay=600000"});
   ASSERT_TRUE(job.wait_for("step 2/", Training::patience)) << job.out() << job.err();
   ::kill(job.launcher(), SIGINT);
@@ -103,7 +103,7 @@ TEST_F(Signals, IgnoredOnesStayIgnored) {
 
 TEST_F(Signals, AnEvaluationIsCutShortAndMadeUpForByTheResumedRun) {
   {
-    // Ten steps of four microbatches, then the evaluation, two seconds a microbatch.
+    // Ten steps of four microbatches, then the evaluation, with two seconds per microbatch.
     Job job({}, training_.words("run"), {"MILLRACE_FAULT=point=stage0.forward:from=41:delay=2000"});
     ASSERT_TRUE(job.wait_for("step 10/", Training::patience)) << job.out() << job.err();
     ::kill(job.launcher(), SIGTERM);
@@ -125,7 +125,7 @@ TEST_F(Signals, ARunGoesOnWithoutTheReaderOfItsLines) {
   Job job({}, training_.words("run"), {}, pipe.in());
   pipe.close_writing();
   EXPECT_FALSE(pipe.read_some().empty());
-  pipe.hang_up();  // `| head` has seen enough
+  pipe.hang_up();  // like `| head` after its last line
   const auto end = job.wait(Training::patience);
   ASSERT_TRUE(end) << "the job hangs\n" << job.err();
   EXPECT_EQ(end->code, 0) << end->err;
@@ -150,7 +150,7 @@ TEST_F(Signals, ARunDoesNotWaitForTheReaderOfItsLines) {
 }
 
 TEST_F(Signals, AStderrThatNobodyReadsDoesNotStopHeartbeats) {
-  // Rank 1 is at one forward for so long that process 0 warns of it, and for longer than a process may be silent.
+  // Rank 1 is in one forward for so long that process 0 warns about it, and for longer than a process may be silent.
   const auto path = training_.path("unread");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const int unread = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);

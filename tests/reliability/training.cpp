@@ -15,19 +15,11 @@ Training::Training() {
 }
 
 std::vector<std::string> Training::words(const std::string& directory, const std::vector<std::string>& more) const {
-  std::vector<std::string> words{"train",
-                                 "configs/runs/tiny.toml",
-                                 "run.directory=" + path(directory),
-                                 "data.text=" + folder_ / "text",
-                                 "train.steps=" + std::to_string(steps),
-                                 "train.batch=1",
-                                 "train.sequence=32",
-                                 "train.threads=1",
-                                 "evaluate.every=10",
-                                 "evaluate.batches=4",
-                                 "checkpoint.every=5",
-                                 "pipeline.ranks=4",
-                                 "cluster.timeout_ms=20000"};  // busy test machines; a death closes the connection and is seen at once
+  std::vector<std::string> words{"train", "configs/runs/tiny.toml", "run.directory=" + path(directory), "data.text=" + folder_ / "text",
+                                 "train.steps=" + std::to_string(steps), "train.batch=1", "train.sequence=32", "train.threads=1",
+                                 "evaluate.every=10", "evaluate.batches=4", "checkpoint.every=5", "pipeline.ranks=4",
+                                 // for busy test machines; a death closes the connection and is detected at once
+                                 "cluster.timeout_ms=20000"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

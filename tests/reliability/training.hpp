@@ -12,27 +12,28 @@ namespace millrace::tests {
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// What a finished run leaves that has to be the same however often it was interrupted.
+/// The results of a finished run that must be the same however often it was interrupted.
 struct TrainingResult {
   std::string hash;     // of the last checkpoint
   std::string metrics;  // without the wall times
   friend bool operator==(const TrainingResult&, const TrainingResult&) = default;
 };
 
-/// A training of the smallest model on text of its own: 40 steps on four ranks, a checkpoint every 5 and an evaluation every 10.
+/// A training of the smallest model on its own text: 40 steps on four ranks, with a checkpoint every 5 steps and an evaluation
+/// every 10.
 class Training {
  public:
   static constexpr int steps = 40;
-  static constexpr auto patience = Job::Seconds(120);  // what runs longer hangs, however busy the machine
+  static constexpr auto patience = Job::Seconds(120);  // a run that takes longer than this hangs, however busy the machine is
 
   Training();
-  /// The command's words. `more` are key=value and win.
+  /// The arguments of the command. `more` are key=value and take precedence.
   [[nodiscard]] std::vector<std::string> words(const std::string& directory, const std::vector<std::string>& more = {}) const;
-  /// Runs the command to its end; a hang is a failure with code -1.
+  /// Runs the command to its end; a hang is a test failure with code -1.
   [[nodiscard]] JobEnd run(int processes, const std::string& directory, const std::vector<std::string>& more = {},
                            const std::vector<std::string>& environment = {}) const;
   [[nodiscard]] TrainingResult result(const std::string& directory) const;
-  /// Of a run that nothing disturbed, computed once.
+  /// The results of an undisturbed run, computed once.
   [[nodiscard]] const TrainingResult& undisturbed();
   [[nodiscard]] std::string path(const std::string& directory) const { return folder_ / directory; }
   [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }

@@ -4,7 +4,7 @@
 #include "tests/reliability/kill_trials.hpp"
 #include "tests/support/paths.hpp"
 
-// Two hosts on one machine (emulated_hosts.sh): two processes on each, joined by TCP alone.
+// Two hosts on one machine (emulated_hosts.sh), with two processes on each, connected only by TCP.
 namespace millrace::tests {
 namespace {
 
@@ -18,7 +18,7 @@ class TwoHosts : public ::testing::Test {
     std::getline(stream, why);
     GTEST_SKIP() << "two hosts cannot be emulated: " << why;
   }
-  /// The launcher of four processes, the last two of them on the second host.
+  /// The launcher of four processes, of which the last two are on the second host.
   [[nodiscard]] std::vector<std::string> on_two_hosts() const {
     std::vector<std::string> words{script_, folder_ / "cut"};
     const auto launcher = mpirun(4);
@@ -44,7 +44,7 @@ TEST_F(TwoHosts, HaveTheBitsOfOne) {
 
 TEST_F(TwoHosts, ACutLinkIsNamedAndTheRunResumes) {
   {
-    // A stage that takes its time, so that the cut falls into the run.
+    // A slow stage, so that the cut happens during the run.
     Job job(on_two_hosts(), training_.words("run", {"cluster.timeout_ms=3000"}), {"MILLRACE_FAULT=point=stage1.forward:delay=30"});
     ASSERT_TRUE(job.wait_for("step 6/", Training::patience)) << job.out() << job.err();
     cut_the_link();
@@ -58,7 +58,7 @@ TEST_F(TwoHosts, ACutLinkIsNamedAndTheRunResumes) {
     EXPECT_FALSE(has(end->out, "step " + std::to_string(Training::steps) + "/")) << "the run was over before the cut";
     EXPECT_TRUE(job.all_gone(Job::Seconds(20))) << "processes on the far side go on";
   }
-  // On one host, the far side's network being gone.
+  // On one host only, since the other side's network is gone.
   const auto again = training_.run(4, "run");
   EXPECT_EQ(again.code, 0) << again.out << again.err;
   const auto result = training_.result("run");

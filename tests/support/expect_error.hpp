@@ -10,7 +10,7 @@
 
 namespace millrace::tests {
 
-/// Runs `action`, wants an Error with this code whose message holds every one of `parts`; returns the message.
+/// Runs `action`, expects an Error with this code whose message contains all `parts`, and returns the message.
 template <class Action>
 std::string expect_error(Action action, ExitCode code, const std::vector<std::string>& parts) {
   try {

@@ -14,7 +14,7 @@
 
 namespace millrace::tests {
 
-/// One connection to a port of loopback, as badly behaved as a test wants.
+/// One connection to a port of the loopback interface; a test can make it misbehave in any way.
 class Connection {
  public:
   explicit Connection(int port) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -37,13 +37,13 @@ class Connection {
     descriptor_ = -1;
   }
 
-  /// Whether something can be read, or the other side has ended, within this time.
+  /// Whether data can be read, or the other side has closed, within this time.
   [[nodiscard]] bool hears(std::chrono::milliseconds limit) const {
     pollfd entry{descriptor_, POLLIN, 0};
     return poll(&entry, 1, static_cast<int>(limit.count())) > 0;
   }
 
-  /// All that comes until the other side ends; `ended` tells whether it did within the limit.
+  /// Reads everything until the other side closes; `ended` says whether it did so within the limit.
   struct Heard {
     std::string text;
     bool ended = false;
@@ -67,9 +67,9 @@ class Connection {
   bool connected_ = false;
 };
 
-/// An HTTP answer taken apart.
+/// A parsed HTTP response.
 struct Answer {
-  int code = 0;  // 0: there was none
+  int code = 0;  // 0: there was no response
   std::string head, body;
 
   explicit Answer(const std::string& text) {

@@ -6,22 +6,23 @@
 
 namespace millrace::tests {
 
-/// Folders of /proc and /sys as a host would have them, for HostFiles and, by MILLRACE_HOST_FILES, for the built command.
+/// Folders with the files of /proc and /sys of an invented host, for HostFiles and, by MILLRACE_HOST_FILES, for the built
+/// command.
 class MadeUpHost {
  public:
-  /// A host of one machine, without control groups.
+  /// A host with a single machine, without control groups.
   explicit MadeUpHost(const std::string& available_kibibytes = "67108864") {
     write("/proc/meminfo", "MemTotal:       99999999 kB\nMemFree:        1 kB\nMemAvailable:   " + available_kibibytes + " kB\n");
     write("/proc/sys/kernel/random/boot_id", "6f0a\n");
   }
   void write(const std::string& path, const std::string& text) const { folder_.write(path.substr(1), text); }
 
-  /// This process stands in `group` of version 2's one hierarchy.
+  /// Puts this process into `group` of version 2's single hierarchy.
   void stand_in(const std::string& group, const std::string& mount_root = "/") const {
     write("/proc/self/cgroup", "0::" + group + "\n");
     write("/proc/self/mountinfo", "30 23 0:26 " + mount_root + " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
   }
-  /// … or in `group` of version 1's memory and cpu hierarchies.
+  /// Puts this process into `group` of version 1's memory and cpu hierarchies.
   void stand_in_v1(const std::string& group, const std::string& mount_root = "/") const {
     write("/proc/self/cgroup", "12:pids:/elsewhere\n5:cpu,cpuacct:" + group + "\n4:memory:" + group + "\n1:name=systemd:/\n");
     write("/proc/self/mountinfo", "31 30 0:27 " + mount_root +
@@ -30,7 +31,7 @@ class MadeUpHost {
   }
 
   [[nodiscard]] std::string root() const { return folder_.path().string(); }
-  /// Before a command.
+  /// The environment variable, to be placed before a command.
   [[nodiscard]] std::string variable() const { return "MILLRACE_HOST_FILES=" + root(); }
 
  private:

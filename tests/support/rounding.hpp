@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-/// How far a right result may be from the truth, by its arithmetic alone: what a test takes as its tolerance.
+/// Error bounds of correct results, derived from the arithmetic alone, for use as tolerances.
 namespace millrace::tests {
 
 /// Unit roundoffs: the largest relative error of one rounding to nearest.
 inline constexpr double fp32_roundoff = 0x1p-24, bf16_roundoff = 0x1p-8;
 
-/// Relative error after `n` roundings one behind the other, times the sum of the terms' magnitudes where they are a sum's: n·u at most
-/// (Higham, Accuracy and Stability of Numerical Algorithms, chapter 3). Roundings are as good as independent, so that many of them add as
-/// √n does: six deviations (Higham and Mary, SIAM Journal on Scientific Computing 41, 2019).
+/// Relative error after `n` consecutive roundings; for a sum, multiply by the sum of its terms' magnitudes. The bound n·u always
+/// holds (Higham, Accuracy and Stability of Numerical Algorithms, chapter 3). Roundings are effectively independent, so that many
+/// of them add up as √n: six deviations (Higham and Mary, SIAM Journal on Scientific Computing 41, 2019).
 inline double roundings(double n, double roundoff = fp32_roundoff) { return std::min(n, 6 * std::sqrt(n)) * roundoff; }
 
-/// Where an exact result lies.
+/// An interval that contains an exact result.
 struct Interval {
   double low = 0, high = 0;
 };
@@ -23,7 +23,7 @@ struct Interval {
 [[nodiscard]] inline Interval operator*(Interval a, double factor) {
   return {std::min(a.low * factor, a.high * factor), std::max(a.low * factor, a.high * factor)};
 }
-/// The same after `n` roundings of what it is the magnitude of.
+/// The interval widened by an error.
 [[nodiscard]] inline Interval widened(Interval a, double error) { return {a.low - error, a.high + error}; }
 
 }  // namespace millrace::tests

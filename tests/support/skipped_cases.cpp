@@ -11,7 +11,7 @@ namespace {
 
 constexpr int nothing_ran = 77;
 
-/// The sentence of a result that was skipped, on one line.
+/// The reason of a skipped result, on one line.
 std::string sentence(const ::testing::TestResult& result) {
   for (int part = 0; part < result.total_part_count(); ++part) {
     const auto& told = result.GetTestPartResult(part);
@@ -34,7 +34,7 @@ int run_all_tests() {
   const int failed = RUN_ALL_TESTS();
   const auto& all = *::testing::UnitTest::GetInstance();
   int ran = 0, skipped = 0;
-  if (all.ad_hoc_test_result().Skipped()) report("all", all.ad_hoc_test_result()), ++skipped;  // where an environment skipped the program
+  if (all.ad_hoc_test_result().Skipped()) report("all", all.ad_hoc_test_result()), ++skipped;  // an environment skipped the whole program
   for (int s = 0; s < all.total_test_suite_count(); ++s) {
     const auto& suite = *all.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {

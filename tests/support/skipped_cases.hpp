@@ -2,8 +2,8 @@
 
 namespace millrace::tests {
 
-/// Runs all tests and then prints a line "skipped: Suite.Case: sentence" for every case that was skipped: CTest's last lines gather them
-/// (tests/support/skipped_cases.py). Returns 77, which CTest shows as skipped, where cases were skipped and no case ran.
+/// Runs all tests and then prints a line "skipped: Suite.Case: reason" for every skipped case; tests/support/skipped_cases.py
+/// collects them at the end of CTest's output. Returns 77, which CTest shows as skipped, if cases were skipped and no case ran.
 [[nodiscard]] int run_all_tests();
 
 }  // namespace millrace::tests

@@ -6,7 +6,7 @@
 
 namespace millrace::tests {
 
-/// Text that a tiny model learns quickly: twelve files of so many lines in `text` below the folder.
+/// Writes text that a tiny model learns quickly: twelve files with `lines` lines each in `text` below the folder.
 inline void write_stories(const TemporaryFolder& folder, int lines) {
   for (int file = 0; file < 12; ++file) {
     std::string text;

@@ -11,7 +11,7 @@
 
 namespace millrace::tests {
 
-/// A folder that lives as long as the object.
+/// A folder that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -29,7 +29,7 @@ class TemporaryFolder {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::string operator/(std::string_view name) const { return (path_ / name).string(); }
 
-  /// Writes a file below the folder, with its parents; returns its path.
+  /// Writes a file below the folder, creating its parents; returns its path.
   std::string write(std::string_view name, std::string_view bytes) const {
     const auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());

@@ -6,8 +6,9 @@
 
 namespace millrace::tests {
 
-/// What is wrong with a text as XML, or nothing: one root, tags that close in order, attributes in quotes and once each, no stray < or &.
-/// Enough for files that we write ourselves: no comments, no declarations. Expat would be one more package to build with, for this alone.
+/// Describes what makes a text malformed XML; empty if nothing does: one root, tags closed in order, quoted and unique
+/// attributes, no stray < or &. Sufficient for our own files: no comments, no declarations. Expat would be one more package
+/// to build with, for this alone.
 inline std::string xml_fault(const std::string& text) {
   std::vector<std::string> open;
   std::size_t at = 0;

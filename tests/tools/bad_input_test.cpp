@@ -1,4 +1,4 @@
-// What is wrong with the files a run is given: one message, the documented exit code, and nothing written.
+// Wrong input files of a run: each gives one message and the documented exit code, and nothing is written.
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 namespace millrace::tests {
 namespace {
 
-/// A run directory with the checkpoints of some steps of the model `tiny`, as training writes them.
+/// A run directory with checkpoints of some steps of the model `tiny`, as training writes them.
 class CheckpointCommand : public ::testing::Test {
  protected:
   CheckpointCommand() {
@@ -66,7 +66,7 @@ class CheckpointCommand : public ::testing::Test {
 TEST_F(CheckpointCommand, ListsWhatWasCommitted) {
   save(10);
   save(20);
-  std::filesystem::create_directories(runtime::checkpoints_folder(run_) + "/step-00000030.tmp-9");  // a killed writer's
+  std::filesystem::create_directories(runtime::checkpoints_folder(run_) + "/step-00000030.tmp-9");  // left by a killed writer
   const auto result = run_millrace({"ckpt", "ls", run_});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_LT(result.out.find("step       10"), result.out.find("step       20")) << result.out;
@@ -142,7 +142,7 @@ TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {
   const auto shown = run_millrace({"config", "show", "model.from=" + out});
   EXPECT_EQ(shown.code, 0) << shown.err;
   expect_parts(shown.out, {"rope_theta = 50000.0"});
-  // It appears whole, and never over another.
+  // The folder appears complete, and never replaces another.
   EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
   expect_failure(run_millrace({"ckpt", "export-hf", run_, out}), ExitCode::usage, {out, "expected an empty or a new one"});
 }

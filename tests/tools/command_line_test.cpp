@@ -1,4 +1,4 @@
-// What a person types wrong: one message, which names the place and what was wanted, and the exit code of docs/errors.md.
+// Typing errors: each gives one message that names the place and what was expected, and the exit code of docs/errors.md.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ struct Mistake {
   std::string name;
   Words words;
   ExitCode code;
-  Words parts;  // of the message
+  Words parts;  // expected in the message
 };
 
 constexpr const char* tiny = "configs/runs/tiny.toml";
@@ -170,7 +170,7 @@ TEST(CommandLine, AProcessOfAJobSaysItOnce) {
 }
 
 TEST(CommandLine, ValuesAreTakenAsTheyAre) {
-  // Text that looks like an option, a list or a file of CLI11's own.
+  // Text that looks like an option, or like a list or a file in CLI11's own syntax.
   for (const char* value : {"--stage", "{}", "[a,b]", "%%"})
     expect_failure(run_millrace({"inspect", tiny, "--stage", value}), ExitCode::usage, {fmt::format("--stage {}, expected", value)});
   expect_failure(run_millrace({"inspect", tiny, "--stage", "1", "--stage", "x"}), ExitCode::usage, {"--stage x"});

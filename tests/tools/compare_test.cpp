@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Recorded runs of four steps; `base` is the one that others are compared with, on four ranks.
+/// Recorded runs of four steps; the others are compared with `base`, which ran on four ranks.
 class Compare : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -41,7 +41,7 @@ class Compare : public testing::Test {
   static inline TemporaryFolder* folder_ = nullptr;
 };
 
-/// Writes the checkpoint of step 2 anew with one bit of one weight turned over, and takes later ones away.
+/// Rewrites the checkpoint of step 2 with one bit of one weight flipped, and removes later ones.
 void flip_bit(const std::string& run, const std::string& folder, const std::string& name, std::size_t element) {
   runtime::CheckpointMeta meta;
   std::vector<runtime::CheckpointTensor> tensors;
@@ -97,7 +97,7 @@ TEST_F(Compare, OneFlippedBitOfAWeightIsFound) {
                             ": 1 of ", " elements differ; the first at [2, 6]: "});
 }
 
-/// The base's recording with another hash for one tensor: as if the machine had computed it differently once.
+/// The base's recording with another hash for one tensor, as if the machine had once computed it differently.
 TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
   fs::copy(run("base"), run("odd"), fs::copy_options::recursive);
   fs::remove_all(run("odd") + "/hashes");

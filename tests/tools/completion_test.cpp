@@ -1,4 +1,4 @@
-// What a shell offers with the scripts of `millrace completion`.
+// The completions that shells offer with the scripts of `millrace completion`.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace millrace::tests {
 namespace {
 
-/// Runs a script, in the source folder. Returns its lines, sorted.
+/// Runs a script in the source folder. Returns its output lines, sorted.
 Words run_script(const std::string& shell, const std::string& script) {
   const TemporaryFolder folder;
   const auto file = folder.write("script", script);
@@ -34,7 +34,7 @@ bool has(const Words& words, const std::string& word) { return std::find(words.b
 
 class Completion : public ::testing::Test {
  protected:
-  /// What bash would put in the place of the last word of `line`, as it calls a completion function.
+  /// What bash would insert for the last word of `line`, obtained by calling the completion function as bash does.
   static Words in_bash(const std::string& line) {
     return run_script("bash", script("bash") + "COMP_LINE=" + quoted(line) + "\nCOMP_POINT=${#COMP_LINE}\n_millrace\n" +
                                   "[ ${#COMPREPLY[@]} -eq 0 ] || printf '%s\\n' \"${COMPREPLY[@]}\"\n");
@@ -64,8 +64,8 @@ TEST_F(Completion, OffersTheOptionsOfTheCommand) {
 
 TEST_F(Completion, OffersTheValuesOfAnOption) {
   EXPECT_EQ(in_bash("millrace parity DIR --dtype "), (Words{"bf16", "fp32"}));
-  EXPECT_EQ(in_bash("millrace parity DIR --dtype=b"), (Words{"bf16"}));      // bash replaces what stands behind "="
-  EXPECT_EQ(in_bash("millrace inspect --log-level w"), (Words{"warning"}));  // of every command
+  EXPECT_EQ(in_bash("millrace parity DIR --dtype=b"), (Words{"bf16"}));  // bash replaces only what follows "="
+  EXPECT_EQ(in_bash("millrace inspect --log-level w"), (Words{"warning"}));  // every command has it
   EXPECT_EQ(in_bash("millrace inspect --program w"), (Words{"weight_gradient"}));
   EXPECT_EQ(in_bash("millrace parity DIR --schedule "), sorted(runtime::schedule_names()));
   EXPECT_EQ(in_bash("millrace inspect --stage "), Words{});  // a number
@@ -87,13 +87,13 @@ TEST_F(Completion, OffersFilesAndSchedules) {
   EXPECT_EQ(in_bash("millrace train configs/runs/tiny.toml data.text=configs/runs/tin"), (Words{"configs/runs/tiny.toml"}));
   EXPECT_EQ(in_bash("millrace schedule show 1f"), (Words{"1f1b"}));
   EXPECT_EQ(in_bash("millrace parity configs/ru"), (Words{"configs/runs"}));  // a folder
-  EXPECT_EQ(in_bash("millrace parity configs/runs/tin"), Words{});            // which a file is not
+  EXPECT_EQ(in_bash("millrace parity configs/runs/tin"), Words{});            // files are not offered
 }
 
 TEST_F(Completion, OffersTheSameInZsh) {
   if (std::system("command -v zsh > /dev/null") != 0) GTEST_SKIP() << "zsh is not installed (Debian's package zsh): its script is not run";
   const auto in_zsh = [](const std::string& line, const std::string& current) {
-    // Stubs in place of the builtins that work inside the line editor alone; compadd filters by the prefix, as the builtin does.
+    // Stubs for the builtins that work only within the line editor; compadd filters by the prefix, as the builtin does.
     return run_script("zsh -f",
                       "compdef() { : }\n_files() { print -r -- \"files $*\" }\ncompset() { : }\n"
                       "compadd() { local word; while [[ $1 != -- ]]; do shift; done; shift; for word in \"$@\"; do [[ $word == $PREFIX* ]] "

@@ -9,13 +9,13 @@
 #include "tests/support/stories.hpp"
 #include "tests/tools/run_command.hpp"
 
-// Model folders in and out, as their user meets them.
+// Conversion of model folders, from the user's point of view.
 namespace millrace::tests {
 namespace {
 
 std::string golden(const std::string& name) { return source_path("tests/golden/" + name); }
 
-/// 4096 tokens below 128, as llm.c keeps them.
+/// Writes 4096 tokens below 128 in llm.c's format.
 void write_tokens(const TemporaryFolder& folder) {
   std::string bytes(1024 + 2 * 4096, '\0');
   const std::int32_t header[3] = {20240520, 1, 4096};
@@ -34,14 +34,14 @@ TEST_F(Convert, AFolderGoesInAndOutWithItsTokenizer) {
   std::filesystem::copy(golden("hf_qwen3"), folder_ / "from");
   folder_.write("from/tokenizer.json", "{\"a\": 1}");
   folder_.write("from/notes.txt", "not the model's");
-  std::filesystem::create_directories(folder_ / "a/to");  // an empty folder is as good as none
+  std::filesystem::create_directories(folder_ / "a/to");  // an empty folder may be overwritten
   const auto result = convert({folder_ / "from/", folder_ / "a/to"});
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"qwen3", "fp32"});
   EXPECT_EQ(read_file(folder_ / "a/to/tokenizer.json"), "{\"a\": 1}");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a/to/notes.txt"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a/to.tmp"));
-  // The same again is the same file: there is nothing in it of when or where.
+  // Converting again gives the same file: it contains neither time nor place.
   ASSERT_EQ(convert({folder_ / "a/to", folder_ / "again"}).code, 0);
   EXPECT_EQ(read_file(folder_ / "again/model.safetensors"), read_file(folder_ / "a/to/model.safetensors"));
   EXPECT_EQ(read_file(folder_ / "again/config.json"), read_file(folder_ / "a/to/config.json"));
@@ -83,7 +83,7 @@ TEST_F(Convert, NothingIsOverwrittenAndNoHalfIsLeft) {
   expect_failure(convert({golden("hf_llama"), folder_ / "x", "--format", "lmc"}), ExitCode::usage, {"did you mean llmc?"});
   expect_failure(convert({golden("hf_llama"), folder_ / "x", "--dtype", "fp8"}), ExitCode::usage, {"fp8", "fp32 or bf16"});
   expect_failure(convert({golden("hf_llama")}), ExitCode::usage, {"1 paths, expected FROM and TO"});
-  // A tensor that is cut off is found while TO is written.
+  // A truncated tensor is detected while TO is written.
   std::filesystem::copy(golden("hf_llama"), folder_ / "cut");
   std::filesystem::permissions(folder_ / "cut/model.safetensors", std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
   std::filesystem::resize_file(folder_ / "cut/model.safetensors", 100'000);
@@ -96,7 +96,7 @@ TEST_F(Convert, NothingIsOverwrittenAndNoHalfIsLeft) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "llama.bin.tmp"));
 }
 
-/// What nobody has weights for is found to lack them in a moment.
+/// Missing weights of a huge model are detected quickly.
 TEST_F(Convert, AModelOfManyLayersIsRefusedSoon) {
   std::filesystem::copy(golden("hf_llama"), folder_ / "deep");
   auto text = read_file(folder_ / "deep/config.json");
@@ -110,7 +110,7 @@ TEST_F(Convert, AModelOfManyLayersIsRefusedSoon) {
   }
 }
 
-/// MaxText's blocks from scratch: the same bits on one rank and on two, out as a folder and in again.
+/// MaxText's blocks trained from scratch: the same bits on one rank and on two, exported as a folder and imported again.
 TEST_F(Convert, MaxTextsBlocksTrainFromScratch) {
   write_stories(folder_, 40);
   const auto train = [&](const std::string& name, const Words& more) {

@@ -1,4 +1,4 @@
-// What of its data a run holds out, and that it goes on with the same bytes only.
+// Which data a run holds out, and that it resumes only with the same bytes.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class DataIdentity : public ::testing::Test {
  protected:
   DataIdentity() { write_stories(folder_, 40); }
 
-  /// Four steps of the smallest model, on one rank, with a checkpoint after two.
+  /// The arguments for four steps of the smallest model, on one rank, with a checkpoint after two.
   [[nodiscard]] Words words(const Words& more = {}) const {
     return joined(
         {"train", "configs/runs/tiny.toml", "run.directory=" + folder_ / "run", "data.text=" + folder_ / "text", "train.steps=4",
@@ -31,10 +31,10 @@ class DataIdentity : public ::testing::Test {
   [[nodiscard]] CommandResult train(const Words& more = {}) const { return run_millrace(words(more)); }
   [[nodiscard]] std::string state(const std::string& directory) const { return run_millrace({"ckpt", "hash", directory}).out; }
   [[nodiscard]] std::string record(const std::string& directory) const { return directory + "/data/" + cluster::host_name() + ".txt"; }
-  /// Takes the last checkpoint away.
+  /// Removes the last checkpoint.
   void go_back(const std::string& directory) const { std::filesystem::remove_all(directory + "/checkpoints/step-00000004"); }
 
-  /// Changes a byte and nothing else that a program can choose: the size and the time of the last write stay.
+  /// Changes one byte and nothing else that a program can control: size and modification time are kept.
   void flip(const std::string& path) const {
     struct stat status {};
     ASSERT_EQ(::stat(path.c_str(), &status), 0);
@@ -48,7 +48,7 @@ class DataIdentity : public ::testing::Test {
     ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   }
 
-  /// Makes the checkpoints what they were when they held neither hashes of the data nor a split of a single file.
+  /// Converts the checkpoints to an old form, which had neither hashes of the data nor a split of a single file.
   void make_old(const std::string& directory, const std::string& held_out) const {
     for (const auto& entry : std::filesystem::directory_iterator(directory + "/checkpoints")) {
       const auto folder = entry.path().string();
@@ -98,7 +98,7 @@ TEST_F(DataIdentity, AChangedByteIsAnotherRun) {
 }
 
 TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
-  // Files of the tree: such that were not written just now.
+  // Files of the source tree, since those were not written just now.
   const auto other = [&](const Words& more = {}) { return train(joined({"data.text=docs", "data.suffixes=.md"}, more)); };
   ASSERT_EQ(other().code, 0);
   const auto path = record(folder_ / "run");
@@ -106,7 +106,7 @@ TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
   ASSERT_FALSE(text.empty());
   expect_parts(text, {" words.md\n"});
   EXPECT_EQ(other().code, 0);
-  // A hash that is not that of the bytes shows where it comes from.
+  // A recorded hash that is not that of the bytes, to show whether it is reused.
   text[0] = text[0] == '0' ? '1' : '0';
   runtime::write_text_file(path, text);
   expect_failure(other(), ExitCode::checkpoint, {"step-00000004 is of another run: ", " has the hash "});
@@ -115,7 +115,7 @@ TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
 }
 
 TEST_F(DataIdentity, HostsWithOtherBytesDoNotAgree) {
-  // Two processes that each pass for the first of a host: in folders of their own, where the same name means two files.
+  // Two processes that each act as the first of a host, in folders of their own, where the same name refers to two files.
   for (const std::string host : {"one", "two"})
     for (const std::string file : {"a", "b", "c"}) folder_.write(host + "/text/" + file, std::string(3000, file[0]));
   const auto train_on_both = [&] {
@@ -183,7 +183,7 @@ TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   const auto run = train();
   EXPECT_EQ(run.code, 0) << run.err;
   expect_parts(run.out, {"held out  nothing: data.held_out = 10 takes every 10th file, and there are 2\n"});
-  // Held out are documents of one token, which have no next one.
+  // The held-out documents have a single token each, so there is no next token.
   folder_.write("text/b", "");
   std::string tokens(400, '\1');
   for (std::size_t i = 1; i < tokens.size(); i += 2) tokens[i] = '\0';

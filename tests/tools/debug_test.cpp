@@ -18,7 +18,7 @@ CommandResult debug(const TemporaryFolder& folder, const std::string& script, co
   return run_millrace(joined({"debug", "--script", folder.write("script", script)}, joined(kRun, more)));
 }
 
-/// What was printed between this command and the next one.
+/// What was printed between this command and the next.
 std::string answer(const std::string& out, const std::string& command) {
   const auto at = out.find("(millrace) " + command);
   if (at == std::string::npos) return "no such command: " + command;

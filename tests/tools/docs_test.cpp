@@ -12,7 +12,7 @@
 namespace millrace::tests {
 namespace {
 
-/// Calls `action` with the first group of every match; returns how many there were.
+/// Calls `action` with the first group of every match; returns the number of matches.
 int each(const std::string& text, const std::string& pattern, const std::function<void(const std::string&)>& action) {
   const std::regex regex(pattern);
   int count = 0;
@@ -20,7 +20,7 @@ int each(const std::string& text, const std::string& pattern, const std::functio
   return count;
 }
 
-/// The pages that a person reads, by their path from the root.
+/// The documentation pages, by their path from the root.
 std::vector<std::string> pages() {
   std::vector<std::string> pages{"README.md", "tests/README.md"};
   for (const auto& entry : std::filesystem::directory_iterator(source_path("docs")))
@@ -30,7 +30,7 @@ std::vector<std::string> pages() {
 
 bool exists(const std::string& path) { return std::filesystem::exists(source_path(path)); }
 
-/// All that is compiled into the program, one file after another.
+/// All sources that are compiled into the program, concatenated.
 std::string sources() {
   std::string text;
   for (const char* room : {"kernels", "runtime", "layers", "cluster", "actors", "configs", "tools"})
@@ -46,7 +46,7 @@ TEST(Pages, NameFilesThatExist) {
     names += each(text,
                   "`(?:\\./)?((?:kernels|runtime|layers|cluster|actors|configs|tools|tests|examples|benchmarks|docs|cmake|\\.ci)/[\\w./]*)",
                   [&](const std::string& path) {
-                    // The page about adding a layer tells where its parts would stand.
+                    // The page about adding a layer names files that would be added.
                     if (path.find("squared_relu") != std::string::npos) return;
                     EXPECT_TRUE(exists(path)) << page << " names " << path;
                   });
@@ -64,7 +64,7 @@ TEST(Pages, NameKeysThatExist) {
     names += each(read_source(page),
                   "[` ]((?:run|model|data|train|evaluate|pipeline|checkpoint|rematerialize|cluster|status|sample)\\.[a-z_]+)[`=]",
                   [&](const std::string& key) {
-                    if (key == "model.safetensors" || key == "run.toml") return;  // files
+                    if (key == "model.safetensors" || key == "run.toml") return;  // names of files, not keys
                     EXPECT_NE(keys.find("| `" + key + "` |"), std::string::npos) << page << " names " << key;
                   });
   EXPECT_GT(names, 50);

@@ -40,7 +40,7 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
   const auto own = measure({"--checkpoint", run.directory()});
   EXPECT_EQ(own.at("loss_hex"), wanted);
   EXPECT_DOUBLE_EQ(own.at("perplexity"), std::exp(own.at("loss").get<double>()));
-  // One byte fewer than targets for each file's end, one more for the end itself.
+  // One byte fewer than targets for the end of each file, and one more for the end itself.
   EXPECT_NEAR(own.at("bits_per_byte").get<double>() * own.at("bytes").get<double>() * std::log(2.0),
               own.at("loss").get<double>() * own.at("targets").get<double>(), 1e-6 * own.at("targets").get<double>());
   for (const Words& layout : {Words{"--ranks", "3"}, Words{"--ranks", "2", "--chunks", "2"}, Words{"--ranks", "1", "--layout", "E t*4 H"}})
@@ -48,7 +48,7 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
   EXPECT_EQ(loss_of({"--model", run.checkpoint()}, on_processes(2)), wanted);
   EXPECT_EQ(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=4"}), wanted);
   EXPECT_NE(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=3"}), wanted);
-  // Another way to the ids of bytes.
+  // Another tokenizer that gives the ids of bytes.
   const auto tiktoken = measure({"--model", run.directory(), "--tokenizer", run.tiktoken()});
   EXPECT_EQ(tiktoken.at("loss_hex"), wanted);
   EXPECT_EQ(tiktoken.at("bits_per_byte"), own.at("bits_per_byte"));
@@ -91,7 +91,7 @@ TEST(Eval, MeasuresTextAsTheTokenFileOfItsTokenizer) {
 
 TEST(Eval, KnowsThatARunWasTrainedOnBytes) {
   const auto& run = TrainedRun::get();
-  const std::string wide = run.folder() / "wide";  // more ids than anybody would take for bytes
+  const std::string wide = run.folder() / "wide";  // more ids than a byte vocabulary could have
   const auto trained =
       run_millrace({"train", "configs/runs/tiny.toml", "model.vocab_size=700", "train.threads=1", "train.steps=1", "train.warmup_steps=0",
                     "data.text=" + run.data(), "data.held_out=4", "evaluate.batches=0", "sample.tokens=0", "run.directory=" + wide});
@@ -124,7 +124,8 @@ TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
     const auto found =
         measure({"--model", where, "--sequence", "16", "--batch", "1", "--ranks", "2", "--threads", "1", "data.tokens=" + file});
     EXPECT_EQ(found.at("targets"), 3 * sequence);
-    EXPECT_NEAR(found.at("loss").get<double>(), sums.loss / static_cast<double>(3 * sequence), 1e-12) << name;  // rows in another order
+    // the rows are in another order
+    EXPECT_NEAR(found.at("loss").get<double>(), sums.loss / static_cast<double>(3 * sequence), 1e-12) << name;
   }
 }
 
@@ -163,7 +164,7 @@ std::string choice_bytes(const std::vector<Choice>& choices) {
   return token_bytes(header) + token_bytes(all);
 }
 
-/// Examples of random tokens, two to five completions each.
+/// Examples of random tokens, with two to five completions each.
 std::vector<Choice> some_choices(std::size_t count) {
   std::vector<Choice> choices;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -180,7 +181,7 @@ TEST(Eval, ChoosesTheCompletionOfLowestMeanLoss) {
   const auto where = layers::testing::golden_folder("hf_llama");
   const auto config = layers::read_config_file(where).model;
   auto choices = some_choices(24);
-  // The straight programs, each completion in a row of its own length, say which one is best; a third of the labels is made wrong.
+  // The correct answers by programs that run each completion in a row of its own length; a third of the labels is made wrong.
   std::int64_t right = 0;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     auto& choice = choices[i];

@@ -10,7 +10,7 @@
 namespace millrace::tests {
 namespace {
 
-/// Four ranks of one layer each, in one process; an operation of one layer runs four times a step and pass.
+/// Four ranks with one layer each, in one process; an operation of one layer runs four times per step and pass.
 CommandResult train(const std::string& fault, const Words& more) {
   const Words words{"train",           "configs/runs/tiny.toml", "pipeline.ranks=4",
                     "train.threads=1", "train.steps=3",          "train.warmup_steps=1",
@@ -19,10 +19,10 @@ CommandResult train(const std::string& fault, const Words& more) {
 }
 
 struct Planted {
-  std::string value;   // where the NaN is put, at the third time
-  std::string action;  // which finds it
+  std::string value;   // where the NaN is injected, at its third run
+  std::string action;  // the action that detects it
   std::string operation;
-  std::string operands;  // what the message says of them
+  std::string operands;  // what the message says about the operands
 };
 
 /// A weight, an activation and a gradient, each at three stages.
@@ -53,7 +53,8 @@ TEST(FindNan, NamesOperationAndMicrobatchWhenItIsToldToLook) {
 TEST(FindNan, RunsABadStepOnceMoreToFindIt) {
   const TemporaryFolder folder;
   for (const auto& [value, action, operation, operands] : planted()) {
-    // From its fifth run on: the first of step 2. A weight's is read by the backward too, whose turn depends on the stage.
+    // From its fifth run on, which is the first of step 2. A weight is read by the backward too, whose position depends on the
+    // stage.
     const bool weight = value.starts_with("model.");
     const auto result = train("value=" + value + ":from=" + (weight ? "9" : "5") + ":nan", {"run.directory=" + (folder / "run")});
     EXPECT_EQ(result.code, static_cast<int>(ExitCode::numerics)) << value << result.err;

@@ -25,7 +25,7 @@ CommandResult tiny(const std::string& name, const Words& more, const std::string
   return write_on(golden(name), "Once upon", joined({"--tokenizer", "byte", "--threads", "1"}, more), before);
 }
 
-/// What a model of `vocabulary` ids writes when all are equally probable, as at a huge temperature.
+/// What a model with `vocabulary` ids generates if all are equally probable, as at a very high temperature.
 std::vector<std::int32_t> drawn_evenly(std::int64_t vocabulary, std::uint64_t seed, std::size_t first, std::size_t count) {
   const std::vector<float> even(static_cast<std::size_t>(vocabulary), 0.0F);
   std::vector<std::int32_t> ids;
@@ -112,7 +112,7 @@ TEST(Generate, TakesARunACheckpointOrAFolder) {
   EXPECT_EQ(write_on(run.exported(), "The pipeline", how).out, newest.out);
   const auto prompt = run.folder().write("prompt", "The pipeline");
   EXPECT_EQ(run_millrace(joined({"generate", "--checkpoint", run.directory(), "--prompt-file", prompt}, how)).out, newest.out);
-  // Another way to the ids of bytes: a .tiktoken file, named or found beside the weights.
+  // Another tokenizer that gives the ids of bytes: a .tiktoken file, given by name or found beside the weights.
   EXPECT_EQ(write_on(run.exported(), "The pipeline", joined(how, {"--tokenizer", run.tiktoken()})).out, newest.out);
   const std::string beside = run.folder() / "beside";
   std::filesystem::copy(run.exported(), beside);

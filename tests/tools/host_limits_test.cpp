@@ -6,7 +6,7 @@
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
 
-// Runs on hosts that have less than they ask for: memory, cores.
+// Runs on hosts with less memory or fewer cores than they need.
 namespace millrace::tests {
 namespace {
 
@@ -16,7 +16,7 @@ Words train(const Words& more) {
                 more);
 }
 
-/// tiny.toml takes some MiB a rank.
+/// tiny.toml needs a few MiB per rank.
 void limit_memory(const MadeUpHost& host, const std::string& bytes) {
   host.stand_in("/job/step");
   host.write("/sys/fs/cgroup/job/step/memory.max", "max\n");
@@ -41,7 +41,7 @@ TEST(HostLimits, AnUnheardOfModelIsRefusedOnThisHost) {
 }
 
 TEST(HostLimits, ProcessesOfAHostAddUp) {
-  // Each of the two ranks fits, both do not.
+  // Each of the two ranks fits, but not both.
   const auto alone = run_millrace({"inspect", "configs/runs/tiny.toml", "pipeline.ranks=2", "run.directory=", "train.threads=1",
                                    "evaluate.every=0", "sample.tokens=0", "data.held_out=0"});
   ASSERT_EQ(alone.code, 0) << alone.err;
@@ -78,7 +78,7 @@ TEST(HostLimits, InspectAndPlanAndDoctorName) {
                             "cpu quota      0.5 cores: cpu.max of cgroup /sys/fs/cgroup/job", "GFLOP/s on 1 core together"});
 }
 
-/// What a run printed of its losses.
+/// The losses in the output of a run.
 std::string losses_of(const std::string& out) {
   std::string losses;
   for (auto at = out.find("| loss "); at != std::string::npos; at = out.find("| loss ", at + 1)) losses += out.substr(at, 14);
@@ -95,7 +95,7 @@ TEST(HostLimits, MoreThreadsThanCoresAreToldAndTakeTurns) {
   const auto few = run_millrace(train({}), host.variable());
   EXPECT_EQ(few.err.find("warning"), std::string::npos) << few.err;
   expect_parts(few.out, {"| 1 threads a rank | 2 ranks take turns on 1 cores | peak "});
-  // Their number decides about the bits, and not how many run at a time.
+  // The number of threads determines the bits, not how many run at a time.
   const Words three{"pipeline.ranks=1", "train.threads=3"};
   const auto folded = run_millrace(train(three), host.variable()), spread = run_millrace(train(three));
   EXPECT_EQ(losses_of(folded.out), losses_of(spread.out));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* tiny = "configs/runs/tiny.toml";
 
-/// tiny.toml needs no data to be inspected: a folder that is not there.
+/// tiny.toml can be inspected without data: the folder does not exist.
 Words inspect(const Words& more) { return joined({"inspect", tiny, "data.text=/no/such/folder", "train.threads=1"}, more); }
 
 TEST(Inspect, OverviewHasEveryStageAndChannel) {
@@ -43,7 +43,7 @@ TEST(Inspect, AProgramThatTheScheduleDoesNotRunIsShownWithItsSource) {
   EXPECT_EQ(result.out.find("\nforward: "), std::string::npos);
 }
 
-/// The bytes behind "peak of rank 0: ".
+/// The number of bytes after "peak of rank 0: ".
 long peak_of(const Words& words) {
   const auto result = run_millrace(words);
   const std::string head = "peak of rank 0: ";

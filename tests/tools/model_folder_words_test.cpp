@@ -9,7 +9,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/tools/run_command.hpp"
 
-// Every command that reads a model folder says what its reader found, once, and takes over the z-loss.
+// Every command that reads a model folder prints the reader's warnings once, and applies the z-loss.
 namespace millrace::tests {
 namespace {
 
@@ -37,7 +37,7 @@ class ModelFolderWords : public ::testing::Test {
       if (name == "plain") config["z_loss_multiplier"] = 0;
       folder_.write(name + "/config.json", config.dump());
     }
-    // 4096 tokens of the vocabulary, as llm.c keeps them.
+    // 4096 tokens of the vocabulary in llm.c's format.
     std::string bytes(1024 + 2 * 4096, '\0');
     const std::int32_t header[3] = {20240520, 1, 4096};
     std::memcpy(bytes.data(), header, sizeof header);
@@ -45,14 +45,14 @@ class ModelFolderWords : public ::testing::Test {
     folder_.write("tokens.bin", bytes);
   }
 
-  /// A run of two steps from the folder.
+  /// The arguments for a run of two steps from the folder.
   [[nodiscard]] Words run(const std::string& model = "model") const {
     return {
         "model.from=" + folder_ / model, "data.tokens=" + folder_ / "tokens.bin", "train.steps=2", "train.sequence=16", "train.threads=1",
         "train.warmup_steps=0"};
   }
 
-  /// The command's output, once it has said each of the two sentences.
+  /// The command's output, after checking that it has each of the two sentences once.
   CommandResult says_both(const Words& words, const std::string& before = "") {
     SCOPED_TRACE(words.front());
     auto result = run_millrace(words, before);
@@ -88,7 +88,7 @@ TEST_F(ModelFolderWords, EveryCommandWithAModelSaysThem) {
   says_both({"convert", folder_ / "model", folder_ / "out"});
 }
 
-/// Its z-loss is in the loss of a run and of an evaluation; a run's own key comes before it, and says so.
+/// The folder's z-loss is part of the loss of a run and of an evaluation; a run's own key takes precedence, with a message.
 TEST_F(ModelFolderWords, TheZLossIsComputed) {
   const auto loss = [&](const std::string& model, const Words& more) {
     const auto result = run_millrace(joined({"train"}, joined(run(model), more)));
@@ -125,7 +125,7 @@ TEST_F(ModelFolderWords, AnExportThatCannotSayTheZLossTellsSo) {
   EXPECT_EQ(count(result.err, "hf/config.json: transformers has no key for train.z_loss = 0.01: it stays behind"), 1) << result.err;
 }
 
-/// llm.c's file is a model for every command, and not for convert alone.
+/// llm.c's file is a model for every command, not only for convert.
 TEST_F(ModelFolderWords, AFileOfLlmcIsAModelToo) {
   const std::string gpt2 = source_path("tests/golden/hf_gpt2"), file = folder_ / "gpt2.bin";
   ASSERT_EQ(run_millrace({"convert", gpt2, file, "--format", "llmc"}).code, 0);

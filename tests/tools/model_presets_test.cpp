@@ -14,7 +14,7 @@
 namespace millrace::tools {
 namespace {
 
-// What was published, without padding of the vocabulary; a tied table counts once.
+// The published numbers of parameters, without padding of the vocabulary; a tied table counts once.
 const std::map<std::string, std::int64_t> kParameters = {
     {"llama2-7b", 6'738'415'616},
     {"llama2-13b", 13'015'864'320},
@@ -78,7 +78,8 @@ TEST(ModelPresets, HaveThePublishedParameters) {
   for (const auto& [name, count] : kParameters) EXPECT_EQ(layers::count_parameters(preset(name)), count) << name;
 }
 
-/// Programs, layout, schedule and memory of every preset, whose weights would fit nowhere here: no plan may ask for them.
+/// Programs, layout, schedule and memory of every preset. Their weights would not fit on a test machine: planning must not
+/// allocate them.
 TEST(ModelPresets, BuildTheirPlans) {
   for (const std::string& name : configs::preset_names(tests::source_path("configs/models"))) {
     actors::PlanRequest request;

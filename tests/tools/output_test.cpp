@@ -1,4 +1,4 @@
-// Every command, with a stdout that cannot be written: the result is lost, and the exit code says so.
+// Every command with a stdout that cannot be written: the result is lost, and the exit code says so.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,14 +12,14 @@ namespace {
 
 constexpr const char* tiny = "configs/runs/tiny.toml";
 
-/// Words of commands that end with 0 and print something. Every command of the list in `millrace --help` is here.
+/// The arguments of commands that end with 0 and print something. Every command listed by `millrace --help` is here.
 class Output : public ::testing::Test {
  protected:
   static Words with(Words words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  /// A short training run in a folder of its own.
+  /// A short training run in its own folder.
   [[nodiscard]] Words training(const std::string& directory) const {
     return {"train",
             tiny,
@@ -121,7 +121,7 @@ TEST_F(Output, WhatCanBeWrittenIsNone) {
 TEST_F(Output, AClosedStdoutIsNotTakenByAFile) {
   const auto result = run_millrace(training("trained"), "", ">&-");
   EXPECT_EQ(result.code, static_cast<int>(ExitCode::storage)) << result.err;
-  // The run itself is whole: no line of it went into one of its files.
+  // The run itself is intact: no line of its output went into one of its files.
   EXPECT_EQ(run_millrace({"ckpt", "verify", folder_ / "trained"}).code, 0);
   EXPECT_EQ(read_file(folder_ / "trained/metrics.jsonl").find("pipeline "), std::string::npos);
 }

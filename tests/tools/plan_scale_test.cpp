@@ -10,7 +10,8 @@
 namespace millrace::tests {
 namespace {
 
-/// Four layers on four ranks by 1f1b, so that the plan is known: E t*2 | t | t | H, 16 microbatches of 6 ms, a step of 114 ms.
+/// Four layers on four ranks with 1f1b, so that the plan is known: E t*2 | t | t | H, 16 microbatches of 6 ms, a step of 114
+/// ms.
 class PlanScale : public testing::Test {
  protected:
   CommandResult plan(const Words& more, bool times = true) {
@@ -23,7 +24,7 @@ class PlanScale : public testing::Test {
     return run_millrace(joined(words, more));
   }
 
-  /// The line of so many replicas, with one space between its columns.
+  /// The table's line for this number of replicas, with one space between its columns.
   static std::string line(const CommandResult& result, int replicas) {
     EXPECT_EQ(result.code, 0) << result.err;
     std::smatch match;
@@ -70,7 +71,8 @@ TEST_F(PlanScale, NoiseReductionAndFailuresAddUp) {
     const double seconds = std::sqrt(2 * 2 * 50000 * 3600.0 / (4 * replicas));
     const double unit = match[6] == "s" ? 1 : match[6] == "min" ? 60 : 3600;
     EXPECT_NEAR(number(5) * unit, seconds, 0.051 * unit) << text;
-    // Of so much work, a snapshot of 2 s and as many failures as fall into both, each with half of it and ten minutes.
+    // For that amount of work: one snapshot of 2 s, and the failures during both, each of which costs half of the time and ten
+    // minutes.
     const double whole = seconds + 2, failures = whole / (50000 * 3600.0 / (4 * replicas));
     EXPECT_NEAR(number(7), 100 * seconds / (whole + failures * (whole / 2 + 600)), 0.051) << text;
     EXPECT_NEAR(number(8) * number(1) / (4096e3 * replicas * number(7) / 100), 1, 0.001) << "tokens/s " << text;

@@ -12,13 +12,13 @@
 namespace millrace::tests {
 namespace {
 
-/// The number of the first match's first group; not a number where there is none.
+/// The number in the first match's first group; NaN if there is none.
 double number_in(const std::string& text, const std::string& pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? std::stod(match[1].str()) : std::nan("");
 }
 
-/// A model whose head is heavier than a rank's share of its layers, on four ranks. Its data are not there, and not looked at.
+/// A model whose head is heavier than a rank's share of its layers, on four ranks. Its data do not exist and are not read.
 CommandResult plan(const Words& more) {
   const Words words{"plan",
                     "configs/runs/tiny.toml",
@@ -56,7 +56,8 @@ TEST(Plan, MeasuresThePartsByRunningThem) {
 
 TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   const TemporaryFolder folder;
-  // By hand: one layer a rank, the last rank none and the head of two; 1f1b of 6, 6, 6 and 6 for each of 16 microbatches.
+  // Computed by hand: one layer per rank, none on the last rank, and a head of two; 1f1b of 6, 6, 6 and 6 for each of 16
+  // microbatches.
   const auto costs = folder.write("costs.csv", "# part,F,I,W\nembedding, 0, 0, 0\nlayer,2,2,2\nlayer 0-1,1,1,1,2\nhead,2,2,2\n");
   const auto result = plan({"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "model.layers=4"});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -84,7 +85,7 @@ TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
   EXPECT_NEAR(number_in(result.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step, 0.01) << result.out;
   EXPECT_GE(number_in(result.out, "step +measured +([0-9.]+)"), step);
   EXPECT_NEAR(number_in(result.out, "tokens/s measured [0-9.]+, predicted ([0-9.]+)"), 4 * 4 * 64 / step * 1e3, 100);
-  // The same times, spread evenly: 2 layers on each rank, 4 with the head.
+  // The same times with an even distribution: 2 layers on each rank, 4 with the head.
   const auto uniform = rehearse({folder / "plan.toml", "pipeline.layout="});
   ASSERT_EQ(uniform.code, 0) << uniform.err;
   EXPECT_GT(number_in(uniform.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step);
@@ -136,7 +137,7 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   const auto roomy = within(1e12);
   expect_parts(roomy, {"1 chunk a rank, rematerialize none"});
   const double free = bytes();
-  // A little less than the fullest rank takes: that one recomputes, the others need not.
+  // A little less than the fullest rank needs: that rank recomputes, the others need not.
   const auto less = within(0.9 * free);
   EXPECT_TRUE(std::regex_search(less, std::regex("a rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
   const auto tight = within(0.4 * free);

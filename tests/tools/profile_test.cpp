@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the command said, and the folder that it wrote.
+/// The command's output and the folder that it wrote.
 struct Profiled {
   CommandResult result;
   Json profile;
@@ -62,14 +62,14 @@ std::size_t place_of(const Json& profile, const std::string& cause) {
   return static_cast<std::size_t>(std::find(causes.begin(), causes.end(), cause) - causes.begin());
 }
 
-/// Of a rank, milliseconds a step.
+/// The time of a rank for a cause, in milliseconds per step.
 double spent(const Json& profile, std::size_t rank, const std::string& cause) {
   double sum = 0;
   for (const auto& step : profile.at("steps")) sum += step.at("ranks").at(rank).at(place_of(profile, cause)).get<double>();
   return sum / static_cast<double>(profile.at("steps").size());
 }
 
-/// Of a rank's time over all steps.
+/// The fraction of a rank's time over all steps.
 double share(const Json& profile, std::size_t rank, const std::string& cause) {
   double wall = 0;
   for (const auto& step : profile.at("steps")) wall += step.at("wall").at(rank).get<double>();
@@ -85,7 +85,7 @@ void expect_whole(const Json& profile, const std::string& schedule, std::size_t 
     EXPECT_EQ(clock.at("offset_ms"), 0.0) << "one kernel has one clock";
     if (clock.at("process") == 0) continue;
     EXPECT_GE(clock.at("pings").get<int>(), 64);
-    // What the pings found is right within what they promise.
+    // The offset measured by the pings is within the bound that they give.
     EXPECT_LE(std::abs(clock.at("measured_ms").get<double>()), clock.at("round_trip_ms").get<double>() / 2 + 1e-6);
   }
   ASSERT_EQ(profile.at("steps").size(), 3U);
@@ -101,7 +101,8 @@ void expect_whole(const Json& profile, const std::string& schedule, std::size_t 
   EXPECT_LE(profile.at("lateness").size(), 10U);
 }
 
-/// Each operation ran once a microbatch and step, and all together took what the actions took, but for what lies between them.
+/// Each operation ran once per microbatch and step, and together they took the time of the actions, except for the time between
+/// them.
 void expect_operations(const Json& profile) {
   double operations = 0, actions = 0;
   std::set<std::string> passes;
@@ -151,7 +152,7 @@ TEST(Profile, AStageSlowedOnPurposeIsNamedFirst) {
     EXPECT_EQ(first.at("rank"), 1) << first;
     EXPECT_TRUE(first.at("what").get<std::string>().starts_with("stage 1 forward takes ")) << first;
     EXPECT_GT(share(slowed.profile, 1, "forward"), share(plain.profile, 1, "forward") + 0.2);
-    // In time: on a machine with much else to do the shares of a step without any work are anything.
+    // Compared as absolute time: on a busy machine the fractions of a step without any work are arbitrary.
     for (const std::size_t rank : {0, 2, 3}) {
       EXPECT_GT(spent(slowed.profile, rank, "imbalance"), spent(plain.profile, rank, "imbalance") + 50) << rank;
       EXPECT_GT(spent(slowed.profile, rank, "imbalance"), spent(slowed.profile, 1, "imbalance") + 50) << rank;

@@ -10,7 +10,7 @@
 namespace millrace::tests {
 namespace {
 
-/// millrace rehearse --json with short actions: 2 ms each, three steps.
+/// Runs millrace rehearse --json with short actions: 2 ms each, three steps.
 nlohmann::json rehearsal(const Words& what, const std::string& launcher = "") {
   const auto result = run_millrace(joined({"rehearse", "--costs", "2,2,2", "--steps", "3", "--json"}, what), launcher);
   EXPECT_EQ(result.code, 0) << result.err;
@@ -25,7 +25,8 @@ double sum(const nlohmann::json& ranks, const char* cause) {
   return sum;
 }
 
-/// What holds whatever else the machine does: nothing is faster than it is said to be, and every rank's time is told of whole.
+/// Properties that hold whatever else the machine does: nothing is faster than its given time, and every rank's time is fully
+/// accounted for.
 void expect_sound(const nlohmann::json& json, std::size_t ranks, double actions, double busy) {
   ASSERT_EQ(json.at("measured_times").size(), ranks);
   EXPECT_EQ(json.at("steps").size(), 3U);
@@ -42,7 +43,7 @@ void expect_sound(const nlohmann::json& json, std::size_t ranks, double actions,
   }
   const auto& lost = json.at("lost_time");
   EXPECT_NEAR(number(lost, "timers") + number(lost, "runtime"), number(json, "measured") - number(json, "predicted"), 1e-9);
-  // Timers never end early, and what is measured holds the actions as they were. (Times travel as floats.)
+  // Timers never end early, and the measured step contains the actions as they were. (Times are transmitted as floats.)
   EXPECT_GE(number(lost, "timers"), -0.01);
   EXPECT_GE(number(lost, "runtime"), -0.01);
   EXPECT_GE(number(json, "as_timed"), number(json, "predicted") - 0.01);
@@ -70,7 +71,7 @@ TEST(Rehearse, HoldsBackTokens) {
   ASSERT_FALSE(json.is_null());
   expect_sound(json, 2, 8, 24);
   EXPECT_GT(number(json.at("lost_time"), "latency"), 0);
-  // Rank 1 has nothing to do until the first token has arrived, 2 ms to make and 5 ms on its way.
+  // Rank 1 is idle until the first boundary has arrived, after 2 ms of production and 5 ms of transfer.
   EXPECT_GE(number(json.at("measured_times").at(1), "link"), 4.9);
 }
 
@@ -83,7 +84,7 @@ TEST(Rehearse, SlowsRanksAndStalls) {
   ASSERT_FALSE(stall.is_null());
   expect_sound(stall, 2, 8, 33);
   EXPECT_NEAR(number(stall.at("lost_time"), "stalls"), 9, 1e-9);
-  // Drawn by the seed: the same again, and on one rank.
+  // Drawn from the seed: the same result again, and on one rank.
   const auto drawn = rehearsal({"1f1b", "--ranks", "2", "--microbatches", "2", "--stall", "9", "--seed", "3"});
   ASSERT_FALSE(drawn.is_null());
   expect_sound(drawn, 2, 8, 33);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::string_view profile_begin = "<script type=\"application/json\" id=\"profile\">";
 
-/// What stands between a page's mark for the profile and the end of that element, as a browser finds it: at the first "</script".
+/// The text between a page's mark for the profile and the end of that element, as a browser determines it: at the first
+/// "</script".
 std::string profile_inside(const std::string& page) {
   const auto begin = page.find(profile_begin);
   if (begin == std::string::npos) return {};
@@ -31,13 +32,13 @@ std::size_t count(const std::string& text, const std::string& part) {
   return number;
 }
 
-/// The page without the profile, whose text is data.
+/// The page without the profile's text, which is data.
 std::string frame_of(std::string page) {
   const auto inside = profile_inside(page);
   return page.replace(page.find(inside), inside.size(), "");
 }
 
-/// Everything by which a page fetches something.
+/// Everything by which a page loads other resources.
 std::vector<std::string> references(const std::string& page) {
   static const std::regex regex(
       R"(((?:src|href|srcset|action|poster|data)\s*=\s*["']?|url\(\s*["']?|@import\s*["']?|(?:fetch|import|Worker|EventSource|WebSocket)\(\s*["'`]?)([^"'\s>)]*))");
@@ -50,7 +51,7 @@ std::vector<std::string> references(const std::string& page) {
 TEST(ReportPage, LoadsNothing) {
   const auto page = frame_of(tools::report_page(synthetic_profile({}).dump()));
   for (const std::string& reference : references(page)) EXPECT_EQ(reference, "href=\"data:,") << "the page loads something";
-  // The only address in it is a name: that of SVG's elements.
+  // The only address in it is a name: the XML namespace of SVG.
   EXPECT_EQ(count(page, "://"), count(page, "http://www.w3.org/2000/svg"));
   for (const char* tag : {"<link rel=\"stylesheet", "<script src", "<img", "<iframe", "<object"}) EXPECT_EQ(count(page, tag), 0U) << tag;
 }
@@ -101,7 +102,7 @@ TEST(ReportPage, RefusesWhatIsNoProfile) {
   expect_error([] { (void)tools::embedded_text("missing.js"); }, ExitCode::internal, {"missing.js", "tools/report"});
 }
 
-// The made-up profiles that the page is tested with keep to the format: else those tests would say nothing.
+// The synthetic profiles that the page is tested with have the right format; those tests would be meaningless if they had not.
 TEST(SyntheticProfile, AddsUp) {
   for (const SyntheticRun& run :
        {SyntheticRun{}, SyntheticRun{.schedule = "zb-h1"}, SyntheticRun{.schedule = "dualpipe", .ranks = 8, .microbatches = 20}}) {

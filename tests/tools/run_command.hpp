@@ -13,14 +13,14 @@
 
 namespace millrace::tests {
 
-/// What a command did.
+/// The result of a command.
 struct CommandResult {
   int code = -1;  // exit code; 128 + the signal that killed it
   std::string out, err;
 };
 
-/// Runs the built `millrace` with these words, as a shell would, in the source folder. Before it may stand variables or a launcher, behind
-/// it other redirections.
+/// Runs the built `millrace` with these arguments in the source folder, through a shell. `before` may contain variables or a
+/// launcher, `behind` further redirections.
 inline CommandResult run_millrace(const Words& words, const std::string& before = "", const std::string& behind = "") {
   const TemporaryFolder folder;
   const auto quote = [](const std::string& word) {
@@ -35,12 +35,12 @@ inline CommandResult run_millrace(const Words& words, const std::string& before 
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder / "out"), read_file(folder / "err")};
 }
 
-/// The launcher of so many processes.
+/// The launcher for a number of processes.
 inline std::string on_processes(int count) {
   return MPIEXEC " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(count);
 }
 
-/// Wants a command that ended with this code and said every one of `parts` of why.
+/// Expects that a command ended with this code and that its message contains all `parts`.
 inline void expect_failure(const CommandResult& result, ExitCode code, const Words& parts) {
   EXPECT_EQ(result.code, static_cast<int>(code)) << result.err;
   expect_parts(result.err, parts);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int found_a_fault = static_cast<int>(ExitCode::difference);
 
-/// millrace schedule WORD NAME for four ranks and eight microbatches.
+/// Runs millrace schedule WORD NAME for four ranks and eight microbatches.
 CommandResult run(const std::string& word, const std::string& name, const Words& more = {}) {
   return run_millrace(joined({"schedule", word, name, "--ranks", "4", "--microbatches", "8"}, more));
 }
@@ -65,7 +65,7 @@ TEST(ScheduleShow, WritesEveryKindOfFile) {
   EXPECT_EQ(xml_fault(read_file(folder / "a.svg")), "");
   EXPECT_GT(nlohmann::json::parse(read_file(folder / "a.json")).at("traceEvents").size(), 300U);
   expect_parts(read_file(folder / "full.csv"), {"0SEND_F0", "1RECV_F0", "OVERLAP_F_B"});
-  const auto body = [](const std::string& text) { return text.substr(text.find("placement")); };  // all but the name
+  const auto body = [](const std::string& text) { return text.substr(text.find("placement")); };  // everything but the name
   const auto own = run("show", "dualpipe-v").out;
   for (const char* file : {"a.csv", "full.csv"}) {
     const auto back = run_millrace({"schedule", "show", folder / file});
@@ -89,7 +89,7 @@ TEST(ScheduleCheck, ProvesEverySchedule) {
   }
 }
 
-/// The table, checked.
+/// Runs `schedule check` on the table.
 CommandResult check(const TemporaryFolder& folder, const std::string& text, const Words& more = {}) {
   return run_millrace(joined({"schedule", "check", folder.write("own.csv", text)}, more));
 }
@@ -150,7 +150,7 @@ TEST(ScheduleSimulate, JsonHasThePublishedNumbers) {
     const char* name;
     double makespan, span, peak;
   };
-  // F = 1, I = 1.1, W = 0.8 and 0.05 from rank to rank, on four ranks with eight microbatches.
+  // F = 1, I = 1.1, W = 0.8 and a latency of 0.05 between ranks, on four ranks with eight microbatches.
   for (const Row& row : {Row{"1f1b", 32.7, 32.7, 4}, Row{"zb-h2", 26.35, 25.0, 7}, Row{"interleaved", 28.25, 28.25, 5.5},
                          Row{"zb-v", 25.5, 24.9, 4}, Row{"dualpipe", 25.95, 25.95, 5}}) {
     const auto result = run("simulate", row.name, {"--costs", "1,1.1,0.8", "--link-latency", "0.05", "--json"});
@@ -180,7 +180,7 @@ TEST(SchedulePage, PicturesAreWhatTheCommandDraws) {
   const auto page = read_source("docs/schedules.md");
   std::size_t drawn = 0;
   for (const auto& name : runtime::schedule_names()) {
-    // Unequal costs, since that is what the search is for.
+    // Unequal costs, which the search is made for.
     const Words more = name == "auto" ? Words{"--costs", "1,1.4,0.6,0.2", "--memory", "5"} : Words{};
     ASSERT_EQ(run("show", name, joined({"--svg", folder / "picture.svg"}, more)).code, 0) << name;
     EXPECT_EQ(read_file(folder / "picture.svg"), read_source("docs/pictures/" + name + ".svg"))

@@ -7,11 +7,11 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tools/text.hpp"
 
-// What CTest learns about cases that cannot run, and what it prints about them.
+// What CTest is told about cases that cannot run, and what it prints about them.
 namespace millrace::tests {
 namespace {
 
-// Run by the tests below alone.
+// Run only by the tests below.
 TEST(DISABLED_Example, IsSkipped) { GTEST_SKIP() << "there is no such machine"; }
 TEST(DISABLED_Example, Runs) {}
 

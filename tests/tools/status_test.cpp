@@ -29,7 +29,7 @@ class Status : public ::testing::Test {
  protected:
   Status() { write_stories(folder_, 40); }
 
-  /// The smallest model on four ranks, long enough to be looked at.
+  /// The smallest model on four ranks, running long enough to be observed.
   [[nodiscard]] Words words(const std::string& directory, const Words& more = {}) const {
     const Words all{"train",
                     source_path("configs/runs/tiny.toml"),
@@ -43,7 +43,7 @@ class Status : public ::testing::Test {
     return joined(all, more);
   }
 
-  /// The port of the URL in what a run has printed; 0 when it ends without one.
+  /// The port of the URL in a run's output; 0 if the run ends without one.
   static int port_of(Job& job) {
     if (!job.wait_for("\nmemory ", patience)) return 0;
     const auto out = job.out();
@@ -51,7 +51,7 @@ class Status : public ::testing::Test {
     return std::regex_search(out, match, std::regex("\nstatus +http://127\\.0\\.0\\.1:([0-9]+)/\n")) ? std::stoi(match[1]) : 0;
   }
 
-  /// The loss of every line of a run's metrics, all its bits.
+  /// The losses in a run's metrics, with all their bits.
   [[nodiscard]] std::vector<std::string> losses(const std::string& directory) const {
     std::vector<std::string> found;
     std::istringstream lines(read_file(folder_ / (directory + "/metrics.jsonl")));
@@ -63,7 +63,7 @@ class Status : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-/// The value of a sample without labels; -1 where there is none.
+/// The value of a sample without labels; -1 if there is none.
 double metric(const std::string& text, const std::string& name) {
   const auto place = text.find("\n" + name + " ");
   return place == std::string::npos ? -1 : std::stod(text.substr(place + name.size() + 2));
@@ -83,7 +83,7 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
   std::string metrics;
   std::set<std::string> actions;
   int looks = 0;
-  // Beside the run, until it is over.
+  // Polls until the run is over.
   while (true) {
     const auto answer = get(port, "/status");
     if (answer.code != 200) break;

@@ -8,7 +8,7 @@
 namespace millrace::tools {
 namespace {
 
-/// Everything that is shown of a text in bytes, piece by piece, the rest too.
+/// Everything that is shown of a text in bytes, piece by piece, including the rest.
 std::vector<std::string> shown(const std::string& text, const std::string& stop = "") {
   const auto bytes = runtime::open_tokenizer("byte");
   StreamedText streamed(*bytes, {'a', 'b'}, stop);
@@ -30,7 +30,7 @@ TEST(StreamedText, HoldsNothingBackThatNeverBecomesACharacter) {
   EXPECT_EQ(shown("\x80z"), (Pieces{"\x80", "z", ""}));
   EXPECT_EQ(shown("\xff\xc0"), (Pieces{"\xff", "\xc0", ""}));
   EXPECT_EQ(shown("\xe2z"), (Pieces{"", "\xe2z", ""}));
-  EXPECT_EQ(shown("\xe2\x82"), (Pieces{"", "", "\xe2\x82"}));  // the end comes first
+  EXPECT_EQ(shown("\xe2\x82"), (Pieces{"", "", "\xe2\x82"}));  // the text ends before the character is complete
 }
 
 TEST(StreamedText, EndsAtTheStopText) {
@@ -40,7 +40,7 @@ TEST(StreamedText, EndsAtTheStopText) {
   EXPECT_EQ(shown("x..", "..."), (Pieces{"x", "", "", ".."}));
 }
 
-/// One id a letter from 3 on, with a begin and an end of a document where wanted.
+/// One id per letter from 3 on, optionally with begin- and end-of-document tokens.
 class Letters final : public runtime::Tokenizer {
  public:
   explicit Letters(bool begins) : begins_(begins) {}
@@ -64,7 +64,7 @@ class Letters final : public runtime::Tokenizer {
   bool begins_;
 };
 
-/// Tokens, segments and targets of the one microbatch that holds it all.
+/// Tokens, segments and targets of the single microbatch that holds everything.
 struct Filled {
   std::vector<std::int32_t> tokens, segments, targets;
 };
@@ -90,7 +90,7 @@ TEST(EvaluationData, PutsAFileBetweenBeginAndEnd) {
   EXPECT_EQ(filled.targets, (std::vector<std::int32_t>{3, 4, 2, -1, 5, 6, 7, 2, -1, -1, -1, -1}));
   EXPECT_EQ(filled.segments, (std::vector<std::int32_t>{1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0}));
 
-  // Without, the first token of a document is nobody's target, and its bytes are not counted.
+  // Without them, the first token of a document is not a target, and its bytes are not counted.
   const EvaluationData without(config, std::make_unique<Letters>(false).get(), 29, {1, 12, 1, 1, true});
   EXPECT_EQ(without.tokens(), 5);
   EXPECT_EQ(without.target_bytes(), 3);

@@ -43,7 +43,7 @@ class Tensorboard : public ::testing::Test {
     return paths;
   }
 
-  /// What TensorBoard would show: files in the order of their names; a START takes back the steps from its own on.
+  /// What TensorBoard would show: files in the order of their names; a START removes the steps from its own on.
   [[nodiscard]] std::map<std::string, Curve> shown() const {
     std::map<std::string, Curve> curves;
     for (const auto& path : files()) {
@@ -95,7 +95,7 @@ TEST_F(Tensorboard, IsNotWrittenUnlessAsked) {
 }
 
 TEST_F(Tensorboard, AResumedRunReplacesWhatTheKilledOneGotTo) {
-  // Killed in the middle of the record of step 7: call 1 begins the file, and the evaluation after step 4 is one too.
+  // Killed in the middle of the record of step 7: call 1 creates the file, and the evaluation after step 4 is a record too.
   const auto killed = train({"debug.fault=io:path=tensorboard:op=write:call=9:kill"});
   ASSERT_EQ(killed.code, 137) << killed.err;
   std::size_t torn = 0;

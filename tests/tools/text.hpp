@@ -13,27 +13,27 @@ namespace millrace::tests {
 
 using Words = std::vector<std::string>;
 
-/// A command line made longer.
+/// Appends arguments to a command line.
 inline Words joined(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-/// All of a file; nothing where there is none.
+/// The content of a file; empty if it does not exist.
 inline std::string read_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// The same, by the path from the root of the tree.
+/// The same for a path from the root of the source tree.
 inline std::string read_source(const std::string& path) { return read_file(source_path(path)); }
 
-/// Wants every one of `parts` in the text.
+/// Expects all `parts` in the text.
 inline void expect_parts(const std::string& text, const Words& parts) {
   for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\" in:\n" << text;
 }
 
-/// What a page shows between ```language and ```, in its order.
+/// The blocks of a page between ```language and ```, in order.
 inline std::vector<std::string> code_blocks(const std::string& page, const std::string& language) {
   const std::string fence = "```" + language + "\n";
   std::vector<std::string> blocks;

@@ -14,7 +14,7 @@ class Train : public ::testing::Test {
  protected:
   Train() { write_stories(folder_, 40); }
 
-  /// Four steps of the smallest model, on two ranks in this one process.
+  /// Four steps of the smallest model, on two ranks in one process.
   [[nodiscard]] CommandResult train(const Words& more = {}, const std::string& before = "") const {
     const Words words{"train",
                       "configs/runs/tiny.toml",

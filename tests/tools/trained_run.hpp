@@ -8,8 +8,8 @@
 
 namespace millrace::tests {
 
-/// A run of four steps on the bytes of eight small files, of which the fourth and the eighth are held out, and its model as transformers
-/// would have it. Made once a process.
+/// A run of four steps on the bytes of eight small files, of which the fourth and the eighth are held out, and its model exported
+/// for transformers. Created once per process.
 class TrainedRun {
  public:
   static const TrainedRun& get() {
@@ -23,7 +23,7 @@ class TrainedRun {
   [[nodiscard]] std::string data() const { return folder_ / "data"; }
   /// A .tiktoken file that gives a text the ids of its bytes, and 256 to the end of a document.
   [[nodiscard]] std::string tiktoken() const { return folder_ / "r50k.tiktoken"; }
-  /// The last value of a field of metrics.jsonl, a text.
+  /// The last value of a field in metrics.jsonl, as text.
   [[nodiscard]] std::string metric(const std::string& name) const {
     const auto text = read_file(directory() + "/metrics.jsonl");
     const auto at = text.rfind("\"" + name + "\":\"") + name.size() + 4;

@@ -5,14 +5,14 @@
 
 namespace millrace::tests {
 
-/// What a job did. 124: it did not end within its time.
+/// How a job ended. 124: it did not end within its time.
 struct JobResult {
   int code = -1;
   std::string out, err;
 };
 
-/// Runs the built `millrace` with these words: alone, or with more than one process under mpirun. Ended by force after `seconds`.
-/// `environment` holds NAME=value.
+/// Runs the built `millrace` with these arguments: directly, or with more than one process under mpirun. Killed after `seconds`.
+/// `environment` has entries NAME=value.
 [[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120,
                                 const std::vector<std::string>& environment = {});
 

@@ -2,7 +2,7 @@
 #include "kernels/base/device_context.hpp"
 #include "tests/training/device_run.hpp"
 
-// What a run with GPUs says when it cannot go on.
+// The messages of a run on GPUs that cannot continue.
 namespace millrace::tests {
 namespace {
 
@@ -14,7 +14,7 @@ class DeviceErrors : public DeviceRun {
   }
 };
 
-/// The same on a GPU: faults are asked of its emulation.
+/// The same on an emulated GPU, in which faults are injected.
 class EmulatedErrors : public DeviceErrors {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ TEST_F(EmulatedErrors, SayWhatEachStageNeeds) {
              {"cuda:0", "the plan needs stage 2: ", "weights, gradients, optimizer"});
 }
 
-/// The so-many-th kernel of each process fails, somewhere in a step after the second.
+/// The n-th kernel of each process fails, somewhere in a step after the second.
 TEST_F(EmulatedErrors, AFailedKernelEndsTheRunWithAWholeCheckpoint) {
   for (const int processes : {1, 2}) {
     const std::string directory = "run" + std::to_string(processes);

@@ -33,7 +33,7 @@ JobResult DeviceRun::start(int processes, const std::string& directory, const Wo
               "sample.tokens=0",
               "device=cuda",
               "cuda.tf32=false",
-              "cuda.algorithms=",  // measured choices may differ from process to process
+              "cuda.algorithms=",  // measured choices may differ between processes
               "cluster.timeout_ms=20000",
               "run.directory=" + folder_ / directory};
   words.insert(words.end(), more.begin(), more.end());

@@ -13,7 +13,7 @@ namespace millrace::tests {
 
 using Words = std::vector<std::string>;
 
-/// What a finished run says of its numbers.
+/// The numbers of a finished run.
 struct DeviceOutcome {
   int code = -1;
   std::string said;
@@ -21,12 +21,12 @@ struct DeviceOutcome {
   std::map<std::string, std::vector<double>> all;  // "loss" and "gradient_norm" of each step, "evaluation_loss" of each evaluation
 };
 
-/// Three steps of the smallest model on ranks with GPUs. What such tests have in common: a machine without a GPU skips them.
+/// Three steps of the smallest model on ranks with GPUs. A base class of such tests: a machine without a GPU skips them.
 class DeviceRun : public ::testing::Test {
  protected:
   DeviceRun();
   void SetUp() override;
-  /// `directory` is below the test's folder.
+  /// `directory` is relative to the test's folder.
   [[nodiscard]] JobResult start(int processes, const std::string& directory, const Words& more = {}, const Words& environment = {}) const;
   [[nodiscard]] DeviceOutcome outcome(const JobResult& job, const std::string& directory) const;
   [[nodiscard]] DeviceOutcome train(int processes, const std::string& directory, const Words& more = {},
@@ -35,7 +35,7 @@ class DeviceRun : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-/// The GPUs are made by tests/emulated_cuda: what its environment variables ask for happens.
+/// Whether the GPUs are emulated by tests/emulated_cuda, so that its environment variables have an effect.
 [[nodiscard]] bool emulated();
 
 }  // namespace millrace::tests

@@ -7,7 +7,7 @@
 #include "kernels/base/device_context.hpp"
 #include "tests/training/device_run.hpp"
 
-// Runs on ranks with GPUs: whatever the layout, the bits of one rank with a GPU, and the losses of a CPU.
+// Runs on ranks with GPUs: every layout gives the bits of one rank with a GPU, and losses close to those of a CPU.
 namespace millrace::tests {
 namespace {
 
@@ -21,7 +21,7 @@ const Kind bf16{"bf16", {"train.dtype=bf16", "train.microbatches=2", "train.step
 const Kind tied{"tied", {"model.tie_word_embeddings=true"}};
 const Kind two_sums{"two_sums", {"train.accumulators=2"}};
 
-/// What they may not depend on.
+/// What they must not depend on.
 struct Case {
   std::string name;
   Kind kind;
@@ -32,7 +32,7 @@ struct Case {
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-const Words kSlow{"EMULATED_CUDA_DELAY_US=200"};  // so that a missing wait shows
+const Words kSlow{"EMULATED_CUDA_DELAY_US=200"};  // makes a missing wait visible
 
 std::vector<Case> cases() {
   const std::string ranks = "pipeline.ranks=", chunks = "pipeline.chunks=2",
@@ -41,7 +41,7 @@ std::vector<Case> cases() {
   const auto add = [&](const std::string& name, const Kind& kind, int processes, const Words& words, const Words& environment = {}) {
     all.push_back({name, kind, processes, words, environment});
   };
-  // Ranks of one process take its GPUs in turn: their tokens go from device to device.
+  // Ranks of one process are assigned to its GPUs in turn: their boundaries go from device to device.
   add("one_f_one_b", fp32, 1, {ranks + "2", schedule + "1f1b"}, kSlow);
   add("zb_h1", fp32, 1, {ranks + "2", schedule + "zb-h1"});
   add("gpipe", fp32, 1, {ranks + "4", schedule + "gpipe"});
@@ -53,17 +53,17 @@ std::vector<Case> cases() {
   add("dualpipe_in_two", two_sums, 2, {ranks + "2", schedule + "dualpipe", "train.accumulators=1"}, kSlow);
   add("ranks_of_one_device", fp32, 1, {ranks + "2", "cuda.device=0"}, kSlow);
   add("another_device", fp32, 1, {"cuda.device=1"});
-  // Between processes tokens go through the hosts' memory.
+  // Between processes boundaries go through host memory.
   add("two_processes", fp32, 2, {ranks + "2", schedule + "1f1b"});
   add("two_slow_processes", fp32, 2, {ranks + "4", schedule + "zb-h1"}, kSlow);
   add("without_graphs", fp32, 1, {ranks + "2", "cuda.graphs=false"}, kSlow);
-  // What is kept, computed again or put out.
+  // Values that are kept, recomputed or offloaded.
   add("full", fp32, 1, {keep + "full"});
   add("offload", fp32, 1, {ranks + "2", schedule + "zb-h1", keep + "offload:context,offload:decoder_layer_input"}, kSlow);
   add("offload_and_labels", fp32, 1, {keep + "query_proj,offload:mlpwi_0,offload:mlpwi_1"}, kSlow);
   add("offload_without_graphs", fp32, 1, {keep + "offload:decoder_layer_input,offload:out_proj", "cuda.graphs=false"}, kSlow);
   add("offload_by_stage", fp32, 2, {ranks + "2", "rematerialize.stages=minimal+offload:mlpwo,offload:context"});
-  // The table's two ends.
+  // A tied table on two ranks.
   add("exchange", tied, 1, {ranks + "2"});
   add("exchange_in_two", tied, 2, {ranks + "2"}, kSlow);
   add("two_stages", bf16, 1, {ranks + "2", schedule + "zb-h1"});
@@ -73,7 +73,7 @@ std::vector<Case> cases() {
 
 class DeviceLayouts : public DeviceRun, public ::testing::WithParamInterface<Case> {};
 
-/// The second GPU may not be there.
+/// The second GPU may not exist.
 bool wants_another_device(const Case& one) { return one.name == "another_device"; }
 
 TEST_P(DeviceLayouts, HaveTheBitsOfOneRank) {
@@ -166,7 +166,7 @@ TEST_F(Device, LooksForNumbersThatAreNotFinite) {
   const auto plain = train(1, "plain", {"train.steps=2"}), watched = train(1, "watched", {"train.steps=2", "train.find_nan=true"});
   ASSERT_EQ(watched.code, 0) << watched.said;
   EXPECT_EQ(watched.hash, plain.hash);
-  for (const std::string found : {"false", "true"}) {  // at once, or when the step is run once more
+  for (const std::string found : {"false", "true"}) {  // immediately, or when the step is run once more
     const auto job =
         start(1, "nan_" + found, {"train.find_nan=" + found, "pipeline.ranks=2", "debug.fault=value=layers.1.mlp.up_proj:from=6:nan"});
     EXPECT_EQ(job.code, static_cast<int>(ExitCode::numerics)) << job.out << job.err;

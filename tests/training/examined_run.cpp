@@ -16,7 +16,7 @@ void run_examined(const std::string& data, const std::vector<std::string>& overr
   request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
   const auto config = configs::load(request).config;
   auto shared = config;
-  shared.data.text.clear();  // each process may have a copy of its own
+  shared.data.text.clear();  // each process may have its own copy
   auto settings = tools::settings_of(shared, "test");
   settings.data = config.data;
   settings.examine = examine;

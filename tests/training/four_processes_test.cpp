@@ -5,12 +5,12 @@
 #include "tests/training/expectations.hpp"
 #include "tests/training/small_run.hpp"
 
-// Under mpirun -np 4: what each process has of the model, and what goes through MPI.
+// Under mpirun -np 4: which parts of the model each process has, and what is sent over MPI.
 namespace millrace::tests {
 namespace {
 
 TEST(FourProcesses, HoldOneStageEachAndSendBoundariesAlone) {
-  // Every process needs the same data: where it lies does not matter, what it is does.
+  // Every process needs the same data: their path does not matter, their content does.
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
   run_examined(folder / "text", {}, [](actors::Pipeline& pipeline) {

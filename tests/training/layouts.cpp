@@ -78,7 +78,7 @@ std::string name_of(const LayoutCase& one) { return one.numbers.name() + "_" + o
 void expect_the_bits_of_one_rank(const LayoutCase& one) {
   const auto& expected = one_rank(one.numbers);
   ASSERT_EQ(expected.code, 0) << expected.said;
-  ASSERT_EQ(expected.lines.size(), static_cast<std::size_t>(one.numbers.steps) + 3);  // a head, the steps, two evaluations
+  ASSERT_EQ(expected.lines.size(), static_cast<std::size_t>(one.numbers.steps) + 3);  // a header, the steps, two evaluations
   auto words = one.numbers.words();
   words.insert(words.end(), one.layout.words.begin(), one.layout.words.end());
   const auto found = run_small(one.layout.processes, words);

@@ -5,7 +5,7 @@
 
 namespace millrace::tests {
 
-/// What the numbers of a run may depend on, as far as these tests change it.
+/// What the numbers of a run may depend on, as far as these tests vary it.
 struct Numbers {
   std::string dtype = "fp32";
   bool tied = false;
@@ -17,14 +17,14 @@ struct Numbers {
   [[nodiscard]] std::string name() const;
 };
 
-/// What they may not depend on.
+/// What they must not depend on.
 struct Layout {
   std::string name;
   int processes = 1;
   std::vector<std::string> words;
 };
 
-/// Every layout that is tested, by name: schedules, processes, chunks, uneven and empty stages, rematerialisation.
+/// Every tested layout, by name: schedules, processes, chunks, uneven and empty stages, rematerialisation.
 [[nodiscard]] const std::vector<Layout>& layouts();
 [[nodiscard]] const Layout& layout(const std::string& name);
 
@@ -34,7 +34,7 @@ struct LayoutCase {
 };
 [[nodiscard]] std::string name_of(const LayoutCase& one);
 
-/// Runs the case, and once for each `numbers` one rank in one process; expects the same bits.
+/// Runs the case, and once per `numbers` one rank in one process; expects the same bits.
 void expect_the_bits_of_one_rank(const LayoutCase& one);
 
 }  // namespace millrace::tests

@@ -2,7 +2,7 @@
 
 #include "tests/training/layouts.hpp"
 
-// The whole product of numbers and layouts: minutes.
+// All combinations of numbers and layouts: takes minutes.
 namespace millrace::tests {
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/training/small_run.hpp"
 
-// Whatever the layout, a run has the bits of one rank: some of each kind here, the whole product in layouts_full_test.cpp.
+// In every layout a run has the bits of one rank. A sample of each kind is here, all combinations are in layouts_full_test.cpp.
 namespace millrace::tests {
 namespace {
 

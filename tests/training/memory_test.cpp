@@ -7,8 +7,8 @@
 #include "tests/training/schedules.hpp"
 #include "tests/training/small_run.hpp"
 
-// What a schedule's ledger promises is what a run takes: what it is given in slots it writes to the last one, and at some moment holds all
-// of them.
+// A run uses exactly the memory that the schedule's ledger says: it writes all slots that it has, and at some moment holds all of
+// them.
 namespace millrace::tests {
 namespace {
 
@@ -17,13 +17,13 @@ using runtime::SpanKind;
 
 class Memory : public ::testing::TestWithParam<ScheduleCase> {};
 
-/// Bytes of a slot up to the last one that a run has written: the arena comes as zeros.
+/// Bytes of a slot up to the last one that a run has written, since the arena is zero-initialised.
 std::size_t touched(std::span<const std::byte> slot) {
   const auto last = std::find_if(slot.rbegin(), slot.rend(), [](std::byte byte) { return byte != std::byte{0}; });
   return static_cast<std::size_t>(slot.rend() - last);
 }
 
-/// The bytes of each kind that were touched, up to the alignment of slots.
+/// The bytes of each kind that were touched, rounded up to the alignment of slots.
 std::map<MemoryKind, std::size_t> high_water(const runtime::RankMemory& memory) {
   std::map<MemoryKind, std::size_t> bytes;
   for (const auto& section : memory.plan().sections()) {
@@ -35,12 +35,12 @@ std::map<MemoryKind, std::size_t> high_water(const runtime::RankMemory& memory) 
   return bytes;
 }
 
-/// From the trace of one step: the most microbatches of a stage that were between the begin of an action of kind `from` and the end of one
-/// of a kind in `to`, at one moment.
+/// From the trace of one step: the maximum number of microbatches of a stage that were at one moment between the begin of an
+/// action of kind `from` and the end of one of a kind in `to`.
 int most_held(const std::vector<runtime::TraceRecord>& records, runtime::StageId stage, std::initializer_list<SpanKind> from,
               std::initializer_list<SpanKind> to) {
   int held = 0, most = 0;
-  for (const auto& record : records) {  // in the order of their time
+  for (const auto& record : records) {  // in chronological order
     if (record.stage != stage || record.kind == SpanKind::wait) continue;
     if (std::ranges::find(from, record.kind) != from.end()) most = std::max(most, ++held);
     if (std::ranges::find(to, record.kind) != to.end()) --held;

@@ -9,7 +9,8 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/training/command.hpp"
 
-// `millrace parity` against what transformers computed: within tolerance, in bf16 as near as PyTorch, and the same bits in every layout.
+// `millrace parity` against results of transformers: within tolerance, in bf16 as close as PyTorch, and the same bits in every
+// layout.
 namespace millrace::tests {
 namespace {
 
@@ -27,7 +28,7 @@ std::vector<Where> everywhere() {
           {"three_processes", 3, {"--schedule", "1f1b"}}};
 }
 
-/// The hash that the command printed: its line's last word.
+/// The hash that the command printed: the last word of its line.
 std::string hash_of(const std::string& out) {
   const auto line = out.rfind("hash");
   if (line == std::string::npos) return {};
@@ -66,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
                          });
 
-/// Each folder with the distances of PyTorch's bf16 (tests/golden/*/bf16.json): ours are within docs/numerics.md's factors of them.
+/// Each folder with the distances of PyTorch's bf16 (tests/golden/*/bf16.json): ours are within the factors of docs/numerics.md.
 class Bf16BesidePyTorch : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
@@ -79,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
                          ::testing::Values("gemma", "gemma2", "gemma3", "gpt2", "llama", "llama3", "mistral", "olmo3", "qwen2", "qwen3"),
                          [](const auto& one) { return one.param; });
 
-/// A wider limit for few entries is no secret: the report names the tensors, and those that need it. At half of all limits that is q_norm,
-/// 1.81 times PyTorch's distance.
+/// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is
+/// q_norm, at 1.81 times PyTorch's distance.
 TEST(ParityInBf16, NamesTensorsWithFewEntries) {
   const auto few = parity("hf_qwen3", "bf16", 1, {"--tolerance", "0.5"});
   EXPECT_NE(few.out.find("few entries: limits wider than 1.00 for grad.model.layers.*.self_attn.k_norm.weight, "
@@ -91,7 +92,7 @@ TEST(ParityInBf16, NamesTensorsWithFewEntries) {
   EXPECT_EQ(none.out.find("few entries"), std::string::npos) << none.out;
 }
 
-/// A copy of tests/golden/hf_gpt2 to change.
+/// A copy of tests/golden/hf_gpt2 that can be changed.
 struct Folder {
   Folder() { std::filesystem::copy(source_path("tests/golden/hf_gpt2"), folder.path()); }
   [[nodiscard]] JobResult parity() const { return run_job(1, {"parity", folder.path().string(), "--dtype", "bf16"}); }
@@ -107,7 +108,7 @@ TEST(ParityInBf16, OnlyMeasuresWithoutPyTorchsDistances) {
   EXPECT_EQ(result.out.find("| ok"), std::string::npos) << result.out;
 }
 
-/// An epsilon of 1e-2 in place of 1e-5 moves the logits by more than bf16 does.
+/// An epsilon of 1e-2 instead of 1e-5 changes the logits by more than bf16 does.
 TEST(ParityInBf16, FindsAnotherEpsilon) {
   const Folder copy;
   std::ifstream in(copy.folder / "config.json");

@@ -11,8 +11,8 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/training/command.hpp"
 
-// `millrace train` against runs that PyTorch made (tools/reference/train_steps.py): order of the data, initial values, masks, loss, norm,
-// clipping, learning rate and AdamW of every step, none of it at its default.
+// `millrace train` against runs computed by PyTorch (tools/reference/train_steps.py): order of the data, initial values, masks,
+// loss, norm, clipping, learning rate and AdamW of every step, none of it at its default.
 namespace millrace::tests {
 namespace {
 
@@ -21,7 +21,7 @@ struct Case {
   std::string layout;
   int processes = 1;
   std::vector<std::string> words;
-  std::vector<std::string> environment = {};  // with a fault the job ends early, and the same command is given again
+  std::vector<std::string> environment = {};  // with a fault the job ends early, and the same command is run again
 };
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.run << ", " << one.layout; }
@@ -31,7 +31,7 @@ nlohmann::json reference(const std::string& run) {
   return nlohmann::json::parse(stream);
 }
 
-/// The lines of the steps in metrics.jsonl.
+/// The lines of steps in metrics.jsonl.
 std::vector<nlohmann::json> steps_of(const std::string& directory) {
   std::ifstream stream(directory + "/metrics.jsonl");
   std::vector<nlohmann::json> steps;
@@ -48,11 +48,12 @@ std::vector<float> floats(const runtime::SafetensorsFile& file, const std::strin
   return values;
 }
 
-// The reference computes in float64, so what differs is fp32's rounding: 6e-8 of a number at each operation. A logit is the end of some
-// twenty roundings of numbers below 10, the loss their mean; that is a few 1e-6, and ten steps of the optimizer carry it on.
+// The reference computes in float64, so the difference is fp32's rounding: 6e-8 of a number at each operation. A logit is the
+// result of about twenty roundings of numbers below 10, and the loss is their mean; that gives a few 1e-6, which ten steps of the
+// optimizer propagate.
 constexpr double loss_bound = 5e-6;
 constexpr double norm_bound = 5e-6;         // relative
-constexpr double parameter_bound = 1.5e-5;  // absolute, of entries of the size 0.2 that moved by 0.1
+constexpr double parameter_bound = 1.5e-5;  // absolute, for entries of magnitude 0.2 that moved by 0.1
 
 class ReferenceRun : public ::testing::TestWithParam<Case> {
  protected:
@@ -73,7 +74,7 @@ class ReferenceRun : public ::testing::TestWithParam<Case> {
     ASSERT_EQ(exported.code, 0) << exported.err;
   }
 
-  /// The norm of each, and of the run that left them all in a file each entry.
+  /// Compares the norm of each parameter, and every entry for the run whose reference file has them all.
   void expect_parameters() {
     const runtime::SafetensorsFile after(folder_ / "hf/model.safetensors");
     std::optional<runtime::SafetensorsFile> entries;

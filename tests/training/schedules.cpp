@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kRanks = 4, kMicrobatches = 8;
 
-// As somebody would who wants the weight gradients of the last microbatches in the bubble at the end; rank 3 splits its first ones too.
+// Written by hand, with the weight gradients of the last microbatches in the bubble at the end; rank 3 splits its first backwards
+// too.
 constexpr const char* kByHand =
     "#millrace-schedule 1\n"
     "# 1f1b with a tail of split backwards\n"
@@ -30,13 +31,13 @@ ScheduleCase of_name(const std::string& schedule) {
   if (std::isdigit(static_cast<unsigned char>(one.name.front()))) one.name = "of_" + one.name;
   if (schedule == "dualpipe") {
     one.parts = 2;
-    one.words.push_back("train.accumulators=1");  // the plan makes two of it by itself
+    one.words.push_back("train.accumulators=1");  // the plan changes it to two by itself
   }
   return one;
 }
 
 ScheduleCase of_table(const std::string& name, const std::string& table, int chunks) {
-  static const TemporaryFolder folder;  // as long as the tests
+  static const TemporaryFolder folder;  // lives as long as the tests
   return {name, {key("pipeline.ranks", kRanks), key("pipeline.chunks", chunks), "pipeline.plan=" + folder.write(name + ".csv", table)}};
 }
 

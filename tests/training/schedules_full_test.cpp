@@ -2,7 +2,7 @@
 
 #include "tests/training/schedules.hpp"
 
-// Every schedule with every kind of number, in one process and in four: minutes.
+// Every schedule with every kind of number, in one process and in four: takes minutes.
 namespace millrace::tests {
 namespace {
 

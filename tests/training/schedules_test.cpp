@@ -9,13 +9,14 @@
 #include "tests/training/examined_run.hpp"
 #include "tests/training/small_run.hpp"
 
-// Whatever the schedule, a run has the bits of one rank: each in one process here and some in four; schedules_full_test.cpp has the rest.
+// With every schedule a run has the bits of one rank: each in one process here, and some in four; schedules_full_test.cpp has the
+// rest.
 namespace millrace::tests {
 namespace {
 
 std::vector<LayoutCase> cases() {
   std::vector<LayoutCase> all;
-  bool turn = false;  // every other one in bf16 with a tied table
+  bool turn = false;  // every other schedule runs in bf16 with a tied table
   for (const auto& schedule : schedule_cases()) {
     turn = !turn;
     all.push_back(schedule_run(schedule, turn ? "fp32" : "bf16", !turn, 1));
@@ -56,7 +57,7 @@ TEST(DualPipe, GoesOnAsOneReplicaWithTwoAccumulators) {
   };
   const auto first = train({"pipeline.ranks=4", "pipeline.schedule=dualpipe"});
   ASSERT_EQ(first.code, 0) << first.out << first.err;
-  const auto same = train({"pipeline.ranks=2", "train.accumulators=2"});  // nothing is left to train: it evaluates and samples
+  const auto same = train({"pipeline.ranks=2", "train.accumulators=2"});  // no steps are left to train: it evaluates and samples
   ASSERT_EQ(same.code, 0) << same.out << same.err;
   EXPECT_NE(first.out.find("sample"), std::string::npos) << first.out;
   EXPECT_EQ(text(first), text(same));

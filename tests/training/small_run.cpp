@@ -8,7 +8,7 @@
 namespace millrace::tests {
 namespace {
 
-/// What the clock and the machine have a hand in.
+/// Fields that depend on the clock or the machine.
 constexpr const char* measured[] = {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait",
                                     "data",    "resident_bytes",    "device_bytes"};
 

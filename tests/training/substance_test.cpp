@@ -12,8 +12,8 @@
 #include "tests/training/expectations.hpp"
 #include "tests/training/small_run.hpp"
 
-// What a pipeline that only pretends would not show: bytes on the links, weights where they belong, time where it is spent, writing beside
-// computing.
+// Properties that a pipeline in name only would not have: bytes on the links, weights on their ranks, time in the right places,
+// writing concurrent with computing.
 namespace millrace::tests {
 namespace {
 
@@ -25,7 +25,7 @@ class Substance : public ::testing::Test {
     runtime::set_file_hook({});
   }
   [[nodiscard]] std::string data() const { return folder_ / "text"; }
-  /// The newest step's line.
+  /// The line of the newest step.
   [[nodiscard]] nlohmann::json last_line(const std::string& run) const {
     std::ifstream stream(folder_ / (run + "/metrics.jsonl"));
     std::string line, last;
@@ -70,7 +70,7 @@ TEST_F(Substance, WeightGradientsAreTheWeightMatmulsAndNoOtherMatmul) {
 
 using Records = std::vector<runtime::TraceRecord>;
 
-/// The records of the last step, by rank, with one stage slowed.
+/// The records of the last step, by rank, with one stage slowed down.
 std::vector<Records> records_with(const std::string& fault, const std::string& data, const std::string& run) {
   std::vector<Records> records;
   runtime::set_faults(fault, 0);
@@ -82,7 +82,7 @@ std::vector<Records> records_with(const std::string& fault, const std::string& d
   return records;
 }
 
-/// When the neighbour had made what this wait was for; 0 where it made nothing of the kind.
+/// When the neighbour had produced what this wait was for; 0 if it produced nothing of the kind.
 std::int64_t made_at(const runtime::TraceRecord& wait, const Records& neighbour) {
   const auto kind = wait.reason == runtime::WaitReason::activation ? runtime::SpanKind::forward : runtime::SpanKind::backward;
   for (const auto& record : neighbour)
@@ -90,7 +90,7 @@ std::int64_t made_at(const runtime::TraceRecord& wait, const Records& neighbour)
   return 0;
 }
 
-/// The part of a rank's waits for tokens that lies before the end of the pass that made the token; `waits` counts them.
+/// The part of a rank's waits for boundaries that is before the end of the pass that produced the boundary; `waits` counts them.
 std::int64_t time_before_tokens_were_made(const Records& rank, const Records& neighbour, int& waits) {
   std::int64_t total = 0;
   for (const auto& record : rank) {
@@ -105,10 +105,10 @@ std::int64_t time_before_tokens_were_made(const Records& rank, const Records& ne
   return total;
 }
 
-// How long each rank waits, a busy machine decides. What must hold is where the time is counted: the delay in the slow stage's passes, and
-// of the other rank's waits all that lies before the slow passes' ends in its bubble.
+// How long each rank waits depends on the machine. What must hold is where the time is counted: the delay in the slow stage's
+// passes, and the other rank's waits before the ends of those passes in its bubble.
 TEST_F(Substance, ASlowStageIsTheOthersBubble) {
-  constexpr std::int64_t sleep = 4 * 50'000'000LL;  // ns of a step: four microbatches
+  constexpr std::int64_t sleep = 4 * 50'000'000LL;  // ns per step: four microbatches
   for (const std::size_t slow : {std::size_t{0}, std::size_t{1}}) {
     const std::string run = "run" + std::to_string(slow);
     const auto records = records_with("point=stage" + std::to_string(slow) + ".forward:delay=50", data(), folder_ / run);
@@ -125,7 +125,7 @@ TEST_F(Substance, ASlowStageIsTheOthersBubble) {
   }
 }
 
-// A checkpoint's shards are held back until the next step computes: if that waited for them, both would for ever.
+// A checkpoint's shards are held back until the next step computes: if that step waited for them, both would wait forever.
 TEST_F(Substance, TheCheckpointIsWrittenWhileTheNextStepComputes) {
   constexpr int ranks = 4, microbatches = 4, steps = 3;
   std::mutex mutex;
@@ -150,10 +150,11 @@ TEST_F(Substance, TheCheckpointIsWrittenWhileTheNextStepComputes) {
 }
 
 TEST_F(Substance, MetricsAreOnTheDiskBeforeTheirCheckpointIsCommitted) {
-  // A checkpoint whose steps are not in metrics.jsonl after a power cut would leave a hole there: resuming does not run them again.
+  // If a checkpoint's steps were missing in metrics.jsonl after a power failure, they would stay missing, since resuming does not
+  // run them again.
   std::mutex mutex;
   int written = 0, synced = 0;
-  std::vector<int> synced_at_commit;  // lines of metrics.jsonl, its head among them
+  std::vector<int> synced_at_commit;  // lines of metrics.jsonl, including its header
   runtime::set_file_hook([&](const runtime::FileCall& call) {
     const std::lock_guard lock(mutex);
     const bool metrics = call.path.ends_with("/metrics.jsonl");

@@ -51,7 +51,7 @@ TEST(BatchSource, EveryWindowComesOnceAnEpoch) {
     ASSERT_EQ(source.windows(), (size - 1) / 8);
     std::map<std::int32_t, int> seen;
     Batch batch(3, 8);
-    // Over six epochs there are as many samples as 6 * windows, which the rows of whole steps divide.
+    // Over six epochs there are 6 * windows samples, which is divisible by the rows of a step.
     for (std::int64_t step = 0; step < source.windows(); ++step) {
       for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
         source.fill(step, microbatch, batch.view());
@@ -65,7 +65,7 @@ TEST(BatchSource, EveryWindowComesOnceAnEpoch) {
 
 TEST(BatchSource, IsAPureFunctionOfSeedAndSample) {
   const CountingStream stream(1000, {100, 500});
-  // The same samples, as microbatches of another number and size: sample = (step * microbatches + microbatch) * rows + row.
+  // The same samples in another number and size of microbatches: sample = (step * microbatches + microbatch) * rows + row.
   const BatchSource four(stream, {.rows = 4, .sequence = 10, .microbatches = 3, .seed = 4});
   const BatchSource two(stream, {.rows = 2, .sequence = 10, .microbatches = 6, .seed = 4});
   const BatchSource other(stream, {.rows = 4, .sequence = 10, .microbatches = 3, .seed = 5});
@@ -142,7 +142,7 @@ TEST(EvaluationSource, GivesEveryTargetOnceAndPadsTheRest) {
     Batch batch(3, 8);
     std::int64_t valid = 0;
     for (std::int64_t microbatch = 0; microbatch < source.microbatches(); ++microbatch) {
-      std::ranges::fill(batch.tokens, 77);  // what an earlier microbatch left
+      std::ranges::fill(batch.tokens, 77);  // the remains of an earlier microbatch
       std::ranges::fill(batch.samples, 77);
       source.fill(microbatch, batch.view());
       EXPECT_EQ(batch.samples, std::vector<std::int32_t>(24, 0)) << "nothing is dropped";
@@ -176,7 +176,7 @@ TEST(EvaluationSource, CountsPartsThatAddUp) {
   }
   EXPECT_EQ(source.valid_targets(0, source.microbatches()), sum);
   EXPECT_EQ(source.valid_targets(0, 1000), sum);
-  EXPECT_EQ(sum, 499 - 5);  // the border at 499 is no input: it is the last target
+  EXPECT_EQ(sum, 499 - 5);  // the border at 499 is only the last target, never an input
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(ContentHash, SeesOneBitAndTheOrder) {
 TEST(ContentHash, ReadsNoFileWhoseStampIsKnown) {
   const TemporaryFolder folder;
   const auto path = folder.write("a", "what is there");
-  // What a stamp proves: a hash that is not that of the bytes shows where it comes from.
+  // Shows what a stamp proves: the recorded hash is not that of the bytes, so it reveals whether it was reused.
   struct stat status {};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   const auto nanoseconds = [](const timespec& time) { return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec; };
@@ -96,7 +96,7 @@ TEST(ContentHash, ReadsNoFileWhoseStampIsKnown) {
   EXPECT_TRUE(differs([](FileContent& other) { ++other.stamp.inode; }));
   EXPECT_TRUE(differs([](FileContent& other) { ++other.stamp.modified; }));
   EXPECT_TRUE(differs([](FileContent& other) { ++other.stamp.changed; }));
-  // A write that keeps the size and sets the time back is seen by the time that cannot be set.
+  // A write that keeps the size and sets the modification time back is detected by the change time, which cannot be set.
   folder.write("a", "what is HERE!");
   const timespec times[] = {status.st_atim, status.st_mtim};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
@@ -120,7 +120,7 @@ TEST(ContentHash, IsKeptAsText) {
     EXPECT_EQ(again[i].hash, contents[i].hash);
   }
   const auto line = text.substr(0, text.find('\n') + 1);
-  for (std::size_t length = 0; length < line.size(); ++length)  // cut off anywhere
+  for (std::size_t length = 0; length < line.size(); ++length)  // cut off at any length
     EXPECT_TRUE(contents_from_text(line.substr(0, length)).empty()) << length;
   EXPECT_EQ(contents_from_text("nonsense\n" + line + "x 1 2 3 4 a\n").size(), 1U);
   EXPECT_TRUE(to_text(std::vector<FileContent>{{"two\nlines", {}, {}}}).empty());

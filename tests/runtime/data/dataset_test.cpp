@@ -78,7 +78,7 @@ TEST(Dataset, HoldsOutTheLastPartOfASingleText) {
   const Dataset data = open_dataset(config, 257);
   ASSERT_NE(data.held_out, nullptr);
   auto all = all_tokens(*data.train);
-  EXPECT_EQ(all.size(), 54U);  // of 59 bytes and the end of the document
+  EXPECT_EQ(all.size(), 54U);  // 59 bytes and the end of the document, of which one part is held out
   const auto last = all_tokens(*data.held_out);
   all.insert(all.end(), last.begin(), last.end());
   EXPECT_EQ(all, all_tokens(*open_dataset({.text = config.text, .held_out = 0}, 257).train));
@@ -89,19 +89,19 @@ TEST(Dataset, HoldsOutTheLastPartOfASingleText) {
 
 TEST(Dataset, HoldsOutWholeDocumentsOfASingleTokenFile) {
   struct Case {
-    std::vector<std::int64_t> lengths;  // of the documents, their separators included
+    std::vector<std::int64_t> lengths;  // lengths of the documents, including their separators
     std::int64_t every, held;
     std::string text;
   };
   const TemporaryFolder folder;
   const std::vector<Case> cases = {
       {std::vector<std::int64_t>(20, 10), 10, 20, "the last 20 tokens of 200 (10.0 %), from the beginning of a document"},
-      {{50, 50, 50, 27, 13, 10}, 10, 23, "(11.5 %)"},  // nearer than 10
-      {{100, 50, 41, 9}, 10, 9, "(4.5 %)"},            // nearer than 50
-      {{9000, 700, 300}, 2, 1000, "(10.0 %)"},         // the half lies in the first document
+      {{50, 50, 50, 27, 13, 10}, 10, 23, "(11.5 %)"},  // nearer than the border at 10
+      {{100, 50, 41, 9}, 10, 9, "(4.5 %)"},            // nearer than the border at 50
+      {{9000, 700, 300}, 2, 1000, "(10.0 %)"},         // half of the tokens lie in the first document
       {{40, 60, 100}, 10, 100, "(50.0 %)"},            // at most half
       {{40, 60, 101}, 10, 0, "nothing of the only file: to hold out one in 10 of its tokens, a document of 101 of 201 tokens would"},
-      {{199, 1}, 10, 0, "a document of 199 of 200 tokens would have to be split"},  // the last one has no target
+      {{199, 1}, 10, 0, "a document of 199 of 200 tokens would have to be split"},  // the last document has no target
       {{200}, 10, 20, "cut in its only document"},
       {{19}, 10, 0, "its 19 tokens are too few to hold out one in 10"},
   };
@@ -147,7 +147,7 @@ TEST(Dataset, TokenFilesEndTheirDocumentsAtSeparators) {
   EXPECT_EQ(all_tokens(*data.train), (std::vector<std::int32_t>{5, 9, 6, 7, 9, 8}));
   std::vector<std::int64_t> borders;
   for (std::int64_t i = data.train->next_border(0, 6); i < 6; i = data.train->next_border(i + 1, 6)) borders.push_back(i);
-  EXPECT_EQ(borders, (std::vector<std::int64_t>{1, 3, 4, 5}));  // separators, and the ends of the files
+  EXPECT_EQ(borders, (std::vector<std::int64_t>{1, 3, 4, 5}));  // the separators, and the ends of the files
 }
 
 TEST(Dataset, RefusesWhatIsNoData) {

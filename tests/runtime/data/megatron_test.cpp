@@ -127,7 +127,7 @@ TEST(Megatron, IsTrainingDataByItsPrefix) {
     EXPECT_EQ(data.train->size(), 5);
     EXPECT_EQ(data.train->next_border(0, 5), 1);
     EXPECT_EQ(data.train->next_border(2, 5), 4);
-    config.separator = 12;  // a separator inside a sequence is a border too
+    config.separator = 12;  // a separator within a sequence is a border too
     EXPECT_EQ(open_dataset(config, 100).train->next_border(2, 5), 2);
   }
   expect_error([&] { (void)open_dataset({.tokens = {folder / "a.idx"}}, 100); }, ExitCode::data, {"index of Megatron", ".bin"});
@@ -232,11 +232,11 @@ TEST(TokenWriter, RefusesAFileThatIsBeingWritten) {
   EXPECT_EQ(read_all(TokenFile(folder / "n.bin", 100)), (Ids{4}));
 }
 
-// Every call to the disk fails once: there is an error and no .bin, or there are whole files.
+// Every disk call fails once: the result is either an error and no .bin, or complete files.
 TEST(TokenWriter, FullDisksLeaveNoHalfFiles) {
   for (const auto target : {TokenTarget::megatron, TokenTarget::llmc}) {
     std::uint64_t calls = 0;
-    for (std::uint64_t failing = 0; failing <= calls; ++failing) {  // 0: none fails, to count them
+    for (std::uint64_t failing = 0; failing <= calls; ++failing) {  // 0: no call fails, to count the calls
       const TemporaryFolder folder;
       const std::string path = folder / (target == TokenTarget::llmc ? "m.bin" : "m");
       set_file_hook([&](const FileCall& call) { return call.number == failing ? FileFault::no_space : FileFault::none; });

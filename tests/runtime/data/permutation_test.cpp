@@ -59,7 +59,7 @@ TEST(Permutation, DependsOnSeedAndEpoch) {
 }
 
 TEST(Permutation, MixesNeighbours) {
-  // The mean distance of the images of neighbours is n/3 in a random permutation.
+  // In a random permutation the mean distance between the images of neighbours is n/3.
   const std::int64_t n = 10000;
   const Permutation permutation(n, 5, 0);
   double distance = 0;

@@ -21,7 +21,7 @@ std::vector<std::string> names(const std::vector<DataFile>& files) {
 TEST(TextFiles, AreListedInByteOrderOfTheirPaths) {
   const TemporaryFolder folder;
   for (const char* name : {"b", "a/z", "a/B", "a.txt", "Z", "\xc3\xa4"}) folder.write(name, "x");
-  // '.' is before '/', capitals are before small letters, and UTF-8 is after both.
+  // '.' sorts before '/', capital letters before lower case, and UTF-8 after both.
   EXPECT_EQ(names(list_data_files(std::vector{folder.path().string()})),
             (std::vector<std::string>{"Z", "a.txt", "a/B", "a/z", "b", "\xc3\xa4"}));
 }

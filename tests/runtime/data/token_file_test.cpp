@@ -75,7 +75,7 @@ TEST(TokenFile, FindsATokenInARange) {
   const TokenFile file(folder.write("a.bin", bytes_of<std::uint16_t>({4, 9, 4, 4, 9})), 10);
   EXPECT_EQ(file.find(9, 0, 5), 1);
   EXPECT_EQ(file.find(9, 2, 5), 4);
-  EXPECT_EQ(file.find(9, 2, 4), 4);  // not in the range: its end
+  EXPECT_EQ(file.find(9, 2, 4), 4);  // not in the range, so the range's end
   EXPECT_EQ(file.find(-1, 0, 5), 5);
 }
 
@@ -120,7 +120,8 @@ TEST(TokenFile, RefusesHostileFiles) {
 
 TEST(TokenFile, TakesATokenForNoArchive) {
   const TemporaryFolder folder;
-  EXPECT_EQ(TokenFile(folder.write("a.bin", bytes_of<std::uint16_t>({0x8b1f, 7})), 65536).size(), 2);  // gzip's magic, but no deflate
+  // begins with gzip's magic number, but not with a deflate stream
+  EXPECT_EQ(TokenFile(folder.write("a.bin", bytes_of<std::uint16_t>({0x8b1f, 7})), 65536).size(), 2);
 }
 
 TEST(TokenFile, ChecksTokensThatTheSampleMissed) {

@@ -15,7 +15,8 @@ using testing::Scratch;
 using testing::slurp;
 using Documents = std::vector<std::vector<std::int32_t>>;
 
-// As many tokens and documents, so that sizes do not tell index and data of one from those of the other.
+// Both have the same numbers of tokens and documents, so that sizes cannot distinguish the index of one from the data of the
+// other.
 const Documents old_documents{{1, 2}, {3}}, new_documents{{4}, {5, 6}};
 
 void write(const std::string& path, const Documents& documents) {

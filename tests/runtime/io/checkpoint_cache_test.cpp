@@ -1,4 +1,4 @@
-// What verifies a checkpoint reads the disk: the system's copy of a file in memory is whole also where the disk lost it.
+// Verifying a checkpoint must read the disk: the page cache may have an intact copy of a file that the disk has lost.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ namespace {
 using testing::save;
 using testing::State;
 
-/// Pages of a file that the system holds in memory; -1 where it does not say.
+/// The number of the file's pages in the page cache; -1 if the system does not report it.
 std::int64_t resident_pages(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
@@ -35,7 +35,7 @@ std::int64_t resident_pages(const std::string& path) {
   return pages;
 }
 
-/// Whether this file system lets go of a file's pages at all: a file system in memory does not.
+/// Whether this file system can drop a file's pages from the cache; a file system in memory cannot.
 bool lets_go(const std::string& path) {
   testing::spill(path, std::string(100'000, 'x'));
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -44,7 +44,7 @@ bool lets_go(const std::string& path) {
   return asked && resident_pages(path) == 0;
 }
 
-/// The fewest pages of each shard that were in memory when something was about to be read from it.
+/// The smallest number of pages of each shard that were in the cache when a read of it was about to begin.
 class Watch {
  public:
   Watch() {
@@ -80,7 +80,7 @@ TEST(CheckpointCache, AShardIsReadBackFromTheDiskAndSoIsWhatIsVerified) {
   }
   const auto listed = list_checkpoints(folder / "run");
   ASSERT_EQ(listed.size(), 1U);
-  (void)testing::is_exact(CheckpointReader(listed[0].folder));  // now everything is in memory
+  (void)testing::is_exact(CheckpointReader(listed[0].folder));  // now everything is in the cache
   const Watch watch;
   EXPECT_TRUE(verify_checkpoint(listed[0].folder).empty());
   EXPECT_EQ(watch.fewest().size(), 2U);

@@ -15,7 +15,8 @@ using testing::State;
 
 constexpr Retention keep_two{2, 0};
 
-/// The step of the newest usable checkpoint after a restart, 0 for none; fails if it is not exactly the state of its step.
+/// The step of the newest usable checkpoint after a restart, 0 if there is none; fails unless it is exactly the state of its
+/// step.
 std::uint64_t step_after_restart(const std::string& run) {
   CheckpointStore store(run, keep_two);
   const auto found = store.newest_usable();
@@ -37,7 +38,7 @@ std::uint64_t calls_of_a_save(const std::string& run, std::uint64_t step) {
   return calls;
 }
 
-/// Start, save, retire, with the fault at call k; true if the save said that it was done.
+/// Starts, saves and retires old checkpoints, with the fault at call k; returns whether the save reported success.
 bool save_with_fault(const std::string& run, std::uint64_t step, std::uint64_t k, FileFault fault) {
   set_file_hook(fault_at(k, fault));
   bool done = false;
@@ -60,8 +61,8 @@ TEST_P(EveryCall, ThatFailsLeavesTheOldCheckpointOrTheNew) {
   ASSERT_GT(calls, 40U);
   std::uint64_t newest = 0;
   int failures = 0;
-  // Chained in one run: the first save, then saves beside an old one, then saves with one to retire. Each start reads a longer journal and
-  // removes what the one before left, so there are more calls than in a fresh run.
+  // All in one run: the first save, saves beside an old one, then saves that retire one. Each start reads a longer journal and
+  // cleans up after the one before, so there are more calls than in a fresh run.
   for (std::uint64_t k = 1; k <= calls + 20; ++k) {
     const auto step = newest + 10;
     const bool done = save_with_fault(scratch / "run", step, k, GetParam());
@@ -91,7 +92,7 @@ std::string name_of_fault(const ::testing::TestParamInfo<FileFault>& fault) {
 INSTANTIATE_TEST_SUITE_P(Faults, EveryCall, ::testing::Values(FileFault::io_error, FileFault::no_space, FileFault::short_write),
                          name_of_fault);
 
-/// A process that saves and dies at call k, or ends well. Returns whether it died.
+/// Runs a process that saves and dies at call k, or ends normally. Returns whether it died.
 bool child_dies_at(const std::string& run, std::uint64_t step, std::uint64_t k) {
   const auto child = fork();
   if (child == 0) {
@@ -149,7 +150,7 @@ TEST(CheckpointCrash, AKillAtAnyCallOfARestartThatHasToCleanUpIsHarmless) {
   }
   std::uint64_t k = 1;
   for (bool died = true; died; ++k) {
-    // A torn journal and an attempt that was about to be renamed.
+    // A torn journal line, and an attempt that was about to be renamed.
     const auto child = fork();
     if (child == 0) {
       set_point_hook([](std::string_view name) {
@@ -189,13 +190,13 @@ TEST(CheckpointCrash, AKillJustAfterTheRenameStillCountsAsCommitted) {
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_EQ(WEXITSTATUS(status), 137);
-  std::filesystem::remove_all(run + "/checkpoints");  // somebody lost it: the run must not begin again from its seed
+  std::filesystem::remove_all(run + "/checkpoints");  // somebody removed it: the run must not start again from its seed
   CheckpointStore store(run, keep_two);
   EXPECT_NE(testing::error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "");
 }
 
-/// What a kernel may reorder is held by the order of the calls: everything in the folder is synced before the rename, and the rename before
-/// anything goes.
+/// The order of the calls rules out any harmful reordering by the kernel: everything in the folder is synced before the rename,
+/// and the rename before anything is removed.
 TEST(CheckpointCrash, NothingIsRenamedBeforeItIsSyncedAndNothingGoesBeforeTheRenameIs) {
   const Scratch scratch;
   CheckpointStore store(scratch / "run", keep_two);

@@ -100,7 +100,7 @@ TEST_P(Damaged, IsPutAsideAndTheOneBeforeIsUsed) {
   ASSERT_EQ(found.warnings.size(), 1U);
   EXPECT_EQ(store.journal().records().back().event, JournalEvent::quarantined);
   EXPECT_TRUE(contains(found.warnings[0], store.journal().records().back().note));
-  // The way is free to reach that step again.
+  // The name is free again for a run that reaches this step.
   save(store, State(fs::exists(store.folder() + "/step-00000099.bad") ? 99 : 20));
   EXPECT_EQ(store.newest_usable().warnings.size(), 0U);
 }
@@ -121,7 +121,7 @@ void zero_block(const std::string& folder) {
   std::fill(bytes.end() - 16, bytes.end(), '\0');
   spill(folder + shard0, bytes);
 }
-/// A commit of the same manifest that says it is of another attempt.
+/// Writes a commit of the same manifest that claims to be of another attempt.
 void commit_of_another_attempt(const std::string& folder) {
   auto commit = Commit::from_text(slurp(folder + "/COMMIT"), "COMMIT");
   ++commit.epoch;

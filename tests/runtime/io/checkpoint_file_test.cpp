@@ -61,7 +61,7 @@ TEST(CheckpointFile, AreFoundBehindLinks) {
 TEST(CheckpointFile, TheStateHashDoesNotDependOnTheWriters) {
   const Scratch scratch;
   std::vector<Hash128> hashes;
-  for (const int writers : {1, 2, 4, 7}) {  // of seven, three have nothing to write
+  for (const int writers : {1, 2, 4, 7}) {  // with seven writers, three have nothing to write
     CheckpointStore store(scratch / std::to_string(writers));
     save(store, State(10), writers);
     hashes.push_back(store.newest_usable().checkpoint->state_hash());
@@ -131,7 +131,7 @@ TEST(CheckpointFile, WhatCouldNotBeDeletedIsTriedAgain) {
 TEST(CheckpointFile, AJournalThatCannotBeWrittenAfterACommitIsAWarning) {
   const Scratch scratch;
   CheckpointStore store(scratch / "run");
-  // begin, committing, committed
+  // writes of begin, committing, committed
   set_faults("io:path=journal:op=write:call=3:enospc", 0);
   const auto result = save(store, State(10));
   set_file_hook({});
@@ -146,7 +146,7 @@ TEST(CheckpointFile, AFullDiskDoesNotKeepAnAttemptThatIsGivenUp) {
   CheckpointStore store(scratch / "run");
   const auto folder = store.begin(10, 1);
   (void)write_shard(folder, 0, 1, State(10).share(0, 1));
-  set_faults("io:op=write:from=1:enospc", 0);  // not even a line in the journal
+  set_faults("io:op=write:from=1:enospc", 0);  // not even a line in the journal can be written
   const auto warnings = store.discard(folder);
   set_file_hook({});
   EXPECT_TRUE(names_in(store).empty());
@@ -176,7 +176,7 @@ TEST(CheckpointFile, AFolderThatCannotBeMadeDurableIsNotLeftBehind) {
   EXPECT_TRUE(names_in(store).empty());
 }
 
-/// What was written is read from the disk: not from the system's copy of it, and not before it is there.
+/// Data are read back from the disk: not from the page cache, and not before they are on the disk.
 TEST(CheckpointFile, IsReadBackBehindTheCache) {
   const Scratch scratch;
   CheckpointStore store(scratch / "run");

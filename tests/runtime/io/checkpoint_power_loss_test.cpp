@@ -17,7 +17,7 @@ using States = testing::PowerLossDisk::States;
 
 constexpr Retention keep_two{2, 0};
 
-/// The step of the newest checkpoint that a start finds, 0 for none. It finds nothing damaged: not it, and not those before.
+/// The step of the newest checkpoint that a start finds, 0 if there is none. Neither it nor an earlier one may be damaged.
 std::uint64_t step_after_restart(const std::string& run) {
   CheckpointStore store(run, keep_two);
   const auto found = store.newest_usable();
@@ -36,7 +36,7 @@ void start_and_save(const std::string& run, std::uint64_t step) {
   save(store, State(step));
 }
 
-/// A run with so many checkpoints, of the steps 10, 20, …
+/// A run with this number of checkpoints, at the steps 10, 20, …
 void prepare(const std::string& run, std::uint64_t checkpoints) {
   fs::create_directories(fs::path(run).parent_path());
   for (std::uint64_t step = 10; step <= 10 * checkpoints; step += 10) start_and_save(run, step);
@@ -48,7 +48,7 @@ void remove_temporary_folders(const std::string& run) {
     if (entry.path().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
 }
 
-/// Restores `disk` to what was prepared in `start`.
+/// Restores `disk` to the state that was prepared in `start`.
 void begin_again(const std::string& start, const std::string& disk) {
   fs::remove_all(disk);
   fs::copy(start, disk, fs::copy_options::recursive);
@@ -56,8 +56,8 @@ void begin_again(const std::string& start, const std::string& disk) {
 
 class PowerLossAtEveryCall : public ::testing::TestWithParam<std::uint64_t> {};
 
-// The parameter is how many checkpoints there are before: with none, not even the run's folder is there; with two, the oldest is deleted at
-// the end.
+// The parameter is the number of earlier checkpoints: with none, not even the run's folder exists; with two, the oldest is
+// deleted at the end.
 TEST_P(PowerLossAtEveryCall, LeavesTheOldCheckpointOrTheNew) {
   const Scratch scratch;
   const auto old = 10 * GetParam();
@@ -103,8 +103,8 @@ TEST_P(PowerLossAtEveryCall, AndRemovedTemporaryFoldersLeaveTheOldCheckpointOrTh
 
 INSTANTIATE_TEST_SUITE_P(Before, PowerLossAtEveryCall, ::testing::Values(0, 1, 2));
 
-/// A process is killed at a call, the next one starts, and then the power goes: what the first left in the system's cache counts for the
-/// second, though it is not on the disk.
+/// A process is killed at a call, the next one starts, and then the power fails: what the first process left in the page cache is
+/// visible to the second, though it is not on the disk.
 TEST(PowerLoss, OfTheStartThatFollowsAKillLeavesTheOldCheckpointOrTheNew) {
   for (const std::uint64_t old : {0, 10}) {
     const Scratch scratch;
@@ -132,10 +132,11 @@ TEST(PowerLoss, OfTheStartThatFollowsAKillLeavesTheOldCheckpointOrTheNew) {
   }
 }
 
-/// What else claims to be on the disk when its function returns. At every call before that, the old bytes are there or the new.
+/// Other functions that claim durability when they return. At every call before that, the disk has either the old bytes or the
+/// new.
 struct DurableWrite {
   const char* name;
-  const char* path;  // below the disk
+  const char* path;  // relative to the disk's folder
   void (*write)(const std::string& disk, const std::string& text);
 };
 
@@ -185,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PowerLossInAWrite,
                                            DurableWrite{"Safetensors", "/new/folder/file", write_tensor}),
                          [](const auto& write) { return std::string(write.param.name); });
 
-/// A line that was synced is there, in whichever start of the run it was written.
+/// A synced line is kept, whichever start of the run wrote it.
 TEST(PowerLoss, KeepsTheSyncedLinesOfMetricsAndJournal) {
   const Scratch scratch;
   const auto run = scratch / "disk/run";

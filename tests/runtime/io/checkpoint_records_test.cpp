@@ -23,7 +23,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return place == std::string::npos ? text : text.replace(place, from.size(), to);
 }
 
-/// Folders are compared by their bytes, so the text stays as it is.
+/// Folders are compared by their bytes, so the format of the text must not change.
 TEST(CheckpointRecords, AManifestIsWrittenAsEver) {
   const auto manifest = small();
   const auto hash = hash_of(std::string_view("x")).hex();

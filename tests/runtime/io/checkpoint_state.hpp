@@ -9,7 +9,7 @@
 
 namespace millrace::runtime::testing {
 
-/// The state of a run at some step, all of it following from the step.
+/// The state of a run at some step, a function of the step.
 struct State {
   std::uint64_t step = 0;
   std::map<std::string, std::vector<float>> tensors;
@@ -24,7 +24,7 @@ struct State {
     }
   }
 
-  /// The tensors of writer w of n: every n-th.
+  /// The tensors of writer w of n: every n-th tensor.
   [[nodiscard]] std::vector<CheckpointTensor> share(int writer, int writers) const {
     std::vector<CheckpointTensor> result;
     int index = 0;
@@ -37,7 +37,7 @@ struct State {
   [[nodiscard]] CheckpointMeta meta() const { return {step, step * 8, {{"train.seed", "1"}}, {{"build", "test"}}}; }
 };
 
-/// A whole save; after an error the attempt is discarded and the error thrown on.
+/// A complete save; after an error the attempt is discarded and the error rethrown.
 inline CommitResult save(CheckpointStore& store, const State& state, int writers = 2) {
   const auto folder = store.begin(state.step, 4096);
   try {

@@ -18,7 +18,7 @@ using testing::slurp;
 
 std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
-// RFC 3720, B.4, and the check value of the catalogue of CRCs.
+// The values of RFC 3720, B.4, and the check value of the CRC catalogue.
 TEST(Crc32c, HasTheKnownValues) {
   EXPECT_EQ(crc_of(""), 0U);
   EXPECT_EQ(crc_of("123456789"), 0xe3069283U);
@@ -31,7 +31,7 @@ TEST(Crc32c, HasTheKnownValues) {
   EXPECT_EQ(masked_crc(0), 0xa282ead8U);
 }
 
-// What TensorFlow writes for an empty record: 8 bytes of length, their CRC, no data, the CRC of nothing.
+// The bytes that TensorFlow writes for an empty record: 8 bytes of length, their CRC, no data, the CRC of nothing.
 TEST(EventFile, FramesARecordByteByByte) {
   EXPECT_EQ(to_record(""), std::string("\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2", 16));
   const auto record = to_record("abc");
@@ -81,7 +81,7 @@ TEST(EventFile, IsReadBack) {
 TEST(EventFile, EachStartHasAFileBehindTheOthers) {
   const Scratch scratch;
   std::vector<std::string> paths;
-  // Within one second, and with a clock that was set back.
+  // Times within one second, and a clock that was set back.
   for (const double now : {1700000000.0, 1700000000.9, 1600000000.0, 1800000000.0})
     paths.push_back(EventFile(scratch / "tensorboard", 5, now).path());
   EXPECT_TRUE(std::ranges::is_sorted(paths));

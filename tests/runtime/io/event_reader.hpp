@@ -14,7 +14,7 @@
 
 namespace millrace::runtime::testing {
 
-/// A tensorflow.Event as far as the tests look at it.
+/// The parts of a tensorflow.Event that the tests check.
 struct ReadEvent {
   double wall_time = 0;
   std::int64_t step = 0;
@@ -23,10 +23,10 @@ struct ReadEvent {
   std::map<std::string, float> scalars;
 };
 
-/// Reads event files, independently of the writer: framing, both CRCs, protobuf's wire format.
+/// Reads event files independently of the writer: framing, both CRCs, protobuf's wire format.
 class EventReader {
  public:
-  /// The events of whole records; `torn` gets the bytes behind them.
+  /// The events of complete records; `torn` receives the number of bytes after them.
   static std::vector<ReadEvent> read(std::string_view file, std::size_t* torn = nullptr) {
     std::vector<ReadEvent> events;
     while (file.size() >= 12) {

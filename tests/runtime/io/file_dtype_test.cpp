@@ -39,9 +39,9 @@ TEST(FileDType, HalvesGoThereAndBack) {
 }
 
 TEST(FileDType, HalvesRoundToNearestEven) {
-  EXPECT_EQ(float_to_half(1.0F + std::ldexp(1.0F, -11)), 0x3c00);                          // halfway, to even
-  EXPECT_EQ(float_to_half(1.0F + 3 * std::ldexp(1.0F, -11)), 0x3c02);                      // halfway, to even
-  EXPECT_EQ(float_to_half(1.0F + std::ldexp(1.0F, -11) + std::ldexp(1.0F, -20)), 0x3c01);  // over halfway
+  EXPECT_EQ(float_to_half(1.0F + std::ldexp(1.0F, -11)), 0x3c00);                          // a tie, to even
+  EXPECT_EQ(float_to_half(1.0F + 3 * std::ldexp(1.0F, -11)), 0x3c02);                      // a tie, to even
+  EXPECT_EQ(float_to_half(1.0F + std::ldexp(1.0F, -11) + std::ldexp(1.0F, -20)), 0x3c01);  // just above a tie
   EXPECT_EQ(float_to_half(65519.0F), 0x7bff);
   EXPECT_EQ(float_to_half(65520.0F), 0x7c00);
   EXPECT_EQ(float_to_half(std::ldexp(1.0F, -25)), 0x0000);
@@ -59,7 +59,7 @@ TEST(FileDType, ConvertsUnalignedBytes) {
 }
 
 TEST(FileDType, DoublesBecomeBf16WithOneRounding) {
-  // Just over halfway between 1 and 1 + 2^-7; rounding to fp32 first would lose the "just over" and then go to even.
+  // Just above the midpoint between 1 and 1 + 2^-7; rounding to fp32 first would lose the excess and then round to even.
   const double value = 1.0 + std::ldexp(1.0, -8) + std::ldexp(1.0, -40);
   std::vector<BFloat16> result(1);
   convert(FileDType::f64, std::as_bytes(std::span(&value, 1)), std::span<BFloat16>(result));
@@ -67,7 +67,7 @@ TEST(FileDType, DoublesBecomeBf16WithOneRounding) {
 }
 
 TEST(FileDType, FloatsGoIntoEveryPlainTypeAndBack) {
-  const std::vector<float> source = {0.0F, -0.0F, 1.0F, -0.375F, 96.0F};  // exact in all of them
+  const std::vector<float> source = {0.0F, -0.0F, 1.0F, -0.375F, 96.0F};  // exact in all types
   for (const auto dtype : {FileDType::f32, FileDType::bf16, FileDType::f16, FileDType::f64}) {
     std::vector<std::byte> bytes(source.size() * bits_of(dtype) / 8);
     convert(std::span<const float>(source), dtype, bytes);

@@ -15,7 +15,7 @@ namespace {
 thread_local timespec asked_sleep{};
 }
 
-/// In this program sleep_for ends here: what was asked for is noted, then slept.
+/// Replaces the C library's function in this program: sleep_for calls it. Records the request, then sleeps.
 extern "C" int nanosleep(const timespec* request, timespec* rest) {
   asked_sleep = *request;
   errno = clock_nanosleep(CLOCK_MONOTONIC, 0, request, rest);
@@ -96,7 +96,7 @@ TEST(FileSystem, AFileInTheWayOfAFolderIsNamed) {
   EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { make_directory(scratch / "folder"); }), "folder: File exists"));
 }
 
-/// A process that was started without stdin gets 0 for the first file that it opens.
+/// In a process that was started without stdin, the first file that it opens has descriptor 0.
 TEST(FileSystem, DescriptorZeroIsAFileLikeOthers) {
   const Scratch scratch;
   const int kept = dup(0);
@@ -200,10 +200,10 @@ TEST(FileSystem, CopiesAFileToTheDisk) {
   EXPECT_EQ(synced, (std::vector<std::string>{scratch / "to", scratch / "to"}));
 }
 
-/// Two descriptors of a file, as two processes have them.
+/// Two descriptors of one file, as in two processes.
 TEST(FileSystem, ALockIsOnesAlone) {
   const Scratch scratch;
-  // No fault, then a file system without flock: the second call of each try_lock asks for a record lock.
+  // No fault, then a file system without flock: the second call of each try_lock requests a record lock.
   for (const char* faults : {"", "io:op=lock:call=1:enotsup;io:op=lock:call=3:enotsup;io:op=lock:call=5:enotsup"}) {
     set_faults(faults, 0);
     const auto second = File::append(scratch / "lock");
@@ -295,7 +295,7 @@ TEST(FileSystem, ATextFileIsOldOrNewAtEveryFailure) {
         EXPECT_TRUE(contains(error.what(), fault == FileFault::no_space ? "No space left" : "Input/output error")) << error.what();
       }
       set_file_hook({});
-      EXPECT_EQ(slurp(scratch / "text"), k == 5 ? "the new" : "the old one") << k;  // the fifth is the sync of the folder
+      EXPECT_EQ(slurp(scratch / "text"), k == 5 ? "the new" : "the old one") << k;  // the fifth call syncs the folder
     }
   }
   EXPECT_EQ(failures, 10);

@@ -76,7 +76,7 @@ TEST(HashRecording, TheNewerStartCountsAndForgottenOnesDoNot) {
   ASSERT_EQ(resumed.steps().size(), 6U);
   EXPECT_NE(resumed.steps().at(3), plain.steps().at(3));
   for (const std::int64_t step : {4, 5, 6}) EXPECT_EQ(resumed.steps().at(step), plain.steps().at(step)) << step;
-  forget_hashes(folder / "run", 2);  // what began after step 3 goes
+  forget_hashes(folder / "run", 2);  // removes the one that began after step 3
   EXPECT_EQ(HashRecording(folder / "run").steps().size(), 5U);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Thrown out of the seam at the call where the machine stops. No Error, so that nothing of ours reacts to it.
+/// Thrown out of the seam at the call at which the machine stops. Not an Error, so that none of our code handles it.
 struct Stop {};
 
 std::string plain(const std::string& path) { return fs::path(path).lexically_normal().string(); }
@@ -64,7 +64,7 @@ FileFault PowerLossDisk::see(const FileCall& call, std::uint64_t last_call) {
   return FileFault::none;
 }
 
-/// Takes in what the call before did, now that it is done.
+/// Applies the effect of the previous call, now that it is done.
 void PowerLossDisk::settle() {
   if (!operation_) return;
   const auto operation = *std::exchange(operation_, std::nullopt);
@@ -120,7 +120,7 @@ void PowerLossDisk::remember_bytes(const std::string& path) {
   if (node >= 0 && !nodes_[static_cast<std::size_t>(node)].is_folder) nodes_[static_cast<std::size_t>(node)].last = slurp(path);
 }
 
-/// Where each node that has a name now is.
+/// The current path of each node that has a name.
 std::map<int, std::string> PowerLossDisk::live_paths() const {
   std::map<int, std::string> paths{{0, root_}};
   std::vector<int> open{0};
@@ -149,7 +149,7 @@ std::size_t PowerLossDisk::for_each_state(States states, const std::string& plac
       kept.insert(one);
     }
   }
-  // The bytes of all nodes that a name may lead to, once.
+  // The bytes of all nodes that a name may refer to, once each.
   const auto paths = live_paths();
   for (const auto& [node, path] : paths)
     if (!nodes_[static_cast<std::size_t>(node)].is_folder) nodes_[static_cast<std::size_t>(node)].last = slurp(path);
@@ -185,7 +185,7 @@ std::size_t PowerLossDisk::for_each_state(States states, const std::string& plac
   return shown;
 }
 
-/// Paths and bytes of a state, folders with a slash at the end.
+/// Collects the paths and bytes of a state; paths of folders end with a slash.
 void PowerLossDisk::collect(int folder, const std::string& path, const std::vector<bool>& kept, Bytes bytes,
                             std::map<std::string, std::string>& files) const {
   files[path + "/"];

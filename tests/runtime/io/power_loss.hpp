@@ -11,41 +11,41 @@
 
 namespace millrace::runtime::testing {
 
-/// A disk that keeps nothing but what was synced, below one folder. It watches the seam while the program works on real files, which are
-/// what the system's cache holds, and knows what is safe:
+/// A simulated disk, for one folder, that keeps only what was synced. It observes the I/O seam while the program works on real
+/// files, which represent the page cache, and tracks what is safe:
 ///
 /// * the bytes of a file, as they were at its last sync;
-/// * the names in a folder, as they were when the folder was last synced: of every creation, renaming and removal since, each may be on the
-///   disk or not, whatever the order in which they were made. A new folder whose name is lost is lost with all that is in it.
+/// * the names in a folder, as they were when the folder was last synced: every creation, rename and removal since then may be on the
+///   disk or not, in any combination. A new folder whose name is lost is lost with its whole content.
 ///
 /// A rename within a folder is one change. Renames between folders and links are not modelled.
 class PowerLossDisk {
  public:
-  /// What is below `root` now is safe.
+  /// Everything below `root` is safe now.
   explicit PowerLossDisk(std::string root);
 
-  /// Runs `action` until its file call number `call`, which does not happen any more; true if it came to that, false if it ended before. A
-  /// machine that goes on afterwards (another run_until) has lost a process and nothing else.
+  /// Runs `action` up to its file call number `call`, which does not happen; returns true if that call was reached, false if the
+  /// action ended before. If the machine continues afterwards (another run_until), only a process was lost.
   bool run_until(std::uint64_t call, const std::function<void()>& action);
-  /// Whether the last call that happened changed what a power loss may leave.
+  /// Whether the last completed call changed what a power loss may leave.
   [[nodiscard]] bool changed() const noexcept { return changed_; }
-  /// Changes of names that are not safe yet.
+  /// The number of name changes that are not safe yet.
   [[nodiscard]] std::size_t pending() const noexcept { return changes_.size(); }
 
   enum class States : std::uint8_t { extremes, all };
-  /// Builds states that the disk may be in after a power loss now, one after the other at `place`, and shows each. all: every change alone
-  /// kept, every one alone lost, all, none, each with the unsafe bytes written, lost, torn in the middle and zeroed; extremes: nothing lost
-  /// and everything lost. Returns how many.
+  /// Builds the states that the disk may have after a power loss now, one after another at `place`, and passes each to the
+  /// callback. all: every single change kept, every single one lost, all, none, each with the unsafe bytes written, lost, torn in
+  /// the middle and zeroed; extremes: nothing lost and everything lost. Returns the number of states.
   std::size_t for_each_state(States states, const std::string& place, const std::function<void(const std::string& what)>& look);
 
  private:
   enum class Bytes : std::uint8_t { written, lost, torn, zeroed };
   struct Node {
     bool is_folder = false;
-    std::map<std::string, int> names, safe_names;  // of a folder
-    std::string safe, last;                        // bytes of a file: as synced; as they were when its last name was taken away
+    std::map<std::string, int> names, safe_names;  // for a folder
+    std::string safe, last;                        // bytes of a file: as synced; as they were when its last name was removed
   };
-  /// One change of a folder's names: a name that appears, one that goes, or both.
+  /// One change of a folder's names: a name that appears, one that disappears, or both.
   struct Change {
     int folder = 0;
     std::string added;
@@ -74,7 +74,7 @@ class PowerLossDisk {
   std::vector<Node> nodes_;
   std::vector<Change> changes_;
   bool changed_ = true;
-  std::optional<FileOperation> operation_;  // under way
+  std::optional<FileOperation> operation_;  // the current operation
   std::string path_, target_;
   bool was_there_ = false;
 };

@@ -139,7 +139,7 @@ struct Hostile {
   const char* why;
   std::string json;
   std::size_t data_bytes;
-  const char* word;  // that the message has
+  const char* word;  // expected in the message
 };
 
 std::string entry(const std::string& name, const std::string& shape, const std::string& offsets, const std::string& dtype = "F32") {

@@ -14,7 +14,7 @@
 
 namespace millrace::runtime::testing {
 
-/// A folder that is gone afterwards, in memory where there is such a place: these tests sync thousands of times.
+/// A folder that is removed afterwards; in memory if possible, since these tests sync thousands of times.
 class Scratch {
  public:
   Scratch() {
@@ -38,7 +38,7 @@ class Scratch {
   std::string path_;
 };
 
-// Past the seam on purpose: what tests do to files is no call of the program.
+// Bypasses the I/O seam on purpose: file operations of tests must not count as calls of the program.
 inline std::string slurp(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
@@ -61,7 +61,7 @@ inline std::string error_of(ExitCode code, const std::function<void()>& action) 
   return {};
 }
 
-/// The fault strikes call number k, once.
+/// A hook with a fault at call number k, once.
 inline FileHook fault_at(std::uint64_t k, FileFault fault) {
   return [=](const FileCall& call) { return call.number == k ? fault : FileFault::none; };
 }

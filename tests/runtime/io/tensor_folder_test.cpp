@@ -94,7 +94,7 @@ TEST(TensorFolder, ChecksAgainstTheModelInOneMessage) {
   source.check(std::vector<ExpectedTensor>{{"a", {4}}}, std::vector<std::string>{"b", "c", "rotary"});
 }
 
-/// Ten names are shown, and how many there are beside.
+/// Ten names are shown, and the number of the others.
 TEST(TensorFolder, NamesTenOfMany) {
   const Scratch scratch;
   write(scratch / "m", 1'000'000);
@@ -110,7 +110,7 @@ TEST(TensorFolder, NamesTenOfMany) {
 
 class Index : public ::testing::Test {
  protected:
-  Index() { write(folder, 20); }  // two files: a and b, c
+  Index() { write(folder, 20); }  // two files: one with a and b, one with c
   Scratch scratch;
   std::string folder = scratch / "m";
   std::string index = folder + "/model.safetensors.index.json";

@@ -83,7 +83,8 @@ TEST(Attribution, EveryReasonToWaitHasItsPlace) {
   const Schedule schedule = one_f_one_b(1, 2);
   auto measured = made_up(schedule, even(schedule));
   for (auto& record : measured.traces[0].compute) {
-    if (record.kind != SpanKind::step) record.begin += nanoseconds(10);  // room for a snapshot and three waits before everything
+    // leaves room for a snapshot and three waits before everything else
+    if (record.kind != SpanKind::step) record.begin += nanoseconds(10);
     record.end += nanoseconds(10);
   }
   const std::int64_t begin = measured.traces[0].compute.front().begin;
@@ -119,7 +120,7 @@ TEST(Attribution, WhatOverlapsIsCountedOnceAndTold) {
   auto measured = made_up(schedule, even(schedule));
   auto& wait = measured.traces[1].compute.front();
   ASSERT_EQ(wait.kind, SpanKind::wait);
-  wait.end += nanoseconds(1);  // into the forward that follows
+  wait.end += nanoseconds(1);  // extends into the forward that follows
   const auto rank = attributed(measured).at(1);
   EXPECT_EQ(sum(rank), rank.wall);
   EXPECT_EQ(rank.beyond, nanoseconds(1));

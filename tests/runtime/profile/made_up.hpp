@@ -11,8 +11,9 @@ namespace millrace::runtime {
 
 inline std::int64_t nanoseconds(double milliseconds) { return std::llround(milliseconds * 1e6); }
 
-/// Records of one step as ranks would leave them that do exactly what the simulator says: actions, the waits between them, the optimizer of
-/// 1 ms half a millisecond after the last action of all, and the step's own record. Begins at `origin`.
+/// Adds the records of one step that ranks would leave if they did exactly what the simulator says: actions, the waits between
+/// them, an optimizer of 1 ms half a millisecond after the last action of all ranks, and the step's own record. Begins at
+/// `origin`.
 inline void add_step(std::vector<RankTrace>& traces, const Schedule& schedule, const Costs& costs, StepId step, std::int64_t origin) {
   const Simulation simulation = simulate(schedule, costs);
   traces.resize(schedule.ranks.size());
@@ -45,7 +46,7 @@ inline void add_step(std::vector<RankTrace>& traces, const Schedule& schedule, c
   }
 }
 
-/// So many steps, one after the other, of one process.
+/// A number of steps, one after another, of one process.
 inline Measured made_up(const Schedule& schedule, const Costs& costs, int steps = 2) {
   Measured measured;
   measured.schedule = schedule;

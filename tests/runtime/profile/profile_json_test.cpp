@@ -32,7 +32,7 @@ TEST(ProfileJson, SaysWhatWasMeasured) {
   EXPECT_EQ(json.at("run").at("ranks"), 4);
   EXPECT_EQ(json.at("causes").size(), kCauses);
   ASSERT_EQ(json.at("steps").size(), 3U);
-  EXPECT_EQ(json.at("steps")[0].at("step"), 2);  // after one that warmed up; people count from 1
+  EXPECT_EQ(json.at("steps")[0].at("step"), 2);  // after one warm-up step; steps are counted from 1
   EXPECT_EQ(json.at("steps")[0].at("begin"), 0.0);
   EXPECT_EQ(json.at("loss")[2], Json({4, 2.5}));
   EXPECT_GT(json.at("steps")[1].at("mfu").get<double>(), 0);
@@ -80,13 +80,13 @@ TEST(ProfileJson, TheTimelineHoldsEveryActionTwice) {
     }
   }
   EXPECT_EQ(timeline.at("sends").size(), 2U * 3 * 8);
-  // These records are a simulation's, so what is planned from their means is what is measured.
+  // These records come from a simulation, so the step predicted from their means equals the measured one.
   for (std::size_t rank = 0; rank < 4; ++rank)
     for (std::size_t i = 0; i < 16; ++i)
       EXPECT_NEAR(timeline.at("planned")[rank][i][3].get<double>(), timeline.at("measured")[rank][i][3].get<double>(), 1e-3);
   const Json& wait = timeline.at("waits")[1][0];
   EXPECT_EQ(wait[0], "activation");
-  EXPECT_EQ(wait[4], wait[6]);  // the token is there when it is made
+  EXPECT_EQ(wait[4], wait[6]);  // the boundary arrives when it is produced
 }
 
 TEST(ProfileJson, ThePredictionOfItsOwnRecordsIsRight) {

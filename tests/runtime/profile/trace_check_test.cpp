@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A trace of four ranks as it is written.
+/// A valid trace of four ranks, as it is written.
 Json sound() {
   const Schedule schedule = zb_v(4, 8);
   auto costs = even(schedule);
@@ -60,7 +60,7 @@ TEST(TraceCheck, LanesFlowsAndCountersAreThere) {
     if (event.at("ph") == "X") lanes.insert(event.at("tid").get<int>());
   }
   EXPECT_EQ(phases.at("s"), phases.at("f"));
-  EXPECT_EQ(phases.at("s"), 2 * 2 * 8 * 6);  // steps, directions, microbatches, edges between ranks of 8 stages on a V
+  EXPECT_EQ(phases.at("s"), 2 * 2 * 8 * 6);  // steps, directions, microbatches, edges between ranks for 8 stages on a V
   EXPECT_TRUE(counters.contains("microbatches held"));
   EXPECT_TRUE(lanes.contains(0) && lanes.contains(1) && lanes.contains(2) && lanes.contains(4));
   EXPECT_EQ(trace.at("otherData").at("ranks").size(), 4U);
@@ -99,7 +99,7 @@ TEST(TraceCheck, RefusesAReceiveBeforeItsSendUnlessTheClocksAllowIt) {
   Json* begin = nullptr;
   for (Json& event : trace.at("traceEvents"))
     if (event.at("ph") == "s" && event.at("id") == id) begin = &event;
-  // The same slices, but the token leaves later than it comes: 7 us before the end of a slice that is 100 us later.
+  // The same slices, but the boundary is sent later than it arrives: 7 us before the end of a slice that is 100 us later.
   const double late = end->at("ts").get<double>() + 7;
   (*begin)["pid"] = end->at("pid");
   (*begin)["ts"] = late;

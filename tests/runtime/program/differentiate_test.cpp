@@ -32,7 +32,7 @@ double largest(const std::vector<float>& values) {
   return most;
 }
 
-/// Sum over the uses of a tied parameter.
+/// The sum over the uses of a tied parameter.
 std::map<std::string, std::vector<float>> gradients(Rig& rig) {
   std::map<std::string, std::vector<float>> result;
   for (const auto& [key, values] : rig.accumulators()) {
@@ -43,7 +43,7 @@ std::map<std::string, std::vector<float>> gradients(Rig& rig) {
   return result;
 }
 
-/// Of the masters of a net with so many tensors.
+/// Checks the gradients of all master parameters of a net with this number of tensors.
 void expect_gradients_equal_slopes(const SmallNet& net, std::size_t tensors) {
   Rig rig(net, {});
   rig.run(ProgramKind::forward);
@@ -61,7 +61,7 @@ void expect_gradients_equal_slopes(const SmallNet& net, std::size_t tensors) {
         values[i] = value;
         rig.refresh();
         rig.run(ProgramKind::forward);
-        rig.run_backward();  // the loss comes with the gradient
+        rig.run_backward();  // computes the loss with the gradient
         return rig.loss();
       };
       const double above = loss_at(before + step), below = loss_at(before - step);
@@ -234,7 +234,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
   builder.set_boundary_out(gate);
   (void)y;
   const auto plain = differentiate(builder.finish(), {});
-  EXPECT_EQ(plain.program(ProgramKind::forward).size(), 2U);  // nothing flows into the swiglu: its residual is not kept
+  EXPECT_EQ(plain.program(ProgramKind::forward).size(), 2U);  // no gradient flows into the swiglu, so its residual is not kept
 
   ProgramBuilder kept({DType::f32, 2, 4});
   const auto x = kept.boundary_in(8);
@@ -254,7 +254,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
   EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.boundary_out);
 }
 
-// The product's input gradient is the stage's too, and the bias's gradient reads it in W.
+// The input gradient of the matrix product is also the stage's, and the bias's gradient reads it in W.
 TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
   ProgramBuilder builder({DType::f32, 2, 4});
   const auto y = add_bias(builder, builder.boundary_in(8), builder.parameter("bias", {8}, in_f32), "bias");

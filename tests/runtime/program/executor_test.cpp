@@ -128,7 +128,7 @@ TEST(Executor, TensorIsWhereTheHookSawIt) {
   rig.run_backward(&check);
 }
 
-/// A program for up to four rows, run with two of them, computes what a program for two rows does.
+/// A program for up to four rows, run with two of them, computes the same as a program for two rows.
 TEST(Executor, ABoundedProgramRunsAsTheExactOne) {
   for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast}) {
     SmallNet exact, bounded;

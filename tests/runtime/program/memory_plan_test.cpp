@@ -38,7 +38,7 @@ const std::vector<Run>& every_run() {
   return list;
 }
 
-/// The programs of a mode as one list: what is in memory at each of its operations.
+/// The programs of a mode as one list of operations, to determine what is in memory at each of them.
 std::vector<std::pair<ProgramKind, const Operation*>> timeline(const ProgramSet& set, BackwardMode mode) {
   std::vector<std::pair<ProgramKind, const Operation*>> list;
   for (const auto kind : kinds)
@@ -62,7 +62,7 @@ TEST(MemoryPlan, NoTwoLiveValuesOverlap) {
         for (const auto id : *ids) {
           const auto role = rig.set.value(id).role;
           if (role == Role::parameter || role == Role::accumulator) continue;
-          // What comes from outside is there from the start.
+          // External inputs exist from the start.
           const auto& life = lives.try_emplace(id.index, role == Role::intermediate ? i : 0, i).first->second;
           lives[id.index] = {life.first, i};
         }
@@ -87,7 +87,7 @@ TEST(MemoryPlan, NoTwoLiveValuesOverlap) {
   }
 }
 
-/// Bytes of a region that a run changed, found by running on two patterns.
+/// The bytes of a region that a run changed, found by running on two fill patterns.
 std::vector<bool> touched(Rig& rig, Region region, const std::function<void()>& run) {
   std::vector<std::vector<std::byte>> after;
   for (const auto pattern : {std::byte{0xa5}, std::byte{0x5a}}) {
@@ -106,7 +106,7 @@ std::size_t end_of_touched(const std::vector<bool>& bytes, std::size_t limit) {
   return limit;
 }
 
-/// End of the last value that one of the programs writes into a region.
+/// End of the last value that one of the programs writes to a region.
 std::size_t end_of_values(const Rig& rig, Region region, std::initializer_list<ProgramKind> programs) {
   std::size_t end = 0;
   for (const auto kind : programs) {
@@ -124,7 +124,7 @@ TEST(MemoryPlan, TheHighestByteTouchedIsThePlans) {
   for (const auto& run : every_run()) {
     Rig rig(SmallNet{}, {run.mode, run.policy, run.implementation});
     rig.run(ProgramKind::forward);
-    rig.run_backward();  // every input is sound from here on
+    rig.run_backward();  // from here on every input is valid
     for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff}) {
       const auto bytes = touched(rig, region, [&] {
         rig.run(ProgramKind::forward);
@@ -160,7 +160,7 @@ SmallNet large_net() {
   return net;
 }
 
-/// The most bytes that a program's values in the workspace hold at once.
+/// The peak size of the values that a program holds in the workspace at once.
 std::size_t peak(const ProgramSet& set, const MemoryPlan& plan, ProgramKind kind) {
   const auto& program = set.program(kind);
   std::map<int, std::pair<std::size_t, std::size_t>> lives;

@@ -19,14 +19,14 @@ ProgramSet programs(const std::string& policy, const SmallNet& net = {}) {
   return differentiate(build(net), RematerializationPolicy::parse(policy, labels()));
 }
 
-/// Position of the operation of this name, -1 where there is none.
+/// Position of the operation of this name; -1 if there is none.
 std::ptrdiff_t position(const ProgramSet& set, ProgramKind kind, const std::string& name) {
   const auto& program = set.program(kind);
   const auto found = std::ranges::find(program, name, &Operation::name);
   return found == program.end() ? -1 : found - program.begin();
 }
 
-/// A parameter may have the name of what is computed with it.
+/// A parameter may have the same name as a computed value.
 auto is_named(const ProgramSet& set, const std::string& name) {
   return [&set, &name](ValueId id) { return set.value(id).role == Role::intermediate && set.value(id).name == name; };
 }
@@ -75,7 +75,7 @@ TEST(OffloadPolicy, UnknownLabelsNameTheNearest) {
   };
   refused("offload:contxt", {"'contxt' in 'offload:contxt'", "nearest is 'context'"});
   refused("offload:", {"no label of this model"});
-  refused("offload:full", {"'full'"});  // a policy is no label
+  refused("offload:full", {"'full'"});  // a policy is not a label
   refused("offload:context,mlpw0", {"'mlpwo'"});
   refused("minimal,full,offload:context", {"'minimal'"});
 }
@@ -87,7 +87,7 @@ TEST(Offload, NobodyAsksForItAndNothingChanges) {
 }
 
 TEST(Offload, FPutsOutAndIBringsInBeforeTheFirstReader) {
-  // "mlpwo" is on what the layer yields: the next layer reads it, whose backward comes first.
+  // "mlpwo" labels the layer's result: the next layer reads it, and that layer's backward comes first.
   const std::map<std::string, std::string> values{
       {"context", "attention"}, {"mlpwi_0", "gate"}, {"query_proj", "q_rope"}, {"mlpwo", "residual_2"}};
   for (const std::string base : {"", "none,", "minimal,"}) {
@@ -101,7 +101,7 @@ TEST(Offload, FPutsOutAndIBringsInBeforeTheFirstReader) {
         if (out < 0) continue;
         ++pairs;
         EXPECT_GT(out, writer(set, ProgramKind::forward, name));
-        EXPECT_LE(out, writer(set, ProgramKind::forward, name) + 2);  // attention yields two
+        EXPECT_LE(out, writer(set, ProgramKind::forward, name) + 2);  // attention has two results
         EXPECT_GT(position(set, ProgramKind::forward, name + ".offload_end"), out);
         for (const auto kind : {ProgramKind::input_gradient, ProgramKind::backward}) {
           const auto in = position(set, kind, name + ".fetch"), end = position(set, kind, name + ".fetch_end");
@@ -133,7 +133,7 @@ TEST(Offload, CopiesBeginALayerEarlyAndEndALayerLate) {
   EXPECT_LT(position(set, backward, "layers.0.gate.fetch"), first_of(backward, 1));
   EXPECT_GT(position(set, backward, "layers.0.gate.fetch"), first_of(backward, 2));
   EXPECT_GT(position(set, backward, "layers.0.gate.fetch_end"), first_of(backward, 1));
-  // What computes waits for all copies that began: the next layer's begin behind this layer's end.
+  // An operation that computes waits for all copies that have begun: those of the next layer begin after the end of this layer.
   for (int layer = 1; layer < 4; ++layer)
     EXPECT_LT(position(set, backward, "layers." + std::to_string(layer) + ".gate.fetch_end"),
               position(set, backward, "layers." + std::to_string(layer - 1) + ".gate.fetch"));
@@ -183,7 +183,7 @@ TEST(Offload, ChangesNoBit) {
                                "full,offload:mlpwo,offload:out_proj", "none,offload:value_proj,offload:key_proj,offload:mlpwi_1"}) {
       SCOPED_TRACE(policy);
       Rig rig(SmallNet{}, {mode, policy});
-      // Whoever reads what was not brought in finds this.
+      // An operation that reads a value before it was copied back finds these bytes.
       for (const auto region : {Region::offload, Region::workspace, Region::handoff, Region::stash_input, Region::stash_weight})
         rig.fill(region, std::byte{0x7f});
       rig.run(ProgramKind::forward);

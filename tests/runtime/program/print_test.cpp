@@ -18,7 +18,8 @@ TEST(Print, EveryOperationHasItsLine) {
       EXPECT_NE(text.find(" " + operation.name + " "), std::string::npos) << operation.name;
     std::size_t outputs = 0;
     for (const auto& operation : rig.set.program(kind)) outputs += operation.outputs.size();
-    EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), outputs + 13);  // a head of two, totals of eleven
+    // a header of two lines, totals of eleven
+    EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), outputs + 13);
   }
   const auto text = print(rig.set, ProgramKind::forward, rig.plan);
   for (const char* words : {"f32 [8, 12]", "query_proj", "stash_input+", "epsilon=1e-05", "head_dim=4", "workspace"})
@@ -103,13 +104,13 @@ TEST(Cost, CountsWhatTheKernelsDo) {
   const double product = 2.0 * 8 * 8 * 12;
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.gate"), product);
   EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.up.dx"), product);
-  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.gate.dx"), product + 8 * 8);  // and adds up's
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.gate.dx"), product + 8 * 8);  // includes the addition of up's gradient
   EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "layers.0.gate.dw"), product);
   const double head = 2.0 * 8 * 8 * 11;
   EXPECT_EQ(flops_of(set, ProgramKind::evaluate, "loss"), head);
-  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "loss.dx"), 2 * head);   // with the loss
-  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "loss.dw"), 2 * head);  // its logits are computed again
-  EXPECT_EQ(flops_of(set, ProgramKind::backward, "loss.dx+dw"), 3 * head);      // so few entries have one tile
+  EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "loss.dx"), 2 * head);   // includes the loss
+  EXPECT_EQ(flops_of(set, ProgramKind::weight_gradient, "loss.dw"), 2 * head);  // recomputes the logits
+  EXPECT_EQ(flops_of(set, ProgramKind::backward, "loss.dx+dw"), 3 * head);      // so few entries fit in one tile
   const double pairs = 2.0 * 2 * (4 * 5 / 2);                                   // rows, heads, causal pairs
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "layers.0.attention"), 2 * 2 * 4 * pairs);
   EXPECT_EQ(flops_of(set, ProgramKind::input_gradient, "layers.0.attention.dx"), 5 * 2 * 4 * pairs);

@@ -38,7 +38,7 @@ TEST(Rematerialization, PoliciesByName) {
   EXPECT_EQ(RematerializationPolicy::parse("context, mlpwo", labels()).keep, (std::set<std::string>{"context", "mlpwo"}));
 }
 
-// MaxText's remat_policy of these names, in the labels that layers write.
+// MaxText's remat_policy of these names, expressed by the labels that layers write.
 TEST(Rematerialization, NamedPoliciesKeepWhatTheirNamesSay) {
   const std::set<std::string> qkv = {"query_proj", "key_proj", "value_proj", "qkv_proj"};
   const auto and_also = [](std::set<std::string> all, const std::set<std::string>& more) {
@@ -82,11 +82,11 @@ TEST(Rematerialization, AnUnknownWordNamesTheNearest) {
 
 struct Case {
   const char* policy;
-  std::vector<std::string> recomputed;  // of one layer, after "layers.N."
+  std::vector<std::string> recomputed;  // for one layer, without "layers.N."
 };
 
-/// What the layer's gradients read and the policy does not keep, and what that needs. The sum with the residual is part of "o", label and
-/// all.
+/// What the layer's gradients read and the policy does not keep, and what is needed to compute it. The sum with the residual is
+/// part of "o", including its label.
 const std::vector<Case>& cases() {
   static const std::vector<Case> list = {
       {"none", {}},

@@ -10,7 +10,7 @@
 namespace millrace::runtime::testing {
 namespace {
 
-/// Uniform in [-1, 1), from the name and the element alone.
+/// Uniform in [-1, 1), a function of the name and the element.
 float uniform(const std::string& name, std::int64_t element) {
   std::uint64_t state = 0xcbf29ce484222325ULL;
   for (const char letter : name) state = (state ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;

@@ -16,7 +16,7 @@
 
 namespace millrace::runtime::testing {
 
-/// One stage with memory of its own: parameters from their names, a batch from its positions, one slot of everything.
+/// One stage with its own memory: parameters are functions of their names, a batch of its positions; one slot of every region.
 class Rig {
  public:
   struct Options {
@@ -30,20 +30,20 @@ class Rig {
   Rig(ForwardProgram program, const SmallNet& net, Options options);
 
   void run(ProgramKind kind, OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
-  /// I then W, or B, whichever the mode has.
+  /// Runs I then W, or B, depending on the mode.
   void run_backward(OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
 
   [[nodiscard]] std::span<std::byte> region(Region region) { return buffers_[static_cast<std::size_t>(region)].bytes(); }
   [[nodiscard]] double loss();
-  /// A master in memory, to be changed; refresh() carries it to the bf16 and packed copies.
+  /// A master parameter in memory, for changes; refresh() updates the bf16 and packed copies.
   [[nodiscard]] std::span<float> master(const std::string& name);
   void refresh();
-  /// By (name, use): the fp32 sums.
+  /// The fp32 sums, by (name, use).
   [[nodiscard]] std::map<std::pair<std::string, int>, std::vector<float>> accumulators();
   void fill(Region region, std::byte pattern);
 
   static constexpr float loss_scale = 0.125F;
-  static constexpr std::size_t guard = 4096;  // bytes past each region that nobody may touch
+  static constexpr std::size_t guard = 4096;  // bytes after each region that no operation may touch
 
   ProgramSet set;
   MemoryPlan plan;
@@ -66,7 +66,7 @@ class Rig {
 
   std::map<std::string, Parameter> parameters_;
   std::map<std::pair<std::string, int>, Parameter> accumulators_;
-  std::map<std::pair<std::string, WeightForm>, Packed> packed_;  // after the bf16 copies
+  std::map<std::pair<std::string, WeightForm>, Packed> packed_;  // stored after the bf16 copies
   std::size_t parameter_bytes_ = 0, packed_bytes_ = 0, accumulator_bytes_ = 0;
   std::array<kernels::Buffer, kRegions> buffers_;
   kernels::ThreadTeam team_;

@@ -8,8 +8,8 @@
 
 namespace millrace::runtime::testing {
 
-/// A decoder of the usual kind, written directly with the operations: norm, grouped attention with rope, norm, SwiGLU, residuals, head and
-/// loss.
+/// A decoder of the usual form, written directly with operations: norm, grouped attention with rope, norm, SwiGLU, residuals,
+/// head and loss.
 struct SmallNet {
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 2, sequence = 4;
@@ -18,7 +18,7 @@ struct SmallNet {
   bool first = true, last = true;      // has the embedding, has the head
   float z_loss = 0.01F;
   std::int16_t tokens_bound = -1;
-  bool sinks = false;   // attention has one for each query head
+  bool sinks = false;   // attention has one sink per query head
   bool logits = false;  // ends in logits instead of the loss
 
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }

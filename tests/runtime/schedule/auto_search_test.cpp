@@ -21,7 +21,7 @@ std::vector<StageCost> stage_costs(const SearchInput& input) {
 
 double makespan(const Schedule& schedule, const SearchInput& input) { return replay(schedule, stage_costs(input), input.latency).makespan; }
 
-// Most memory that the list of a rank holds.
+// The peak memory of a rank's list.
 double memory_of(const std::vector<Action>& list, const RankCost& cost) {
   double held = 0, most = 0;
   for (const Action& action : list) {

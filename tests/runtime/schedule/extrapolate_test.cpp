@@ -61,7 +61,7 @@ TEST(ExpectedMaximum, IsThatOfAllDraws) {
 }
 
 TEST(Extrapolate, JitterOfOneActionFollowsTheNormalFormula) {
-  // One rank, one microbatch of one F and nothing else that lasts: the step is one log-normal draw.
+  // One rank, one microbatch, and only one F with a duration: the step is one log-normal sample.
   const auto schedule = table(Placement::single(1), 1, {"0F0 0B0"});
   Costs costs{{StageCost{100, 0, 0, 0}}, {}, {}, {}};
   costs.noise.jitter = 0.01;
@@ -72,7 +72,7 @@ TEST(Extrapolate, JitterOfOneActionFollowsTheNormalFormula) {
   EXPECT_EQ(result.sampled_replicas, 1024);
   EXPECT_NEAR(result.mean, 100, 0.05);
   EXPECT_NEAR(result.deviation, 1, 0.03);
-  // Expected largest of 1, 2, 10, 100, 1000 and 100,000 standard normals (Harter 1961).
+  // Expected maximum of 1, 2, 10, 100, 1000 and 100,000 standard normals (Harter 1961).
   const double known[] = {0, 0.564, 1.539, 2.508, 3.241, 4.385};
   for (std::size_t index = 0; index < 6; ++index) {
     EXPECT_NEAR(std::log(result.points[index].step / 100) / 0.01, known[index], 0.15) << index;
@@ -103,7 +103,7 @@ TEST(Extrapolate, NeverFallsWithMoreReplicas) {
     ScaleModel model;
     model.spread = 0.02 * (trial % 3);
     model.samples = 256;
-    double before = 0, slow = -run.schedule.microbatches;  // one replica may be as fast as it happens to come out
+    double before = 0, slow = -run.schedule.microbatches;  // one replica may happen to be faster
     for (const auto& point : extrapolate(run.schedule, run.costs, model, powers).points) {
       EXPECT_GE(point.step, before) << point.replicas;
       EXPECT_GE(point.persistent, slow) << point.replicas;
@@ -113,7 +113,7 @@ TEST(Extrapolate, NeverFallsWithMoreReplicas) {
   }
 }
 
-/// The mean over `clusters` of the slowest of `replicas`, each with its own ranks' speeds, by simulating every one of them.
+/// The mean over `clusters` of the slowest of `replicas`, each with its own ranks' speeds, computed by simulating all of them.
 double simulated_slowest(const Pipeline& pipeline, double spread, int replicas, int clusters) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;
@@ -145,7 +145,7 @@ TEST(Extrapolate, SlowRanksComeOutAsWhenEveryReplicaIsSimulated) {
 }
 
 TEST(Extrapolate, JitterAveragesOutAndSlowRanksDoNot) {
-  // The same relative noise of both kinds: over 96 actions jitter shrinks, a rank's own speed does not.
+  // The same relative noise of both kinds: over 96 actions jitter averages out, a rank's own speed does not.
   const Pipeline pipeline(4, 32);
   Costs costs = pipeline.costs;
   costs.noise.jitter = 0.05;

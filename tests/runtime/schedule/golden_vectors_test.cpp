@@ -1,5 +1,5 @@
-// Every schedule against numbers of an independent model of the same rules. Set A: F = I = W = 1, no latency; set B: F = 1, I = 1.1,
-// W = 0.8, latency 0.05; all per rank and microbatch, an overlapped pair takes the sum of its halves.
+// Every schedule against the numbers of an independent model of the same rules. Set A: F = I = W = 1, no latency; set B: F = 1, I
+// = 1.1, W = 0.8, latency 0.05; all per rank and microbatch. An overlapped pair takes the sum of its halves.
 
 #include "runtime/schedule/simulator/replay.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -123,7 +123,7 @@ TEST(GoldenVectors, VMinHasAThirdOfTheMemoryOf1F1B) {
 }
 
 TEST(GoldenVectors, VMinLosesMoreTheLongerItRunsWhereCostsDiffer) {
-  // At P = 8 and 16 microbatches more; V-Half does not.
+  // Measured at P = 8 with 16 more microbatches; V-Half's bubble does not grow.
   const auto growth = [](Schedule (*make)(int, int)) {
     const auto bubble = [make](int m) {
       const Schedule schedule = make(8, m);

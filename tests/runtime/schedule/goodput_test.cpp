@@ -14,18 +14,18 @@ TEST(Goodput, AllIsUsefulWhereNothingFails) {
 }
 
 TEST(Goodput, FollowsYoungAndTheSharesByHand) {
-  // 1,000 ranks that fail every 8,000,000 s: the job every 8,000 s. √(2 · 4 · 8000) = 252.98 s between snapshots of 4 s.
+  // 1,000 ranks that fail every 8,000,000 s: the job fails every 8,000 s. √(2 · 4 · 8000) = 252.98 s between snapshots of 4 s.
   const Goodput result = goodput({8e6, 4, 100}, 1000, 1);
   EXPECT_DOUBLE_EQ(result.job_interval, 8000);
   EXPECT_NEAR(result.snapshot_interval, 252.982, 1e-3);
-  // In 256.982 s: 4 s of snapshot, and 256.982 / 8000 failures of 128.491 + 100 s: 7.3398 s.
+  // Within 256.982 s there are 4 s of snapshot, and 256.982 / 8000 failures that cost 128.491 + 100 s each: 7.3398 s.
   EXPECT_NEAR(result.useful, 252.982 / (256.982 + 7.3398), 1e-6);
 }
 
 TEST(Goodput, TheIntervalIsTheBestOne) {
   const FailureModel failures{1e6, 2, 30};
   const Goodput best = goodput(failures, 100, 0.1);
-  // The same shares for another interval: a least step of that length brings it about.
+  // The same formula for another interval, which a minimum step of that length enforces.
   const double longer = goodput(failures, 100, 1.5 * best.snapshot_interval).useful;
   EXPECT_LT(longer, best.useful);
   EXPECT_NEAR(goodput(failures, 100, 1.02 * best.snapshot_interval).useful, best.useful, 1e-4) << "flat at the top";

@@ -44,7 +44,7 @@ TEST(GradientReduction, StagesOfARankGoOneAfterAnother) {
 }
 
 TEST(GradientReduction, WAtTheEndOfTheListHidesNothing) {
-  // The same work; the first ends its stage 1 early, the second leaves both W's to the end.
+  // The same work: the first list ends its stage 1 early, the second leaves both W's to the end.
   const Costs costs{{StageCost{}, StageCost{}}, {}, {}, {}};
   const auto exposed = [&](const std::string& list) {
     const auto schedule = table(Placement::loop(1, 2), 1, {list});

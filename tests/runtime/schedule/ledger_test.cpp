@@ -38,7 +38,8 @@ TEST(Ledger, FewMicrobatchesNeedFewSlots) {
 }
 
 TEST(Ledger, MixedBackwardsKeepTheRingInOrder) {
-  // W of microbatch 0 comes after B of 1: two slots stay taken although only one microbatch is alive, for rings free in order.
+  // W of microbatch 0 comes after B of 1: two slots stay occupied although only one microbatch is alive, since rings free their
+  // slots in order.
   const Schedule mixed = table(Placement::single(1), 3, {"0F0 0F1 0I0 0B1 0F2 0W0 0B2"});
   const StageSlots slots = make_ledger(mixed).stages[0];
   EXPECT_EQ(slots.stash_input, 2);
@@ -47,7 +48,8 @@ TEST(Ledger, MixedBackwardsKeepTheRingInOrder) {
 }
 
 TEST(Ledger, DepthsByCausality) {
-  // gpipe: nothing tells a producer that a slot is free before the backward, and nothing tells the last stage about gradients at all.
+  // gpipe: a producer cannot know that a slot is free before the backward, and the last stage never learns anything about
+  // gradients.
   for (int depth : make_ledger(gpipe(3, 6)).depths) EXPECT_EQ(depth, 6);
   // 1f1b, activation edge s → s+1: when F(s,m) starts, B(s,m−(P−s)) is over, and B(s+1) of that microbatch came before it.
   const Ledger ledger = make_ledger(one_f_one_b(4, 8));
@@ -59,14 +61,14 @@ TEST(Ledger, DepthsByCausality) {
 TEST(Ledger, OneRankWithChunksHandsOverWithinItself) {
   const Ledger ledger = make_ledger(looped_bfs(1, 2, 4));
   ASSERT_EQ(ledger.depths.size(), 2u);
-  EXPECT_EQ(ledger.depths[0], 4);  // all forwards of chunk 0 before the first use
+  EXPECT_EQ(ledger.depths[0], 4);  // all forwards of chunk 0 come before the first use
   EXPECT_EQ(ledger.depths[1], 4);
 }
 
 TEST(Ledger, ForwardOnlyNeedsNoStashAndFreesAfterUse) {
   const Ledger ledger = make_ledger(forward_only(Placement::single(3), 5));
   for (const StageSlots& slots : ledger.stages) EXPECT_EQ(slots.stash_input + slots.stash_weight + slots.handoff, 0);
-  // Nothing ever comes back to the producer, so only a ring for all of them would never make it wait.
+  // The producer never receives anything back, so only a ring for all boundaries avoids waiting.
   EXPECT_EQ(ledger.depths[0], 5);
 }
 

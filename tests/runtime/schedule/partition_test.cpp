@@ -19,12 +19,12 @@ StageCost cost(double forward, double input_gradient, double weight_gradient) {
   return {forward, input_gradient, weight_gradient, input_gradient + weight_gradient};
 }
 
-/// Equal layers and a head of so many of them.
+/// Equal layers, and a head that costs as much as `head` of them.
 LayerCosts model(int layers, double head) {
   return {cost(0, 0, 0.1), std::vector<StageCost>(static_cast<std::size_t>(layers), cost(1, 1, 1)), cost(head, head, head)};
 }
 
-/// Calls `action` with every way to spread the layers.
+/// Calls `action` with every distribution of the layers.
 template <class Action>
 void each_layout(Counts& counts, std::size_t stage, int left, Action&& action) {
   if (stage + 1 == counts.size()) {
@@ -110,7 +110,7 @@ TEST(Partition, IsAsFastAsTheFastestOfAllLayouts) {
 }
 
 TEST(Partition, FindsTheGainsOfAHeavyHead) {
-  // 32 layers, a head of 2.4, links of 0.05: efficiency of the even spread and after the search.
+  // 32 layers, a head of 2.4, links of 0.05: efficiency of the even distribution and after the search.
   struct Row {
     const char* name;
     int chunks;

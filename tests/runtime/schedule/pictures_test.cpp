@@ -1,5 +1,5 @@
-// The lists of every schedule against its picture for four ranks and eight microbatches. Upper case is chunk 0 (of a mirror: replica 0),
-// lower case chunk 1; F3&b1 is an overlapped pair; dots and = say when, which is not asked here.
+// The lists of every schedule against its picture for four ranks and eight microbatches. Upper case is chunk 0 (for a mirror:
+// replica 0), lower case chunk 1; F3&b1 is an overlapped pair; dots and = show times, which are not compared here.
 
 #include <cctype>
 
@@ -90,7 +90,7 @@ const Picture pictures[] = {
       "r3|. . . F0f0F1f1F2f2F3f3F4b0==f4&B0=F5&b1=f5&B1=F6&b2=f6&B2=F7&b3=f7&B3=b4==B4==. b5==B5==. i6I6. i7I7w6W6w7W7|"}},
 };
 
-// The action that begins at `at`, which is moved past it.
+// Parses the action at `at` and advances past it.
 Action read_action(const std::string& row, std::size_t& at, const Schedule& schedule, RankId rank) {
   const char kind = row[at];
   std::size_t length = 0;

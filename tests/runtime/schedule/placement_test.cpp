@@ -68,7 +68,7 @@ TEST(Edges, OneOfEachKindBetweenNeighbours) {
     const ActionKind maker = edge.kind == BoundaryKind::activation ? ActionKind::forward : ActionKind::backward;
     EXPECT_EQ(edge_out_of(v, {edge.producer, maker, MicrobatchId{0}}), edge.id);
   }
-  EXPECT_EQ(local, 2);  // the bend, both ways
+  EXPECT_EQ(local, 2);  // the bend, in both directions
   EXPECT_FALSE(edge_into(v, StageId{0}, BoundaryKind::activation));
   EXPECT_FALSE(edge_into(v, StageId{3}, BoundaryKind::gradient));
   EXPECT_FALSE(edge_out_of(v, {StageId{3}, ActionKind::forward, MicrobatchId{0}}));

@@ -9,8 +9,8 @@
 
 namespace millrace::runtime {
 
-/// A schedule and costs by chance: any schedule, perhaps with entries exchanged as far as it stays live, and any of links, rings, launches
-/// and noise.
+/// A random schedule with random costs: any schedule, possibly with entries exchanged as far as it stays live, with any links,
+/// rings, launches and noise.
 struct RandomRun {
   Schedule schedule;
   Costs costs;
@@ -39,7 +39,7 @@ class RandomRuns {
   double length() { return std::uniform_real_distribution<double>(0.5, 1.5)(random_); }
 
  private:
-  // Exchanges two neighbours of a list where the result is legal and live.
+  // Exchanges two adjacent entries of a list if the result is legal and live.
   void exchange(Schedule& schedule) {
     Schedule other = schedule;
     auto& list = other.ranks[random_() % other.ranks.size()];

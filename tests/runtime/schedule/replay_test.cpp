@@ -9,8 +9,8 @@ TEST(Replay, LongerWarmupHidesLatencyForMemory) {
   const auto costs = uniform_costs(Placement::single(8), 1, 1, 1);
   const Timeline shortest = replay(one_f_one_b(8, 64), costs, 0.05);
   const Timeline longer = replay(one_f_one_b(8, 64, one_f_one_b_warmup(8, 14)), costs, 0.05);
-  EXPECT_NEAR(longer.makespan, (64 + 7) * 3 + 2 * 0.05 * 7, 1e-9);  // latency paid once, 2c(P−1)
-  EXPECT_GT(shortest.makespan, 1.02 * longer.makespan);             // and twice a microbatch without
+  EXPECT_NEAR(longer.makespan, (64 + 7) * 3 + 2 * 0.05 * 7, 1e-9);  // latency is paid once, 2c(P−1)
+  EXPECT_GT(shortest.makespan, 1.02 * longer.makespan);             // and twice per microbatch without
   EXPECT_EQ(longer.worst_peak(), 15);
 }
 

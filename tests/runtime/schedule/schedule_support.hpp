@@ -10,7 +10,7 @@
 
 namespace millrace::runtime {
 
-/// The lists as a person would write them: {"0F0 0B0", "1F0 1B0"}.
+/// Builds lists from text: {"0F0 0B0", "1F0 1B0"}.
 inline Schedule table(Placement placement, int microbatches, const std::vector<std::string>& rows) {
   Schedule schedule{"table", std::move(placement), microbatches, {}};
   for (const std::string& row : rows) {
@@ -57,7 +57,7 @@ inline std::vector<ScheduleRequest> every_request(const std::vector<int>& ranks,
           try {
             (void)make_schedule({name, p, v, m, {}});
             requests.push_back({name, p, v, m, {}});
-          } catch (const Error&) {  // not every one can do every size
+          } catch (const Error&) {  // some schedules do not support every size
           }
         }
       }
@@ -68,7 +68,7 @@ inline std::vector<ScheduleRequest> every_request(const std::vector<int>& ranks,
   return requests;
 }
 
-/// Every schedule once, with two chunks where it takes several; all of them can do 4 ranks and 8 microbatches.
+/// Every schedule once, with two chunks if it takes several; all of them support 4 ranks and 8 microbatches.
 inline std::vector<ScheduleRequest> one_of_each(int ranks, int microbatches) {
   std::vector<ScheduleRequest> requests;
   for (const std::string& name : schedule_names()) requests.push_back({name, ranks, usual_chunks(name), microbatches, {}});

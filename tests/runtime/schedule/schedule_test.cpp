@@ -41,7 +41,7 @@ TEST(Schedules, WarmupIsAParameter) {
 }
 
 TEST(Schedules, ARisingWarmupWouldIndeedHang) {
-  // What check_warmup refuses, written by hand: rank 1 warms up with one forward, rank 0 with none.
+  // A schedule that check_warmup refuses, written by hand: rank 1 warms up with one forward, rank 0 with none.
   const Schedule risen = table(Placement::single(2), 2, {"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"});
   EXPECT_FALSE(replay_untimed(risen).live);
 }
@@ -99,7 +99,8 @@ TEST(Schedules, EveryOneIsWellFormedAndLive) {
 
 // -- every name, every size ----------------------------------------------------------------------------------------------
 
-// The request as the message advises: "nearest legal: train.microbatches = 8" and the like, the first of several.
+// The request changed as the message advises: "nearest legal: train.microbatches = 8" and the like, the first if there are
+// several.
 std::optional<ScheduleRequest> advised(ScheduleRequest request, const std::string& message) {
   bool changed = false;
   const auto take = [&](const char* key, int& value) {
@@ -116,7 +117,7 @@ std::optional<ScheduleRequest> advised(ScheduleRequest request, const std::strin
   return changed ? std::optional(request) : std::nullopt;
 }
 
-// Empty where the request can be met.
+// The message; empty if the request can be met.
 std::string refusal_of(const ScheduleRequest& request) {
   try {
     (void)make_schedule(request);
@@ -142,7 +143,7 @@ TEST(Schedules, EverySizeRunsOrAdvisesOneThatDoes) {
               ++made[name];
               continue;
             }
-            // What is advised for one fault may meet the next one, for example first the ranks, then the microbatches.
+            // Following the advice may lead to the next problem, for example first the number of ranks, then of microbatches.
             for (int step = 0; !refused.empty(); ++step) {
               ASSERT_LT(step, 4) << refused;
               const auto next = advised(request, refused);
@@ -156,7 +157,7 @@ TEST(Schedules, EverySizeRunsOrAdvisesOneThatDoes) {
     }
   }
   for (const std::string& name : schedule_names()) EXPECT_GT(made[name], 0) << name;
-  // Those that take any M, for one of three numbers of chunks and one of three groups.
+  // These schedules accept any M, but only one of the three numbers of chunks and one of the three groups.
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "auto"}) EXPECT_EQ(made[name], 4 * 23) << name;
 }
 
@@ -189,7 +190,7 @@ TEST(Schedules, WhatTwoEndsAndRoundsNeed) {
 }
 
 TEST(Schedules, FewMicrobatchesAreTheLongListsCutShort) {
-  // ZB-V is made for 2P−1 microbatches and cut; what is left keeps its order.
+  // ZB-V is generated for 2P−1 microbatches and cut; the remaining actions keep their order.
   Schedule cut = zb_v(4, 7);
   for (auto& list : cut.ranks) std::erase_if(list, [](const Action& action) { return action.microbatch.value >= 3; });
   EXPECT_EQ(zb_v(4, 3).ranks, cut.ranks);
@@ -243,7 +244,7 @@ TEST(ForwardOnly, BreadthFirstListsWouldFillTheWrapEdge) {
 }
 
 TEST(ForwardOnly, KeepsTheRanksBusy) {
-  // The least possible is M·V of work after P−1 units of filling, in units of one chunk.
+  // The lower bound is M·V of work after P−1 units of filling, in units of one chunk.
   for (const auto& [placement, bound] :
        {std::pair{Placement::single(4), 16 + 3}, std::pair{Placement::loop(4, 2), 32 + 3}, std::pair{Placement::v_shape(4), 32 + 7}}) {
     const Schedule schedule = forward_only(placement, 16);

@@ -8,8 +8,8 @@
 namespace millrace::runtime {
 namespace {
 
-// The longest path through the graph of all constraints, found by raising times until nothing has to rise. Knows nothing of worklists,
-// channels or rings: it writes down every "not before" of the rules one by one.
+// The longest path through the graph of all constraints, found by raising times until none has to be raised. It is independent of
+// worklists, channels and rings: it lists every "not before" constraint of the rules one by one.
 class LongestPath {
  public:
   LongestPath(const Schedule& schedule, const Costs& costs) : schedule_(schedule), costs_(costs) {
@@ -63,7 +63,7 @@ class LongestPath {
   }
 
   void add_action(int rank, int index) {
-    if (pair_at(rank, index - 1)) {  // begins and ends with the first half
+    if (pair_at(rank, index - 1)) {  // a pair begins and ends with its first half
       for (const char what : {'b', 'e'}) {
         demand(node(what, rank, index), node(what, rank, index - 1), 0);
         demand(node(what, rank, index - 1), node(what, rank, index), 0);
@@ -72,7 +72,7 @@ class LongestPath {
     }
     demand(node('e', rank, index), node('b', rank, index), time_of(rank, index));
     if (index > 0) demand(node('b', rank, index), node('e', rank, index - 1), 0);
-    demand(node('b', rank, index), node('h', rank, index), costs_.launch);  // h: the host begins to launch
+    demand(node('b', rank, index), node('h', rank, index), costs_.launch);  // h: the begin of the host's launch
     const int before = pair_at(rank, index - 2) ? index - 2 : index - 1;
     if (index > 0) demand(node('h', rank, index), node('h', rank, before), costs_.launch);
     if (costs_.launch > 0 && index >= costs_.issue_ahead) demand(node('h', rank, index), node('e', rank, index - costs_.issue_ahead), 0);
@@ -94,7 +94,7 @@ class LongestPath {
     }
     return -1;
   }
-  // The host's launch of an entry: a pair has one.
+  // The host's launch of an entry; a pair has a single launch.
   int launch_of(int rank, int index) { return node('h', rank, pair_at(rank, index - 1) ? index - 1 : index); }
 
   void add_edge(const Edge& edge) {
@@ -108,7 +108,7 @@ class LongestPath {
     const LinkCost link = costs_.links.empty() || edge.local() ? LinkCost{} : costs_.links[edge.id.index()];
     for (std::size_t k = 0; k < microbatches.size(); ++k) {
       const int maker = find(edge.producer, microbatches[k], forward);
-      const int sent = node('t', edge.id.value, microbatches[k]);  // the link has carried it
+      const int sent = node('t', edge.id.value, microbatches[k]);  // end of its transfer on the link
       demand(sent, node('e', from, maker), link.bytes / link.bytes_per_second);
       if (k > 0 && link.bytes > 0) demand(sent, node('t', edge.id.value, microbatches[k - 1]), link.bytes / link.bytes_per_second);
       demand(launch_of(to, find(edge.consumer, microbatches[k], forward)), sent, link.latency);
@@ -161,7 +161,7 @@ TEST(Simulate, EqualsTheLongestPathOfRandomRuns) {
     const Simulation quick = simulate(run.schedule, run.costs, false);
     EXPECT_EQ(quick.end, simulation.end);
   }
-  EXPECT_GT(bounded, 10);  // rings that made somebody wait
+  EXPECT_GT(bounded, 10);  // rings that make at least one rank wait
 }
 
 TEST(Simulate, EveryMomentOfEveryRankHasACause) {
@@ -195,7 +195,8 @@ Costs unit_costs(const Schedule& schedule) {
 }
 
 TEST(Simulate, WaitsAreGivenToTheirCauses) {
-  // Two ranks, one microbatch: F takes 1, B takes 2, tokens take 0.5 on the link and 0.25 to arrive, a launch takes 0.125.
+  // Two ranks, one microbatch: F takes 1, B takes 2, a boundary occupies the link for 0.5 and takes 0.25 more to arrive, a launch
+  // takes 0.125.
   const Schedule schedule = gpipe(2, 1);
   Costs costs = unit_costs(schedule);
   costs.links.assign(2, {0.25, 8, 16});
@@ -219,7 +220,7 @@ TEST(Simulate, BothBubbles) {
   const Simulation simulation = simulate(schedule, unit_costs(schedule));
   EXPECT_NEAR(simulation.makespan, 27, 1e-9);
   EXPECT_NEAR(simulation.span, 24, 1e-9);
-  EXPECT_NEAR(simulation.span_idle, 0, 1e-9);  // no rank stands idle between its own ends
+  EXPECT_NEAR(simulation.span_idle, 0, 1e-9);  // no rank is idle between its own first begin and last end
   EXPECT_NEAR(simulation.bubble(), 3.0 / 27, 1e-9);
 }
 

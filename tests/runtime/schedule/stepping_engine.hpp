@@ -11,14 +11,14 @@
 
 namespace millrace::runtime {
 
-/// Carries out a full table step by step without threads: among all moves that are possible, chance picks the next. Knows the rules of the
-/// transport models from their words alone and shares no code with the replay.
+/// Executes a full table step by step without threads: among all possible moves a random one is next. It implements the rules of
+/// the transport models from their description alone, and shares no code with the replay.
 class SteppingEngine {
  public:
   SteppingEngine(const Placement& placement, FullTable table, TransportModel model, unsigned seed)
       : placement_(placement), table_(std::move(table)), model_(std::move(model)), random_(seed), queues_(table_.size()) {}
 
-  /// False where everything stands still before the end of the lists.
+  /// Returns false if no move is possible before the end of the lists.
   bool completes() {
     while (true) {
       std::vector<Move> moves = possible();
@@ -39,7 +39,7 @@ class SteppingEngine {
   bool in_order() const { return model_.transport == Transport::edge_fifo; }
   bool shared_queue() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
 
-  // A token's name is its edge, by the consumer, and its microbatch.
+  // The name of a boundary: its edge, named by the consumer, and its microbatch.
   static std::string edge_name(StageId consumer, BoundaryKind kind) { return fmt::format("{}{}", to_string(kind), consumer); }
   std::string edge_of(const TransferCell& cell) const {
     StageId consumer = cell.stage;
@@ -230,12 +230,12 @@ class SteppingEngine {
   }
 
   const Placement placement_;
-  FullTable table_;  // what is left of the lists
+  FullTable table_;  // the remaining entries of the lists
   TransportModel model_;
   std::mt19937 random_;
   std::set<std::string> made_, received_, posted_;
   std::map<std::string, std::vector<std::string>> leaving_, arrived_;  // by edge
-  std::map<std::string, int> used_;                                    // by edge: slots
+  std::map<std::string, int> used_;                                    // by edge: number of used slots
   std::vector<std::vector<Posted>> queues_;                            // by rank
 };
 

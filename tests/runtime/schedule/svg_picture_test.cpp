@@ -42,12 +42,12 @@ TEST(SvgPicture, IsXmlWithEveryActionOnce) {
       }
     }
     EXPECT_EQ(count(picture, "<title>"), actions);
-    EXPECT_EQ(count(picture, ">rank 3<"), 2);  // its row, and what it holds
+    EXPECT_EQ(count(picture, ">rank 3<"), 2);  // once for its row, once for its memory
   }
 }
 
 TEST(SvgPicture, BoxesLieAtTheirTimes) {
-  const std::string picture = picture_of(one_f_one_b(2, 2));  // 9 units; 520 pixels are the narrowest
+  const std::string picture = picture_of(one_f_one_b(2, 2));  // 9 units; the minimum width is 520 pixels
   const auto box = [](double begin, double end) {
     const double scale = 520.0 / 9;
     return fmt::format("x=\"{}\" y=\"0\" width=\"{}\"", std::round(begin * scale * 100) / 100,

@@ -27,7 +27,7 @@ TEST(Table, EveryScheduleComesBackFromBothForms) {
     const Schedule schedule = make_schedule(request);
     expect_same(parse_table(print_table(schedule), "own.csv"), schedule);
     expect_same(parse_table(print_full_table(schedule), "own.csv"), schedule);
-    if (schedule.placement.replicas() > 1) continue;  // whose two chains only the header tells
+    if (schedule.placement.replicas() > 1) continue;  // only the header distinguishes its two chains
     expect_same(parse_table(print_table(schedule, TableHeader::without), "own.csv"), schedule);
     expect_same(parse_table(print_full_table(schedule, TableHeader::without), "own.csv"), schedule);
   }
@@ -73,7 +73,7 @@ TEST(Table, PassesOverRemarksBubblesAndTransfers) {
 }
 
 TEST(Table, ReadsWhatPyTorchWrites) {
-  // Two ranks, V placement, the form of torch.distributed.pipelining: pairs in one cell, the bend without transfer.
+  // Two ranks, V placement, in the format of torch.distributed.pipelining: pairs in one cell, no transfer at the bend.
   const auto schedule = parse_table(
       "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3\r\n"
       ",1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3\r\n",
@@ -97,7 +97,7 @@ TEST(Table, NamesWhatIsWrong) {
 }
 
 TEST(Table, CellsAreCheckedBeforeTheSchedule) {
-  EXPECT_NO_THROW(check_cells("0F0\n1F0,1B0\n", "own.csv"));  // can be read, and is no schedule
+  EXPECT_NO_THROW(check_cells("0F0\n1F0,1B0\n", "own.csv"));  // can be parsed, but is not a schedule
   expect_contains(error_of(ExitCode::config, [] { check_cells("0F0,0X0\n", "own.csv"); }), "own.csv:1: cell 2");
   expect_contains(error_of(ExitCode::config, [] { check_cells("#M two\n0F0\n", "own.csv"); }), "own.csv:1");
   expect_contains(error_of(ExitCode::config, [] { check_cells("# nothing\n", "own.csv"); }), "no line");

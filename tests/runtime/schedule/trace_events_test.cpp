@@ -63,7 +63,7 @@ TEST(TraceEvents, ArrowsGoFromMakerToUser) {
   const auto& ends = traced.events.at("f");
   ASSERT_EQ(starts.size(), ends.size());
   EXPECT_EQ(starts.size(), 4U * 3 * 2);  // microbatches x neighbours x directions
-  // The slice that lies around an end of an arrow.
+  // The slice that encloses an end of an arrow.
   const auto around = [&](const Json& end) {
     for (const Json& slice : traced.events.at("X")) {
       const double begin = slice.at("ts"), time = end.at("ts");
@@ -90,7 +90,7 @@ TEST(TraceEvents, WaitsFillTheGapsAndNameTheirCause) {
     waits += event.at("dur").get<double>() / 1000;
     names.insert(event.at("name"));
   }
-  EXPECT_NEAR(waits, 3 + 1, 1e-9);  // rank 0 waits twice, rank 1 at the begin; its drain at the end is no wait
+  EXPECT_NEAR(waits, 3 + 1, 1e-9);  // rank 0 waits twice, rank 1 at the begin; its drain at the end is not a wait
   EXPECT_EQ(names, (std::set<std::string>{"activation of 0F0", "gradient of 1B0", "gradient of 1B1"}));
 }
 
@@ -109,7 +109,7 @@ TEST(TraceEvents, TransfersTakeTheirLatency) {
 
 TEST(TraceEvents, MemoryComesBackToNothing) {
   const Traced traced = trace(zb_h1(4, 8), 0);
-  std::map<int, std::pair<double, double>> held;  // by rank: most, last
+  std::map<int, std::pair<double, double>> held;  // by rank: maximum, last
   for (const Json& event : traced.events.at("C")) {
     auto& [most, last] = held[event.at("pid")];
     last = event.at("args").at("held");

@@ -21,7 +21,7 @@ bool is_live(const Schedule& schedule, const TransportModel& model) {
   return replay_transport(schedule.placement, full_table(schedule), model).live;
 }
 
-// The fewest slots on every edge with which the schedule completes.
+// The smallest number of slots on every edge with which the schedule completes.
 int fewest_slots(const Schedule& schedule, TransportModel model) {
   for (int slots = 1;; ++slots) {
     model.slots = slots_everywhere(schedule.placement, slots);
@@ -80,7 +80,7 @@ TEST(Transport, FewestSlotsWithReceivesInTheLists) {
 }
 
 TEST(Transport, EveryScheduleCompletesOnEveryTransport) {
-  // The full table is an order in which all of it can be done, so even a rendezvous completes; slots are what can make it die.
+  // The full table is an order in which everything can be done, so even a rendezvous completes; only slots can make it deadlock.
   int made = 0;
   for (int ranks : {1, 2, 3, 4, 5, 8}) {
     for (const ScheduleRequest& request : one_of_each(ranks, 2 * ranks)) {
@@ -119,7 +119,7 @@ TEST(Transport, SendsThatBlockTheirListKillSomeSchedules) {
 }
 
 TEST(Transport, ReportsNameTheTokenAndTheCycle) {
-  // Breadth first in one queue of blocking receives with too few slots: the wrap edge fills up.
+  // Breadth first, with one queue of blocking receives and too few slots: the edge from the last rank to the first fills up.
   TransportModel model;
   const Schedule schedule = looped_bfs(2, 2, 4);
   model.slots = slots_everywhere(schedule.placement, 1);
@@ -260,7 +260,7 @@ TEST(Transport, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
     const auto requests = one_of_each(below(2) ? 2 : 4, 8);
     const Schedule schedule = make_schedule(requests[random() % requests.size()]);
     FullTable cells = full_table(schedule);
-    for (int damage = below(5); damage > 0; --damage) {  // a user's table, perhaps a broken one
+    for (int damage = below(5); damage > 0; --damage) {  // a user's table, which may be broken
       auto& list = cells[random() % cells.size()];
       const std::size_t at = random() % (list.size() - 1);
       if (below(12) == 0)

@@ -7,8 +7,8 @@ namespace millrace::runtime {
 namespace {
 
 TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
-  // Step times of an independent model, F = I = W = 1. Its interleaved-zb stands 0.2 below ours, all columns alike;
-  // where it has a queue for two ranks and not for two stages, dualpipe-v takes 56.2.
+  // Step times of an independent model, F = I = W = 1. Its interleaved-zb is 0.2 below ours, equally in all columns; dualpipe-v
+  // takes 56.2 where a queue belongs to two ranks rather than to two stages.
   struct Row {
     ScheduleRequest request;
     double latency, rank, direction, edge, free;
@@ -31,7 +31,7 @@ TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
 }
 
 TEST(TransportTime, WithoutQueuesItIsTheSimulator) {
-  // Receives that are posted late could still delay a token, so this holds without latency.
+  // Receives that are posted late could still delay a boundary, so this holds only without latency.
   for (const ScheduleRequest& request : one_of_each(4, 8)) {
     const Schedule schedule = make_schedule(request);
     const auto costs = uniform_costs(schedule.placement, 1, 1.1, 0.8);

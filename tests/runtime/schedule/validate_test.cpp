@@ -41,7 +41,7 @@ TEST(WellFormed, MicrobatchesRiseForEachKind) {
   expect_contains(error_of(ExitCode::config, [&] { check("0F0 0F1 0B1 0B0"); }), "action 0B0: comes after microbatch 1");
   expect_contains(error_of(ExitCode::config, [&] { check("0F0 0F1 0B1 0I0 0W0"); }), "action 0I0: comes after microbatch 1");
   expect_contains(error_of(ExitCode::config, [&] { check("0F0 0F1 0I0 0I1 0W1 0W0"); }), "action 0W0: comes after microbatch 1");
-  EXPECT_NO_THROW(check("0F0 0F1 0I0 0B1 0W0"));  // B and I with W may be mixed between microbatches
+  EXPECT_NO_THROW(check("0F0 0F1 0I0 0B1 0W0"));  // B, and I with W, may be mixed between microbatches
   EXPECT_NO_THROW(check("0F0 0F1"));              // evaluation
 }
 
@@ -84,9 +84,10 @@ TEST(Replay, LedgerDepthsAreAlwaysLive) {
   }
 }
 
-// Another way to decide: entries are peeled off one at a time, at random, whenever what they need has been peeled off before.
+// An alternative decision procedure: entries are removed one at a time, at random, whenever everything that they need was removed
+// before.
 bool can_be_peeled(const Schedule& schedule, std::mt19937& random) {
-  std::set<std::string> made;  // "F of stage 1, microbatch 0", "I …" whether by I or B
+  std::set<std::string> made;  // "F of stage 1, microbatch 0"; "I …" for both I and B
   std::vector<std::size_t> done(schedule.ranks.size(), 0);
   const auto text = [](StageId stage, bool forward, MicrobatchId m) { return fmt::format("{}{}{}", forward ? 'F' : 'I', stage, m); };
   const auto ready = [&](const Action& action) {

@@ -1,4 +1,4 @@
-// The small tokenizers of tests/golden/tokenizers against what their own libraries made of 5 MiB of mixed text
+// The small tokenizers of tests/golden/tokenizers against the ids that their own libraries gave for 5 MiB of mixed text
 // (tools/reference/train_tokenizers.py).
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view of
   return ids;
 }
 
-/// Every line as a text, without what ends it.
+/// Encodes every line as a text, without its line end.
 std::vector<std::int32_t> ids_of_lines(const Tokenizer& tokenizer, std::string_view of) {
   std::vector<std::int32_t> ids;
   for (std::size_t at = 0; at < of.size();) {
@@ -89,7 +89,7 @@ TEST_P(Reference, HasTheSameIds) {
   for (const std::int32_t id : ids) ASSERT_TRUE(id >= 0 && id < tokenizer->vocabulary()) << id;
 }
 
-/// What decoding gives back of a text.
+/// The text that decoding gives for the ids of a text.
 std::string round_trip(const std::string& name, std::string text_of) {
   if (name == "qwen2.json") {  // its text is in normalisation form C afterwards
     std::string normalized;

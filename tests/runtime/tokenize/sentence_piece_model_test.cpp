@@ -97,7 +97,7 @@ TEST(SentencePieceModel, IsLeftToTheLibraryWhereTheTwoCouldDiffer) {
   EXPECT_FALSE(read(with(text(3, number(4, 1)))).has_value());
 }
 
-/// The same ids by the library: a piece that the user defined, and that no text has, leaves the model to it.
+/// The library gives the same ids: a user-defined piece, which occurs in no text, makes us leave the model to the library.
 TEST(SentencePieceModel, GivesTheIdsOfTheLibrary) {
   const auto ours = read_sentence_piece(with(""), "f");
   const auto theirs = read_sentence_piece(with(piece("zzz", 0, 4)), "f");

@@ -38,7 +38,7 @@ TEST(Splitter, CutsAsTheirPatternsSay) {
 
 class HandWritten : public testing::TestWithParam<SplitPattern> {};
 
-// What is written out by hand is what PCRE2 makes of the pattern, on text of every kind.
+// The hand-written splitters agree with PCRE2's matching of the pattern, on text of every kind.
 TEST_P(HandWritten, IsThePattern) {
   const auto by_hand = make_splitter(GetParam());
   const auto by_pattern = make_pattern_splitter(expression_of(GetParam()), "the pattern");
@@ -53,8 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Patterns, HandWritten,
 
 TEST(Splitter, WhatIsBetweenMatchesIsAPiece) {
   EXPECT_EQ(pieces_of(*make_splitter("[0-9]", "x"), "ab12c"), (Pieces{"ab", "1", "2", "c"}));
-  EXPECT_EQ(pieces_of(*make_splitter("x*", "x"), "abxxc"), (Pieces{"ab", "xx", "c"}));  // empty matches are none
-  // U+180E is no white space any more, whatever PCRE2's \s says.
+  EXPECT_EQ(pieces_of(*make_splitter("x*", "x"), "abxxc"), (Pieces{"ab", "xx", "c"}));  // empty matches are ignored
+  // U+180E is no longer white space, although PCRE2's \s includes it.
   EXPECT_EQ(pieces_of(*make_splitter(R"([\s]+|\S+)", "x"), "a\u180eb \u3000c"), (Pieces{"a\u180eb", " \u3000", "c"}));
 }
 
@@ -96,7 +96,7 @@ TEST(Nfc, ComposesAndOrders) {
   EXPECT_EQ(nfc("\uac00\u11a8"), "\uac01");
   EXPECT_EQ(nfc("\u212b\u2126\u0344"), "\u00c5\u03a9\u0308\u0301");
   EXPECT_EQ(nfc("\u0958"), "\u0915\u093c");                        // excluded from composition
-  EXPECT_EQ(nfc("\ufb01 \u00bd \u2460"), "\ufb01 \u00bd \u2460");  // compatibility forms stay
+  EXPECT_EQ(nfc("\ufb01 \u00bd \u2460"), "\ufb01 \u00bd \u2460");  // compatibility forms are kept
   EXPECT_EQ(nfc("x\u0301\u0301y"), "x\u0301\u0301y");
   EXPECT_TRUE(is_surely_nfc("plain \u4e2d\ud55c\u00e9"));
   EXPECT_FALSE(is_surely_nfc("e\u0301"));
@@ -107,7 +107,7 @@ TEST(Nfc, IsTheSameTwiceAndInParts) {
     const std::string text = tests::mixed_text(2000, seed, false);
     const std::string once = nfc(text);
     ASSERT_EQ(nfc(once), once);
-    // As utf8proc does it in one go is what the parts give: a cut before plain ASCII changes nothing.
+    // Normalising the parts gives what utf8proc gives for the whole: a cut before plain ASCII changes nothing.
     const std::size_t cut = text.find("\ne");
     if (cut != std::string::npos && end_of_valid(text, 0) == text.size() && static_cast<unsigned char>(text[cut + 2]) < 0x80) {
       ASSERT_EQ(nfc(text.substr(0, cut)) + nfc(text.substr(cut)), once);

@@ -55,7 +55,7 @@ TEST(OpenTokenizer, TakesAFolderAndFindsFilesByNameAndContent) {
   folder.write("tokenizer.json", golden_text("gpt2.json"));
   EXPECT_EQ(open_tokenizer(folder.path())->vocabulary(), open_tokenizer(golden + "gpt2.json")->vocabulary());
   const TemporaryFolder ranks;
-  ranks.write("a_llama3.model", golden_text("small_llama3.tiktoken"));  // Llama 3 calls its file tokenizer.model
+  ranks.write("a_llama3.model", golden_text("small_llama3.tiktoken"));  // Llama 3 names its file tokenizer.model
   EXPECT_TRUE(open_tokenizer(ranks / "a_llama3.model")->begin_of_document().has_value());
   const TemporaryFolder empty;
   expect_error([&] { (void)open_tokenizer(empty.path()); }, ExitCode::data, {"no tokenizer found", "tokenizer.json"});
@@ -152,7 +152,7 @@ TEST(BytePairs, FewAndManyPiecesMergeAlike) {
   }
   for (std::int32_t i = 4; i < 20; ++i) EXPECT_TRUE(pairs.add(i, (i * 3) % 20, 16 + i, made++));
   EXPECT_FALSE(pairs.add(0, 0, 99, 99));
-  // The plainest way: look for the lowest rank from the left, again and again, by merging two pieces at a time.
+  // The simplest algorithm: search for the lowest rank from the left, again and again, and merge two pieces at a time.
   std::uint64_t state = 1;
   BytePairs::Scratch scratch;
   for (int round = 0; round < 200; ++round) {
@@ -160,7 +160,7 @@ TEST(BytePairs, FewAndManyPiecesMergeAlike) {
     for (auto& piece : pieces) piece = static_cast<std::int32_t>((state = state * 6364136223846793005ULL + 1442695040888963407ULL) >> 62);
     Ids few = pieces;
     few.resize(pairs.merge(few, scratch));
-    // The same pieces behind and before ones that nothing merges with, so that the other way is taken.
+    // The same pieces between pieces that nothing merges with, so that the other algorithm is used.
     Ids many(40, 1000);
     many.insert(many.end(), pieces.begin(), pieces.end());
     many.resize(pairs.merge(many, scratch));
@@ -247,7 +247,8 @@ TEST(TokenizerJson, RefusesDamage) {
   expect_refused(replaced(good, "\"!\":0", "\"!\":-1"), {"model.vocab", "-1"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":0.5"), {"model.vocab", "0.5"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":99999999999999999999"), {"model.vocab"});
-  expect_refused(replaced(good, "\"!\":0", "\"!\":2000000000"), {"model.vocab", "2000000000", "from 0 to"});  // no memory is asked for
+  // must not allocate memory for it
+  expect_refused(replaced(good, "\"!\":0", "\"!\":2000000000"), {"model.vocab", "2000000000", "from 0 to"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":1"), {"id 1 is assigned twice"});
   expect_refused(replaced(good, "\"!\":0", "\"!\":0,\"!\":0"), {"'!' appears twice"});
   expect_refused(replaced(good, "\"merges\":[", "\"merges\":[\"zz qq\","), {"model.merges[0]", "zz"});
