@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# millrace beside what a user would run instead, on this machine, taking turns; one table of ratios with their spread and whether each goal is met.
+# Compares millrace with its alternatives on this machine, alternating; prints one table of ratios with their spread and whether each goal is met.
 #
 #     benchmarks/compare_peers.sh [--markdown FILE] [GOAL …]
 #
-#      1  train step of bench-32m over PyTorch's               6  actors over straight loop, trace ring on over off
-#      2  its model FLOPs over the machine's best matmul       7  link over bare MPI while both ranks compute
-#      3  GPT-2 124M over plain C loops                        8  peak memory of 1 over PyTorch's
-#      4  2 ranks over PyTorch's pipelines                     9  start to the first step, less mpirun alone
-#      5  2 ranks of 1 thread over 1 rank of 2                10  growth with sequence, layers, microbatches, stages
+#      1  train step of bench-32m relative to PyTorch's        6  actors relative to plain loop, trace ring on to off
+#      2  its model FLOPs relative to the best matmul          7  link relative to bare MPI while both ranks compute
+#      3  GPT-2 124M relative to plain C loops                 8  peak memory of 1 relative to PyTorch's
+#      4  2 ranks relative to PyTorch's pipelines              9  start to the first step, minus mpirun alone
+#      5  2 ranks of 1 thread relative to 1 rank of 2         10  growth with sequence, layers, microbatches, stages
 #
-# Environment: ROUNDS (3) turns of everybody, STEPS (10) timed steps of a turn (fewer of long steps, more of short ones), MILLRACE (build/release/millrace; the other
-# programs lie beside it), PEERS (folder of torch_train.py and torch_pipeline.py; shared/peers beside the repository), PYTHON (a Python with torch; else
-# one is installed under build/peers and kept), CC (cc), LIMIT (1800) seconds that one program may take. What cannot run is left out with a sentence.
-# Readings stay in build/peers/readings.jsonl until the next call; peers/goals.py says what is compared and wanted, peers/table.py how.
+# Environment: ROUNDS (3): rounds in which every alternative runs; STEPS (10): timed steps per round (fewer if steps are long, more if they are short);
+# MILLRACE (build/release/millrace; the other programs are beside it); PEERS (folder of torch_train.py and torch_pipeline.py; default shared/peers beside
+# the repository); PYTHON (a Python with torch; by default one is installed under build/peers and kept); CC (cc); LIMIT (1800): seconds that one program
+# may take. The script says what it skips. Results stay in build/peers/readings.jsonl until the next call; peers/goals.py lists the comparisons and their
+# expected values, peers/table.py computes the table.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
 programs=$here/peers
 markdown=() goals=()
 while (($#)); do
   case $1 in
-    --markdown) markdown=(--markdown "${2:?a file behind --markdown}"); shift ;;
+    --markdown) markdown=(--markdown "${2:?a file after --markdown}"); shift ;;
     [1-9] | 10) goals+=("$1") ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
   esac
@@ -41,30 +42,30 @@ trap 'exit 130' INT TERM
 readings=$build/readings.jsonl
 : > "$readings"
 [ -x "$millrace" ] || { echo "compare_peers.sh: no program $millrace; build it, or name it in MILLRACE" >&2; exit 1; }
-# Open MPI yields where processes share cores only when there are more of them than cores, with or without this.
+# Open MPI yields the processor only if there are more processes than cores, with or without this option.
 mpi=(mpirun --allow-run-as-root --oversubscribe --bind-to none)
 
-# -- turns ---------------------------------------------------------------------------------
+# -- rounds --------------------------------------------------------------------------------
 
 load() { cut -d' ' -f1 /proc/loadavg; }
-# Seconds of processor time since the start: of the whole machine, what its host takes included; and of what this script ran.
+# Seconds of processor time since the start: of the whole machine, including time taken by its host; and of the programs that this script ran.
 machine_seconds() { awk -v tick="$(getconf CLK_TCK)" '/^cpu / {printf "%.2f\n", ($2 + $3 + $4 + $7 + $8 + $9) / tick}' /proc/stat; }
 own_seconds() {
-  times > "$scratch/times"  # not in a subshell, which has none
+  times > "$scratch/times"  # not in a subshell, which has no child times
   awk -F'[ms ]+' '{sum += $1 * 60 + $2 + $3 * 60 + $4} END {printf "%.3f\n", sum}' "$scratch/times"
 }
 wanted() { [[ " ${goals[*]} " == *" $1 "* ]]; }
 note() { python3 -c 'import json, sys; print(json.dumps({sys.argv[1]: sys.argv[2]}))' "$1" "$2" >> "$readings"; }
 left_out() { echo "  left out: $1"; note left_out "$1"; }
 
-# take SET WHO COMMAND …: keeps the last line of JSON that the command prints as this round's reading, and how much of the cores others had meanwhile.
+# take SET WHO COMMAND …: stores the last line of JSON that the command prints as this round's result, with the share of the cores that other programs had meanwhile.
 take() {
   local set=$1 who=$2 line status=0 others
   shift 2
   own_seconds > "$scratch/own"
   others=$(date +%s.%N)\ $(machine_seconds)\ $(< "$scratch/own")
   timeout "$limit" "$@" > "$scratch/out" 2> "$scratch/errors" < /dev/null &
-  child=$!  # a process group of its own, which timeout ends with itself
+  child=$!  # a process group of its own, which timeout kills as a whole
   wait "$child" || status=$?
   child=
   own_seconds > "$scratch/own"
@@ -84,7 +85,7 @@ take() {
   printf '  %-26s others %2.0f %%  %.110s\n' "$who" "$(awk "BEGIN {print 100 * $others}")" "$line"
 }
 
-# in_turns FUNCTION …: everybody of the function once a round.
+# in_turns FUNCTION …: runs every alternative of the function once per round.
 in_turns() {
   for ((round = 1; round <= rounds; ++round)); do
     echo "  round $round of $rounds"
@@ -92,7 +93,7 @@ in_turns() {
   done
 }
 
-# tokens VOCABULARY: the path of a file of random ones.
+# tokens VOCABULARY: the path of a file of random tokens.
 tokens() {
   [ -f "$scratch/tokens.$1.bin" ] || python3 "$programs/random_tokens.py" "$scratch/tokens.$1.bin" --vocabulary "$1"
   echo "$scratch/tokens.$1.bin"
@@ -106,7 +107,7 @@ run_file() {
   echo "$file"
 }
 
-# trained SKIP STEPS [LAUNCHER … --] RUN.toml key=value …: a training of ours, timed behind the first SKIP steps.
+# trained SKIP STEPS [LAUNCHER … --] RUN.toml key=value …: a millrace training, timed after the first SKIP steps.
 trained() {
   local skip=$1 count=$2
   shift 2
@@ -121,7 +122,7 @@ trained() {
 # -- PyTorch -------------------------------------------------------------------------------
 
 torch_python=
-# Sets torch_python, or says once why there is none.
+# Sets torch_python, or prints once why there is none.
 find_torch() {
   [ -z "$torch_python" ] || { [ "$torch_python" != none ]; return; }
   torch_python=none
@@ -148,7 +149,7 @@ find_torch() {
 
 # -- goals ---------------------------------------------------------------------------------
 
-# Goals 1, 2 and 8 are of the same runs.
+# Goals 1, 2 and 8 use the same runs.
 bench_32m() {
   [ -z "${bench_32m_done:-}" ] || { echo "  from the runs above"; return 0; }
   bench_32m_done=yes
@@ -190,7 +191,7 @@ goal_3() {
     left_out "plain C loops: plain_gpt2.c was not compiled, or its gradients are wrong"
     plain=
   fi
-  in_turns gpt2_round 64 $((2 * steps)) 2  # of a second or less
+  in_turns gpt2_round 64 $((2 * steps)) 2  # steps of a second or less
   in_turns gpt2_round 1024 1 1
 }
 gpt2_round() {  # SEQUENCE STEPS SKIP
@@ -200,7 +201,7 @@ gpt2_round() {  # SEQUENCE STEPS SKIP
     trained "$3" "$2" "$file" train.threads=2 train.dtype=$dtype
     take "gpt2 4 x $1" "millrace $dtype" "${command[@]}"
   done
-  # The control meets no page for the first time, so that a step of minutes needs no other before it.
+  # The control has touched all its memory before, so that a step of minutes needs no warm-up step.
   [ -z "$plain" ] || OMP_NUM_THREADS=2 take "gpt2 4 x $1" "plain C" "$plain" 4 "$1" "$2" $(($1 < 1024 ? 1 : 0))
 }
 
@@ -210,7 +211,7 @@ goal_4() {
   if find_torch; then torch=yes; fi
   in_turns two_ranks_round
 }
-# plan_of RUN.toml DTYPE SCHEDULES: the path of a plan for two ranks of one thread, of parts measured here; made once.
+# plan_of RUN.toml DTYPE SCHEDULES: the path of a plan for two ranks of one thread, with costs measured here; created once.
 plan_of() {
   local plan
   plan=$scratch/plan.$(basename "$1" .toml).$2.${3//,/.}.toml
@@ -270,13 +271,13 @@ goal_9() {
 start_round() {
   rm -rf "$scratch/start"
   cd "$root"
-  # What is overruled comes behind the first step.
+  # Settings that follow override those of the file.
   take start millrace python3 "$programs/seconds_until.py" "step 1/" "${mpi[@]}" -np 4 "$millrace" train configs/runs/quickstart.toml run.directory="$scratch/start" \
     train.steps=2 train.warmup_steps=0 evaluate.every=0 evaluate.batches=1 sample.tokens=0
   take start "mpirun alone" python3 "$programs/seconds_until.py" "" "${mpi[@]}" -np 4 "$benches/peers/mpi_alone"
 }
 
-# Here the points take turns, more often than others since their runs are of milliseconds, and the law is fitted to each one's least.
+# Here the points alternate, more often than others since their runs take milliseconds, and the law is fitted to the minimum of each.
 goal_10() {
   local law round=1
   for law in sequence layers microbatches stages; do

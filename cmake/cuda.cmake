@@ -1,4 +1,4 @@
-# MILLRACE_CUDA is OFF, ON or emulated. millrace_cuda is what kernels/cuda is compiled and linked with; nothing else of ours reads CUDA's headers.
+# MILLRACE_CUDA is OFF, ON or emulated. millrace_cuda is what kernels/cuda is compiled and linked with; no other target includes CUDA's headers.
 if(NOT MILLRACE_CUDA)
   return()
 endif()
@@ -18,11 +18,11 @@ else()
   endif()
   set(CMAKE_CUDA_COMPILER ${MILLRACE_NVCC})
   enable_language(CUDA)
-  # CMake 3.25 knows no flag of nvcc for C++20 and would pass none.
+  # CMake 3.25 does not know nvcc's flag for C++20 and would pass none.
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(millrace_cuda INTERFACE CUDA::cudart CUDA::cublasLt)
-  # cuDNN has no package of CMake's.
+  # cuDNN has no CMake package.
   find_path(MILLRACE_CUDNN_INCLUDE cudnn_backend.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(MILLRACE_CUDNN cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT} PATH_SUFFIXES lib lib64)
   if(MILLRACE_CUDNN_INCLUDE AND MILLRACE_CUDNN)

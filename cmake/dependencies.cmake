@@ -4,7 +4,7 @@ function(millrace_missing library package)
 endfunction()
 
 # millrace_import(NAME::target LIBRARY "as people call it" PACKAGE libname-dev HEADER name/header.h BINARY name)
-# For what brings no CMake package; the paths found are MILLRACE_NAME_INCLUDE and MILLRACE_NAME in the cache.
+# For libraries without a CMake package; the paths found are MILLRACE_NAME_INCLUDE and MILLRACE_NAME in the cache.
 function(millrace_import target)
   cmake_parse_arguments(ARG "" "LIBRARY;PACKAGE;HEADER;BINARY" "" ${ARGN})
   string(REGEX REPLACE "::.*" "" name MILLRACE_${target})
@@ -23,7 +23,7 @@ find_package(fmt QUIET)
 if(NOT fmt_FOUND)
   millrace_missing(fmt libfmt-dev)
 endif()
-# libdnnl-dev's own CMake package wants OpenCL's headers, which nothing here includes.
+# libdnnl-dev's own CMake package requires OpenCL's headers, which nothing here includes.
 millrace_import(DNNL::dnnl LIBRARY oneDNN PACKAGE libdnnl-dev HEADER oneapi/dnnl/dnnl.hpp BINARY dnnl)
 find_package(spdlog QUIET)
 if(NOT spdlog_FOUND)
@@ -50,7 +50,7 @@ find_path(MILLRACE_TOMLPLUSPLUS toml++/toml.h)
 if(NOT MILLRACE_TOMLPLUSPLUS)
   millrace_missing(TOML++ libtomlplusplus-dev)
 endif()
-# What tokenizers are read and run with.
+# Libraries for tokenizers.
 millrace_import(PCRE2::pcre2 LIBRARY PCRE2 PACKAGE libpcre2-dev HEADER pcre2.h BINARY pcre2-8)
 millrace_import(utf8proc::utf8proc LIBRARY utf8proc PACKAGE libutf8proc-dev HEADER utf8proc.h BINARY utf8proc)
 millrace_import(sentencepiece::sentencepiece LIBRARY SentencePiece PACKAGE libsentencepiece-dev HEADER sentencepiece_processor.h BINARY sentencepiece)

@@ -1,5 +1,5 @@
 # millrace_embed(TARGET HEADER tools/report/embedded_text.hpp [NAMESPACE millrace::tools] FILES a.html b.js …): adds a generated source to the
-# target that holds these files' texts in this order, as the function that the header declares in the namespace. Written again when one of
+# target that holds these files' texts in this order, as the function that the header declares in the namespace. The source is regenerated when one of
 # them changes.
 #
 # The same file run as a script (cmake -P) writes that source: OUTPUT, HEADER, NAMESPACE and FILES, the latter separated by "|", since a list's own

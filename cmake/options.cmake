@@ -1,4 +1,4 @@
-# What every target of ours is compiled with.
+# Compile options of all our targets.
 add_library(millrace_options INTERFACE)
 target_compile_features(millrace_options INTERFACE cxx_std_20)
 target_include_directories(millrace_options INTERFACE ${PROJECT_SOURCE_DIR})
@@ -10,12 +10,12 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 # Release keeps our checks: they throw, they are not asserts.
-# Most code runs once a run or a few times a step: it is built quickly. millrace_hot names what is built to be quick.
-# Without lines for a debugger, which take a sixth of the time to build: the dev preset has them, and what sanitizers report names them.
+# Most code runs once per run or a few times per step, so it is compiled with little optimisation. millrace_hot marks the code that is optimised.
+# Without debug information, which takes a sixth of the build time: the dev preset and the sanitizer presets have it.
 set(CMAKE_CXX_FLAGS_RELEASE "-O1")
 find_program(MILLRACE_CCACHE ccache)
 if(MILLRACE_CCACHE)
-  # ccache looks through precompiled headers only when it is told that their macros and times may be trusted.
+  # ccache supports precompiled headers only with these sloppiness settings for their macros and times.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MILLRACE_CCACHE})
 endif()
 if(MILLRACE_SANITIZE)
@@ -23,12 +23,12 @@ if(MILLRACE_SANITIZE)
   target_compile_options(millrace_options INTERFACE -fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(millrace_options INTERFACE -fsanitize=${MILLRACE_SANITIZE})
   if(MILLRACE_SANITIZE MATCHES thread)
-    target_compile_options(millrace_options INTERFACE -Wno-tsan)  # the fences in Asio's headers, which order nothing of ours
+    target_compile_options(millrace_options INTERFACE -Wno-tsan)  # the fences in Asio's headers, on which none of our code relies
   endif()
 endif()
 
-# millrace_hot(TARGET) or millrace_hot(SOURCES a.cpp …): what works on tensors, moves messages or simulates large tables. Not under sanitizers: their own code grows
-# with inlining, and so does the time to build it.
+# millrace_hot(TARGET) or millrace_hot(SOURCES a.cpp …): code that works on tensors, moves messages or simulates large tables. Not under sanitizers, whose instrumentation grows
+# with inlining, and with it the build time.
 function(millrace_hot)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   if(MILLRACE_SANITIZE)
@@ -38,5 +38,5 @@ function(millrace_hot)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
   endforeach()
   set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-  set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # GCC 12 may crash where a precompiled header was made with another -O
+  set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # GCC 12 may crash if a precompiled header was compiled with another -O
 endfunction()

@@ -1,13 +1,13 @@
-# The headers that all tests read, compiled once: in an executable, since position-independent code of a library would be another kind.
-# Tests are compiled without optimisation: what they measure is right or wrong, and it halves their share of a clean build.
+# The headers that all tests include, precompiled once: in an executable, since a library's position-independent code would need other options.
+# Tests are compiled without optimisation: they check correctness, not speed, and it halves their share of a clean build.
 if(MILLRACE_BUILD_TESTS)
   add_executable(test_headers EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp)
   target_link_libraries(test_headers PRIVATE millrace_options fmt::fmt GTest::gtest)
   target_compile_options(test_headers PRIVATE -O0)
-  # Every test's main(), and the lines about cases that it skipped.
+  # The main() of every test, which also reports skipped cases.
   add_library(millrace_test_main STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/main.cpp ${PROJECT_SOURCE_DIR}/tests/support/skipped_cases.cpp)
   target_link_libraries(millrace_test_main PRIVATE millrace_options GTest::gtest)
-  # CTest runs this after the tests: it lists the skipped cases with their sentences.
+  # CTest runs this after the tests: it lists the skipped cases with their reasons.
   file(WRITE ${PROJECT_BINARY_DIR}/CTestCustom.cmake
     "set(CTEST_CUSTOM_POST_TEST \"python3 ${PROJECT_SOURCE_DIR}/tests/support/skipped_cases.py ${PROJECT_BINARY_DIR}\")\n")
   millrace_precompile(test_headers <gtest/gtest.h> <chrono> <cmath> <fstream> <iterator> <limits> <sstream> <thread>)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What to run before a commit: format, include arrows, build, tests, clang-tidy on what changed.
+# Run this before a commit: checks format and include arrows, builds, runs tests, and clang-tidy on changed files.
 #   tools/check.sh                 format, includes, build, tests labelled quick, clang-tidy
 #   tools/check.sh --full          … and the slow tests
 #   tools/check.sh --cuda          … with the CUDA kernels, emulated on the CPU (tests/emulated_cuda)
@@ -18,14 +18,14 @@ done
 
 ./tools/test.sh "${full[@]}"
 
-# What differs from main, or from the last commit on main itself.
+# Files that differ from main or, on main itself, from the last commit.
 base=$(git merge-base HEAD main 2>/dev/null || git rev-parse HEAD)
 [ "$base" = "$(git rev-parse HEAD)" ] && base=HEAD~1
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' ':!tests' ':!benchmarks')
 if [ ${#changed[@]} -eq 0 ]; then
   echo "check.sh: no changed source for clang-tidy"
 elif command -v clang-tidy >/dev/null; then
-  # Its own build folder: without joined sources and precompiled headers, which Clang does not read.
+  # A separate build folder, without unity builds and precompiled headers, which Clang cannot read.
   cmake --preset dev -DMILLRACE_BUILD_BENCHMARKS=OFF >/dev/null
   printf '%s\n' "${changed[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet --warnings-as-errors='*' -p build/dev
 else
@@ -39,7 +39,7 @@ if [ "$cuda" = yes ]; then
 fi
 if [ "$sanitizers" = yes ]; then
   cmake --preset asan >/dev/null && cmake --build --preset asan
-  # The slow unwinder, for leaks below MPI: its plugins are unloaded when leaks are looked for, and only a caller further up has a library's name.
+  # Uses the slow unwinder, for leaks below MPI: its plugins are unloaded before leaks are searched for, and only a caller further up has a library name.
   ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:suppressions=$root/tools/sanitizers/asan.txt LSAN_OPTIONS=suppressions=$root/tools/sanitizers/lsan.txt:print_suppressions=0 \
     UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ctest --test-dir build/asan --output-on-failure -j "$jobs" -L quick
   cmake --preset tsan >/dev/null && cmake --build --preset tsan

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer targets of tests/fuzz with clang (Debian's clang and libclang-rt-dev) and runs each, as many at a time as there are cores.
+# Builds the libFuzzer targets of tests/fuzz with clang (Debian's clang and libclang-rt-dev) and runs each, as many in parallel as there are cores.
 #   tools/fuzz.sh [seconds each = 600] [target …]
-# Seeds come from tests/golden; what is found lies in build/fuzz/found, a log a target in build/fuzz/logs. Ends with 1 when any of them found something.
+# Seeds come from tests/golden; findings are in build/fuzz/found, with one log per target in build/fuzz/logs. Exits with 1 if any target found something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ cmake --build build/fuzz --target "${targets[@]}"
 seeds=build/fuzz/seeds
 mkdir -p build/fuzz/logs build/fuzz/found
 for target in "${targets[@]}"; do mkdir -p "$seeds/$target"; done
-seed() {  # TARGET FILE …: under names of their own
+seed() {  # TARGET FILE …: copies the files under unique names
   local target=$1 file
   shift
   [ -d "$seeds/$target" ] || return 0

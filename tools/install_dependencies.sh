@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what millrace is built with: Debian 12 packages, nothing else. Run as root or with sudo. Packages that are there already are left alone.
+# Installs the Debian 12 packages that millrace is built with. Run as root or with sudo. Installed packages are left unchanged.
 set -euo pipefail
 
 packages=(

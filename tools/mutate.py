@@ -39,7 +39,7 @@ import suite
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# The core: what computes, decides, moves or stores. Room: (share of the draw, sources, sources that only measure or describe the machine).
+# The core: code that computes, decides, moves or stores. Room: (share of the sample, sources, sources that only measure or describe the machine).
 ROOMS = {
     'kernels': (5, ['kernels/*.cpp', 'kernels/base/*.cpp', 'kernels/cpu/*.cpp', 'kernels/reference/*.cpp'],
                 ['kernels/peak.cpp', 'kernels/bandwidth.cpp', 'kernels/base/dot_product_rate.cpp', 'kernels/cpu/onednn_version.cpp']),
@@ -66,7 +66,7 @@ def say(text):
 
 def sources_of(room, known):
     _, patterns, without = ROOMS[room]
-    # fnmatch's * crosses folders: a pattern holds for its own folder alone.
+    # fnmatch's * also matches slashes, so the folder is compared separately.
     fits = lambda path, pattern: os.path.dirname(path) == os.path.dirname(pattern) and fnmatch.fnmatch(path, pattern)
     return sorted(path for path in known if any(fits(path, pattern) for pattern in patterns) and not any(fits(path, pattern) for pattern in without))
 
@@ -101,7 +101,7 @@ def find_all(tree, rooms, jobs):
 
 
 class Draw:
-    """So many sites over the rooms by their shares, without two that overlap; gives others in the place of those that do not compile."""
+    """Draws a number of sites from the rooms by their shares, no two of which overlap; replaces those that do not compile."""
 
     def __init__(self, found, count, seed):
         self.order = {room: random.Random(f'{seed} {room}').sample(all_sites, len(all_sites)) for room, all_sites in found.items()}
@@ -131,7 +131,7 @@ class Draw:
 
 
 def plant(tree, draw, jobs):
-    """Compiles the draw; what does not compile (a type without that operator, a constant expression) is replaced by other places. Returns {identifier: (room, Site)}."""
+    """Compiles the sample; mutants that do not compile (a type without that operator, a constant expression) are replaced by others. Returns {identifier: (room, Site)}."""
     mutants = draw.more()
     refused_sites = 0
     while True:
@@ -146,7 +146,7 @@ def plant(tree, draw, jobs):
             lines = range(site.line, site.line + site.before.count('\n') + 1)
             if any(line in refused.get(site.path, ()) for line in lines):
                 dropped.append(identifier)
-        if not dropped:  # errors elsewhere in a changed file: all of that file's mutants go
+        if not dropped:  # errors elsewhere in a changed file: drop all of that file's mutants
             dropped = [identifier for identifier, (_, site) in mutants.items() if site.path in refused]
         for identifier in dropped:
             draw.put_back(*mutants.pop(identifier))
@@ -155,7 +155,7 @@ def plant(tree, draw, jobs):
 
 
 def explanations():
-    """{(path, operator, code before, its line): why no test can notice}, from lines of these five parts."""
+    """{(path, operator, code before, its line): why no test can detect it}, from lines with these five parts."""
     known = {}
     path = os.path.join(ROOT, 'tests/mutation/explained.txt')
     if os.path.exists(path):
@@ -170,7 +170,7 @@ def explanations():
 
 
 def key_of(site):
-    """What explanations and tables know a mutant by; numbers of lines change."""
+    """The key of a mutant in explanations and tables, without the line number, which may change."""
     return site.path, site.operator, ' '.join(site.before.split()), site.context
 
 
@@ -188,7 +188,7 @@ def survivors(path):
 
 
 def content_of(tree, tests):
-    """A hash of all that the recording depends on: the scratch tree's files and the tests' names."""
+    """A hash of everything that the recording depends on: the scratch tree's files and the tests' names."""
     digest = hashlib.sha256(repr(sorted(tests.tests)).encode())
     for folder, folders, files in os.walk(tree.folder):
         folders[:] = sorted(name for name in folders if name not in ('build', '.git'))
@@ -200,7 +200,7 @@ def content_of(tree, tests):
 
 
 def recorded_cases(tree, tests):
-    """The cases of every test, recorded now or, of the same tree, by a former run."""
+    """The cases of every test, recorded now or by an earlier run on the same tree."""
     kept, content = os.path.join(ROOT, 'build', 'mutation-cases'), content_of(tree, tests)
     if os.path.exists(kept):
         with open(kept, 'rb') as file:

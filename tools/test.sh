@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs, checks format and include arrows, builds and runs the tests labelled quick; --full adds the slow ones. Prints CTest's own closing lines, and behind
-# them how many cases were skipped and why.
+# Installs, checks format and include arrows, builds and runs the tests labelled quick; --full adds the slow ones. Prints CTest's summary, and after
+# it how many cases were skipped and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 label=(-L quick)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What a GPU has to show, as rows of a markdown table: kernels and models right, runs equal to the bit, fast, well filled, as large as planned.
+# Checks and measures a GPU; prints rows of a markdown table: correct kernels and models, equal bits, speed, utilisation, memory as planned.
 #
-#     benchmarks/cuda/acceptance.sh [ROW …]          rows 1 to 5; all of them if none is named
-#     benchmarks/cuda/acceptance.sh pack FOLDER      programs and their libraries as one archive, for a bare machine: BUILD=FOLDER there
+#     benchmarks/cuda/acceptance.sh [ROW …]          rows 1 to 5; default: all
+#     benchmarks/cuda/acceptance.sh pack FOLDER      packs programs and their libraries into one archive for a bare machine, to be used there with BUILD=FOLDER
 #
 #     1  kernel tests, and `millrace parity` on every folder of docs/models.md that the CPU passes, fp32 and bf16, twice
 #     2  training tests; every schedule with 1, 2 and 4 ranks on one GPU; compute-sanitizer on a small run
 #     3  model FLOPs utilisation of configs/runs/cuda-1b.toml, best microbatch; the kernels alone; torch.compile on the same model
-#     4  host time of actions, idle device within them           5  planned over measured device memory
+#     4  host time of actions, idle device within them           5  planned relative to measured device memory
 #
-# Environment: BUILD (build/cuda), OUT (./cuda-acceptance: logs and table.md), TIME_LIMIT (540 seconds for everything; what does not fit is
-# left out with a sentence), GOLDEN (tests/golden; or a folder with hf/ and maxtext/), PYTHON (python3; with torch for the peer), JOBS (4
+# Environment: BUILD (build/cuda), OUT (./cuda-acceptance: logs and table.md), TIME_LIMIT (540 seconds for everything; the script says what it
+# skips), GOLDEN (tests/golden; or a folder with hf/ and maxtext/), PYTHON (python3; with torch for the peer), JOBS (4
 # programs at a time in rows 1 and 2), PEAK (989 TFLOP/s of bf16), BATCHES ("4 8 2 1 16" rows of a microbatch), STEP_ROWS (16 rows of a step),
-# VOCABULARY (32768, of the random tokens), and words behind commands: MODEL (runs of rows 3 to 5), SMALL (runs of row 2), TORCH
-# (torch_llama.py), BENCH (cuda_kernels_bench). Nothing ends it early; without a GPU it says what is missing and ends with 0.
+# VOCABULARY (32768, of the random tokens), and additional arguments: MODEL (runs of rows 3 to 5), SMALL (runs of row 2), TORCH
+# (torch_llama.py), BENCH (cuda_kernels_bench). No failure ends it early; without a GPU it says what is missing and exits with 0.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 2
@@ -28,7 +28,7 @@ millrace=$build/millrace
 programs=(millrace tests/kernels/kernels_base_test tests/kernels/kernels_matmul_test tests/kernels/kernels_operations_test
   tests/training/training_device_test benchmarks/cuda/cuda_kernels_bench)
 
-# -- carrying ------------------------------------------------------------------------------
+# -- packing -----------------------------------------------------------------------------
 
 # One archive of the programs and the libraries that a bare machine lacks: not libc's, the compiler's or CUDA's.
 pack() {
@@ -44,7 +44,7 @@ pack() {
     while read -r path; do cp -L "$path" "$from/lib/"; done
   strip --strip-unneeded "$from"/lib/* 2> /dev/null
   { grep '^CMAKE_HOME_DIRECTORY' "$build/CMakeCache.txt" && echo "MILLRACE_BUILT_IN=$build"; } > "$from/CMakeCache.txt"
-  # Programs share most of their code: a window that holds all of them finds that.
+  # Programs share most of their code, so a compression window that covers all of them is effective.
   tar -C "$from" -c . | xz -T1 --lzma2=preset=6,dict=192MiB > "$to/programs.tar.xz"
   du -sh "$from" "$to/programs.tar.xz"
   rm -r "$from"
@@ -77,13 +77,13 @@ trap 'exit 130' INT TERM
 left() { echo $((limit - SECONDS)); }
 # tell ROW WHAT FIGURE WANTED MET
 tell() { echo "| $1 | $2 | $3 | $4 | $5 |" | tee -a "$table"; }
-# room SECONDS ROW WHAT: false, with a sentence, where less time is left.
+# room SECONDS ROW WHAT: false, with a message, if less time is left.
 room() {
   (($(left) >= $1)) && return
   tell "$2" "$3" "left out: $(left) s are left, $1 expected" "" "-"
   return 1
 }
-# ours LIMIT COMMAND …: one of our programs, with the libraries that were packed and its measured algorithms in $out, for so many seconds at most.
+# ours LIMIT COMMAND …: runs one of our programs, with the packed libraries and its measured algorithms in $out, for at most LIMIT seconds.
 ours() {
   local seconds=$1
   shift
@@ -104,7 +104,7 @@ sanitizer() {
   done
   return 1
 }
-# Where the loader does not find CUDA's libraries: the folders of PyTorch's, or the toolkit's.
+# If the loader does not find CUDA's libraries: the folders of PyTorch's or the toolkit's.
 find_libraries() {
   libraries=$build/lib:${LD_LIBRARY_PATH:-}
   local name path
@@ -113,12 +113,12 @@ find_libraries() {
       -name "$name" -not -path '*/stubs/*' 2> /dev/null | head -1)
     [ -n "$path" ] && libraries=$libraries:$(dirname "$path")
   done < <(for program in "${programs[@]}"; do LD_LIBRARY_PATH=$libraries ldd "$build/$program" 2> /dev/null; done | awk '/not found/{print $1}' | sort -u)
-  # cuDNN opens its parts by name when it is first used.
+  # cuDNN loads its sub-libraries by name at first use.
   path=$(LD_LIBRARY_PATH=$libraries ldd "$millrace" 2> /dev/null | awk '/libcudnn.so/{print $3}')
   [ -n "$path" ] && libraries=$libraries:$(dirname "$(realpath "$path")")
   LD_LIBRARY_PATH=$libraries ldd "$millrace" 2> /dev/null | awk '/not found/{print "the library " $1}'
 }
-# Programs know where they were built, for presets and tests: a link makes that place lead here.
+# Programs contain the path of their build, for presets and tests: a link at that path leads here.
 make_places() {
   local of from
   for of in CMAKE_HOME_DIRECTORY:INTERNAL MILLRACE_BUILT_IN; do
@@ -130,7 +130,7 @@ make_places() {
   done
 }
 folders() { sed -n 's/^| \(\(hf\|maxtext\)_[a-z0-9_]*\) |.*/\1/p' docs/models.md; }
-# folder_of NAME: of tests/golden, or of a folder with hf/ and maxtext/.
+# folder_of NAME: the folder in tests/golden, or in a folder with hf/ and maxtext/.
 folder_of() {
   local path
   for path in "$golden/$1" "$golden/${1/_//}"; do
@@ -143,7 +143,7 @@ tokens() {
   echo "$scratch/tokens.bin"
 }
 
-# -- 1: right ------------------------------------------------------------------------------
+# -- 1: correct ------------------------------------------------------------------------------
 
 # parity_of NAME DTYPE: the CPU, then twice the GPU; leaves "name dtype cpu first second hash hash" in the scratch folder.
 parity_of() {
@@ -194,7 +194,7 @@ row_1() {
   done
 }
 
-# -- 2: equal ------------------------------------------------------------------------------
+# -- 2: equal bits ------------------------------------------------------------------------------
 
 small=(configs/runs/tiny.toml model.layers=8 "data.text=docs" data.held_out=0 train.steps=3 train.warmup_steps=1 train.batch=2
   train.microbatches=8 train.threads=1 "${small_words[@]}")
@@ -229,7 +229,7 @@ row_2() {
   room 40 2 "schedules" || return
   : > "$scratch/trained"
   for dtype in fp32 bf16; do
-    for parts in 1 2; do  # dualpipe has two sums of gradients: its bits are those of a run that has them too
+    for parts in 1 2; do  # dualpipe has two gradient sums: its bits equal those of a run that has two as well
       for name in cpu cuda; do
         trained "$name.$dtype.$parts" device=$name train.dtype=$dtype train.accumulators=$parts >> "$scratch/trained" &
       done
@@ -242,7 +242,7 @@ row_2() {
         parts=1
         [ "$name" = dualpipe ] && parts=2
         key=("train.dtype=$dtype" "pipeline.schedule=$name" "pipeline.ranks=$ranks" "pipeline.chunks=$chunks")
-        # What no CPU could run either is not asked for.
+        # Combinations that a CPU cannot run either are skipped.
         ours 20 "$millrace" inspect "${small[@]}" "${key[@]}" > /dev/null 2>&1 || continue
         while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
         (($(left) > 15)) || { echo "$name.$ranks" >> "$scratch/no_time.$dtype"; continue; }
@@ -287,7 +287,7 @@ row_2() {
   done
 }
 
-# -- 3: fast -------------------------------------------------------------------------------
+# -- 3: speed -------------------------------------------------------------------------------
 
 best=  # "tokens/s batch policy" of row 3
 large_words() {  # BATCH POLICY
@@ -326,7 +326,7 @@ row_3() {
       if [ -z "$best" ] || [ "$(at_least "${rate% *}" "${best%% *}")" = yes ]; then
         best="${rate% *} $batch $policy" figure=$utilisation
       fi
-      break  # a policy that computes more again is only asked when this one does not fit
+      break  # a policy with more recomputation is only tried if this one does not fit
     done
   done
   [ -n "$best" ] || { tell 3 "best microbatch" "none ran" "55 %" no; return; }
@@ -337,7 +337,7 @@ row_3() {
     return
   fi
   peer=0
-  for batch in $(awk '{print $2}' <<< "$best") 4 8; do  # ours, and two that may suit it better
+  for batch in $(awk '{print $2}' <<< "$best") 4 8; do  # our batch, and two that may suit it better
     [ -f "$out/torch.$batch.log" ] && [ "$out/torch.$batch.log" -nt "$out/best.txt" ] && continue
     room 75 3 "torch.compile, $batch rows" || break
     timeout --kill-after=5 "$(left)" "$python" -B "$here/torch_llama.py" --batch "$batch" --microbatches $((step_rows / batch > 0 ? step_rows / batch : 1)) \
@@ -352,9 +352,9 @@ row_3() {
   tell 3 "over the best torch.compile" "$rate" ">= 1.1" "$(at_least "$rate" 1.1)"
 }
 
-# -- 4 and 5: what a profile says ----------------------------------------------------------
+# -- 4 and 5: from a profile ----------------------------------------------------------
 
-profiled=  # "batch.policy"; "no": it could not be
+profiled=  # "batch.policy"; "no": profiling failed
 profile_once() {
   [ -z "$profiled" ] || { [ "$profiled" != no ]; return; }
   profiled=no
@@ -374,7 +374,7 @@ row_4() {
   read_from host "$out/profile/profile.json" > "$scratch/host" 2> "$scratch/why" || { tell 4 "host time, idle device" "$(< "$scratch/why")" "< 1 %" no; return; }
   local what share
   while IFS=$'\t' read -r what share; do
-    # The host queues ahead of the device: its time is a cost only as far as the device idles.
+    # The host enqueues ahead of the device: its time is a cost only as far as the device is idle.
     case $what in
       device*) tell 4 "$what" "$share % of the actions' device time" "< 1 %" "$(below "$share" 1)" ;;
       *) tell 4 "$what" "$share % of the device's" "" "-" ;;

@@ -1,8 +1,9 @@
-// cuda_kernels_bench [--small] [--only WORD] [--tokens N] [--seconds S] [--algorithms FILE]: the hot kernels of configs/runs/cuda-1b.toml
-// on the first GPU, timed on the device between two marks, nothing waiting between them: medians, and the share of the data sheet's peak.
-// --small: tiny sizes, for the emulation. --algorithms: the file of measured products, as cuda.algorithms; otherwise the library's first
-// proposal. FLOPs are the products' alone (attention: of the pairs that meet, 2 products forward and 5 backward; the head: 3 for its
-// gradients), bytes are what must be read and written at least.
+// cuda_kernels_bench [--small] [--only WORD] [--tokens N] [--seconds S] [--algorithms FILE]: the hot kernels of
+// configs/runs/cuda-1b.toml on the first GPU. Each is timed on the device between two events without intermediate waits; the
+// output has medians and the fraction of the data sheet's peak. --small: tiny sizes, for the emulation. --algorithms: the file of
+// measured algorithms, as for cuda.algorithms; the default is the library's first suggestion. FLOPs are those of the matrix
+// products alone (attention: of the unmasked pairs, 2 products forward and 5 backward; the head: 3 for its gradients); bytes are
+// the minimum that must be read and written.
 
 #include <fmt/format.h>
 
@@ -34,7 +35,7 @@ namespace {
 
 using namespace millrace::kernels;
 
-/// Dense products and memory, by the data sheet: FLOP/s and byte/s. Zero: not known.
+/// Peaks of dense matrix products and memory from the data sheet: FLOP/s and byte/s. Zero: not known.
 struct Peak {
   double bf16 = 0, fp32 = 0, memory = 0;
 };
@@ -63,7 +64,7 @@ class Bench {
 
   [[nodiscard]] const ExecutionContext& context() const noexcept { return context_; }
 
-  /// Memory of the device with numbers of both signs: products of zeros are faster than others.
+  /// Device memory with numbers of both signs, since products of zeros are faster than others.
   Tensor tensor(DType dtype, Shape shape) {
     Tensor made{nullptr, dtype, shape, MemorySpace::device};
     made.data = memory(made.bytes());
@@ -78,7 +79,7 @@ class Bench {
     return made;
   }
   Scratch scratch(std::size_t bytes) { return {memory(std::max<std::size_t>(bytes, 1)), std::max<std::size_t>(bytes, 1)}; }
-  /// What a case took is given back.
+  /// Frees the memory of a case.
   void release() { buffers_.clear(); }
 
   [[nodiscard]] bool wanted(const std::string& name) const { return name.find(only_) != std::string::npos; }
@@ -117,7 +118,7 @@ class Bench {
 
   /// Device time of one call in ms, median of five rounds.
   double milliseconds(const std::function<void()>& body) {
-    body();  // algorithms are chosen
+    body();  // chooses the algorithms
     queue_.drain();
     const auto round = [&](int calls) {
       begin_.record(queue_, StreamKind::compute);

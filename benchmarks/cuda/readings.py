@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What acceptance.sh reads from what millrace printed and wrote. Needs nothing but Python.
+"""Extracts results for acceptance.sh from the output and files of millrace. Needs only Python.
 
     readings.py steps LOG [--skip 4]        medians of a training's printed steps behind the first few: tokens a second, seconds of a step
     readings.py flops LOG                   model FLOPs of a token, from what `millrace inspect` printed
@@ -42,7 +42,7 @@ def steps(arguments):
     if not found:
         missing(f"no more than {arguments.skip} steps")
     tokens = tokens_of_a_step(text)
-    # Both numbers of a line are rounded; the one with more digits says more.
+    # Both numbers of a line are rounded; use the one with more digits.
     seconds = statistics.median(
         float(ms) / 1e3 if float(ms) >= 1000 or unit else tokens / float(rate) if float(rate) > float(ms) else float(ms) / 1e3
         for rate, unit, ms in found)
@@ -74,7 +74,7 @@ def load(path):
 
 
 def host(arguments):
-    """Of profile.json's part "device"; that of a run whose operations are queued one by one."""
+    """From the section "device" of profile.json, which is from a run whose operations are enqueued one by one."""
     device = load(arguments.file).get("device") or {}
     actions = [action for action in device.get("actions", []) if action.get("count") and action.get("device_ms")]
     if not actions:
@@ -89,7 +89,7 @@ def host(arguments):
 
 
 def memory(arguments):
-    """Of profile.json's ranks, a device once; else of the line that a training prints."""
+    """From the ranks in profile.json, each device once; else from the line that a training prints."""
     seen = set()
     for rank in load(arguments.file).get("memory", []):
         planned, measured, device = rank.get("device_planned_bytes"), rank.get("device_bytes"), rank.get("device")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a PyTorch user would run instead on a GPU: training steps of the Llama of configs/runs/cuda-1b.toml, timed.
+"""The alternative in PyTorch on a GPU: timed training steps of the Llama of configs/runs/cuda-1b.toml.
 
     python3 torch_llama.py --batch 4 --microbatches 4 [--dtype bf16|autocast] [--no-compile] [--steps 10] [--checkpoint]
 
@@ -68,7 +68,7 @@ class Llama(nn.Module):
 
 
 def flops_per_token(sizes):
-    """6 a weight of a product, and the pairs that causal attention lets meet, as millrace counts."""
+    """6 per weight of a matrix product, plus the unmasked pairs of causal attention, as millrace counts."""
     width = sizes.hidden // sizes.heads
     layer = sizes.hidden * (sizes.heads + 2 * sizes.kv_heads) * width + sizes.hidden**2 + 3 * sizes.hidden * sizes.mlp
     return 6 * (sizes.layers * layer + sizes.hidden * sizes.vocabulary) + 6 * sizes.layers * sizes.sequence * sizes.hidden

@@ -1,5 +1,5 @@
-// adamw_bench [threads]: one optimizer pass and one square sum over a tensor larger than the caches, in GB/s of what must be read and
-// written.
+// adamw_bench [threads]: one optimizer pass and one sum of squares over a tensor larger than the caches, in GB/s of the bytes
+// that must be read and written.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-// attention_bench [threads]: GFLOP/s of attention forward and backward. A product over the lower triangle counts S·(S+1)/2·D·2 a head: two
-// in the forward, five in the backward; so the figure is work that a causal model needs, and work spent on masked halves of tiles counts
-// against it.
+// attention_bench [threads]: GFLOP/s of attention forward and backward. A product over the lower triangle counts S·(S+1)/2·D·2
+// per head: two in the forward, five in the backward. Only work that a causal model needs counts, so time spent on masked halves
+// of tiles lowers the result.
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ Tensor random_tensor(std::vector<Buffer>& buffers, DType dtype, const Shape& sha
   return tensor;
 }
 
-// The best of several runs: other work on the machine only adds.
+// The best of several runs, since other work on the machine only adds time.
 template <class Body>
 double seconds_of(Body&& body) {
   double best = 1e30;

@@ -4,7 +4,7 @@
 
 namespace millrace::benchmarks {
 
-/// Gives a tensor of f32 or bf16 small numbers of both signs.
+/// Fills a tensor of f32 or bf16 with small numbers of both signs.
 inline void fill(const kernels::Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const float value = 0.01F * static_cast<float>(i % 97 - 48);

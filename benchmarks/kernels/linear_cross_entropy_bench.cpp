@@ -1,5 +1,6 @@
-// linear_cross_entropy_bench [threads]: the output head with its loss: in the evaluation, in I (loss and dh), in W (dw) and in B (all
-// three). GFLOP/s count one product in the first, two in either of the next and three in B, the fourth that it may need left out.
+// linear_cross_entropy_bench [threads]: the output head with its loss, in the evaluation, in I (loss and dh), in W (dw) and in B
+// (all three). GFLOP/s count one product in the evaluation, two each in I and W, and three in B; a fourth product that B may need
+// is not counted.
 
 #include <fmt/format.h>
 

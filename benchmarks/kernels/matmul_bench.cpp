@@ -1,5 +1,5 @@
-// matmul_bench [threads]: the matrix products of a decoder layer, against oneDNN called plainly on the same operands with as many OpenMP
-// threads.
+// matmul_bench [threads]: the matrix products of a decoder layer, compared with direct calls to oneDNN on the same operands with
+// as many OpenMP threads.
 
 #include <fmt/format.h>
 
@@ -74,7 +74,7 @@ int main(int count, char** arguments) {
     for (const Case& test : {Case{"forward 2048 tokens", 2048, 1536, 512, dtype, dtype, forward},
                              {"input gradient", 2048, 512, 1536, dtype, dtype, input},
                              {"weight gradient", 1536, 512, 2048, dtype, DType::f32, weight},
-                             // A weight that was packed before; without AVX-512 there is none.
+                             // A weight that is already packed; there are none without AVX-512.
                              {"forward, packed", 2048, 1536, 512, dtype, dtype, {.transpose_b = true, .packed_b = true}},
                              {"input gr., packed", 2048, 512, 1536, dtype, dtype, {.packed_b = true}},
                              {"forward 512 tokens", 512, 688, 256, dtype, dtype, forward},
@@ -83,7 +83,7 @@ int main(int count, char** arguments) {
                              {"head tile", 2048, 1024, 512, dtype, DType::f32, forward},
                              {"square", 1024, 1024, 1024, dtype, dtype, input},
                              {"one token", 1, 1536, 512, dtype, dtype, forward},
-                             // Fewer rows than the team wants: columns are cut.
+                             // There are fewer rows than threads, so columns are divided.
                              {"one token, packed", 1, 1536, 512, dtype, dtype, {.transpose_b = true, .packed_b = true}},
                              {"a prompt, packed", 24, 1536, 512, dtype, dtype, {.transpose_b = true, .packed_b = true}}})
       if (!test.options.packed_b || packs_operands()) measure(test, team);

@@ -1,5 +1,5 @@
-// packing_bench [threads]: weights packed for both products as after an optimizer's step, tensor by tensor, more of them than the caches
-// hold, in GB/s of what must be read and written..
+// packing_bench [threads]: packs weights for both products, as after an optimizer step, tensor by tensor and more than the caches
+// hold, in GB/s of the bytes that must be read and written.
 
 #include <fmt/format.h>
 

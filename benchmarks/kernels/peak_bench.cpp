@@ -1,5 +1,6 @@
-// peak_bench [threads: the cores] [fp32|bf16]: the machine's peak as runs measure it, and beside it plain oneDNN's large square products,
-// fp32 sums, on as many threads. A line for each, then JSON for compare_peers.sh: the peak, and the best of all.
+// peak_bench [threads, default: the cores] [fp32|bf16]: the machine's peak as runs measure it, beside large square products
+// called directly in oneDNN, with fp32 sums and the same number of threads. Prints a line for each, then JSON for
+// compare_peers.sh: the peak, and the best of all.
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@ namespace {
 using namespace millrace::kernels;
 using millrace::benchmarks::seconds_of;
 
-/// GFLOP/s of size x size products of oneDNN whose second operand is transposed, as the weights of a forward are.
+/// GFLOP/s of oneDNN's size x size products whose second operand is transposed, like the weights of a forward.
 double plain(DType dtype, std::int64_t size) {
   const Shape shape{size, size};
   const auto bytes = static_cast<std::size_t>(size * size) * sizeof(float);

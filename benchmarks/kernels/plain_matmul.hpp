@@ -10,7 +10,8 @@
 
 namespace millrace::benchmarks {
 
-/// oneDNN's matmul called plainly, with its own threads and its own scratch: c = op(a) op(b), or c += …. The tensors stay where they are.
+/// A direct call to oneDNN's matmul, with its own threads and its own scratch: c = op(a) op(b), or c += …. The tensors must not
+/// move.
 class PlainMatmul {
  public:
   PlainMatmul(const kernels::Tensor& a, const kernels::Tensor& b, const kernels::Tensor& c, kernels::MatmulOptions options)
@@ -53,7 +54,7 @@ class PlainMatmul {
   std::unordered_map<int, Memory> arguments_;
 };
 
-/// Of OpenMP code called from this thread, where OpenMP is linked at all.
+/// Sets the number of threads of OpenMP code called from this thread, if OpenMP is linked.
 inline void set_openmp_threads(int threads) {
   if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(threads);
 }

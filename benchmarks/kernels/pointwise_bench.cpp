@@ -1,5 +1,5 @@
-// pointwise_bench [threads]: least and median milliseconds, and GB/s at the least, of the operations that memory bounds, on 2048 tokens of
-// width 512 (swiglu 1408).
+// pointwise_bench [threads]: minimum and median milliseconds, and GB/s at the minimum, of memory-bound operations on 2048 tokens
+// of width 512 (swiglu 1408).
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ void report(const char* name, DType dtype, double bytes, Body&& body) {
              bytes / seconds[0] * 1e-9);
 }
 
-// Tensors of ones: the time does not depend on the values.
+// Tensors of ones, since the time does not depend on the values.
 class Memory {
  public:
   Tensor tensor(DType dtype, const Shape& shape) {
@@ -69,7 +69,7 @@ void measure(const ExecutionContext& context, DType dtype) {
   const Shape heads{kTokens, kHeads, kWidth / kHeads};
   const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
                frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});
-  for (std::int64_t i = 0; i < kWidth / kHeads / 2; ++i)  // as models have them: what a library's sine costs depends on the angle
+  for (std::int64_t i = 0; i < kWidth / kHeads / 2; ++i)  // realistic angles, since the time of a library's sine depends on the angle
     frequencies.as<float>()[i] = std::pow(10000.0F, -2.0F * static_cast<float>(i * kHeads) / static_cast<float>(kWidth));
   report("rope", dtype, 2 * row_bytes, [&] { rope(context, qx, positions, frequencies, {}, qx); });
   const Shape hidden{kTokens, kHidden};

@@ -6,8 +6,8 @@
 
 namespace millrace::benchmarks {
 
-/// Seconds of one call: the best of several rounds, each long enough for the clock. The best, because what disturbs a run only ever slows
-/// it.
+/// Seconds of one call: the best of several rounds, each long enough for the clock's resolution. The best, because disturbances
+/// only ever slow a run down.
 template <class Call>
 double seconds_of(Call&& call, double round_seconds = 0.1, int rounds = 7) {
   using Clock = std::chrono::steady_clock;
@@ -25,7 +25,7 @@ double seconds_of(Call&& call, double round_seconds = 0.1, int rounds = 7) {
   return best;
 }
 
-/// The first argument as a number of threads, 2 when there is none.
+/// The first argument as a number of threads; 2 if there is none.
 inline int threads_from(int count, char** arguments) { return count > 1 ? std::max(1, std::atoi(arguments[1])) : 2; }
 
 }  // namespace millrace::benchmarks

@@ -1,9 +1,10 @@
-// The MPI link against a bare MPI loop while both processes compute, taking turns:
+// The MPI link compared with a bare MPI loop, alternating, while both processes compute:
 //   mpirun -np 2 --bind-to none build/release/benchmarks/links/busy_link_bench [rounds=5] [untold]
-// Each process keeps as many cores busy as a rank of it would have; the loops run on the transport threads beside that. The transport knows
-// that its worker computes, as in a run; with `untold` it does not, and never naps for long. Printed: half turns of 8-byte messages and
-// their answers, with pauses between, and how many products the team of process 0 finished meanwhile, since a loop that spins is quick at
-// the team's cost; the bandwidth from 1 to 64 MiB; last a line of JSON for compare_peers.sh.
+// Each process keeps as many cores busy as its rank would have; the loops run on the transport threads beside that. The transport
+// knows that its worker computes, as in a run; with `untold` it does not, and never sleeps for long. The output has half the
+// round-trip time of 8-byte messages with pauses in between, and the number of matrix products that the team of process 0
+// finished meanwhile, since a spinning loop is fast at the team's expense; then the bandwidth from 1 to 64 MiB; finally a line of
+// JSON for compare_peers.sh.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ double percentile(std::vector<double> values, double share) {
 
 constexpr int turns = 300;
 
-/// Of one kind of loop: half turns in seconds, and products of the team a second meanwhile.
+/// The results of one kind of loop: half round trips in seconds, and products of the team per second meanwhile.
 struct Latency {
   std::vector<double> halves;
   double products = 0, seconds = 0;
@@ -75,7 +76,7 @@ std::string bandwidth(Transport& transport, std::size_t bytes, int rounds) {
   std::vector<double> mpi, link;
   for (int round = 0; round < rounds + 1; ++round) {
     const double bare = mpi_stream(transport, test), ours = link_turn(transport, test, false);
-    if (round == 0) continue;  // warms up
+    if (round == 0) continue;  // warm-up
     mpi.push_back(static_cast<double>(bytes) / bare * 1e-9);
     link.push_back(static_cast<double>(bytes) / ours * 1e-9);
   }

@@ -8,17 +8,17 @@
 
 namespace millrace::cluster {
 
-/// Computes from its construction to its destruction, as a rank's worker does in a step without pauses: products of 512 x 512 fp32 matrices
-/// on a team of `threads`, one pinned to each of `cores` when there are any.
+/// Computes from its construction to its destruction, as a rank's worker does in a step without pauses: products of 512 x 512
+/// fp32 matrices on a team of `threads`, one pinned to each of `cores` if there are any.
 class BusyTeam {
  public:
-  /// `told`: the transport knows that this process's only worker computes, as it does of a rank's. Otherwise it knows of no worker.
+  /// `told`: the transport knows that this process's only worker computes, as in a run. If false, it knows of no worker.
   BusyTeam(Transport& transport, int threads, std::vector<int> cores, bool told);
   ~BusyTeam();
   BusyTeam(const BusyTeam&) = delete;
   BusyTeam& operator=(const BusyTeam&) = delete;
 
-  /// Products finished so far. Any thread.
+  /// Number of products finished so far. Any thread.
   [[nodiscard]] long products() const noexcept { return products_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,10 +1,10 @@
-// Latency and bandwidth of the MPI link against a bare MPI loop in the same run, taking turns:
+// Latency and bandwidth of the MPI link, compared with a bare MPI loop in the same run, alternating:
 //   mpirun -np 2 --bind-to none build/release/benchmarks/links/link_bench [rounds] [largest bytes] [smallest bytes] [--check]
-// Both loops run on the transport thread, so that what differs is the link: its prefix, sequence checks, polling and calls.
-// A turn of the link stands between two of MPI; what is printed are medians over these threes: what the link adds to their mean, and beside
-// it by how much the two of MPI differ, which is what the machine's other work does to a turn.
-// A link takes at most 2 µs more than MPI (5 % of it where that is more) and reaches 95 % of its bandwidth. With `--check`: exits 1 when it
-// does not by more than the two of MPI differ.
+// Both loops run on the transport thread, so that only the link differs: its prefix, sequence checks, polling and calls. Each
+// measurement of the link is between two of MPI. The output has medians over these triples: the time that the link adds to the
+// mean of the two, and the difference between the two, which shows how much the machine's other work disturbs a measurement. A
+// link should take at most 2 µs more than MPI (or 5 % if that is more) and reach 95 % of its bandwidth. With `--check`, exits
+// with 1 if it fails that by more than the difference between the two.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 using runtime::median;
 
-/// Of turns in threes, MPI, link, MPI, in seconds: medians.
+/// Medians over triples MPI, link, MPI, in seconds.
 struct Readings {
   std::vector<double> mpi, link, added, share, noise;
   void take(double before, double between, double after) {
@@ -54,9 +54,10 @@ int measure(int rounds, std::size_t smallest, std::size_t largest, bool check) {
     Readings latency, stream;
     for (int round = 0; round < rounds + 1; ++round) {
       const auto three = [&](Readings& readings, auto mpi, bool ping_pong) {
-        mpi(transport, test);  // not counted: after the other kind of turn the cache holds other memory, and the next one is 350 µs faster
+        // not counted: after the other kind of loop the cache holds other memory, and the next run is 350 µs faster
+        mpi(transport, test);
         const double before = mpi(transport, test), between = link_turn(transport, test, ping_pong), after = mpi(transport, test);
-        if (round > 0) readings.take(before, between, after);  // the first round warms up
+        if (round > 0) readings.take(before, between, after);  // the first round is a warm-up
       };
       three(latency, mpi_ping_pong, true);
       three(stream, mpi_stream, false);

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 double half(Clock::time_point begin, Clock::time_point end) { return std::chrono::duration<double>(end - begin).count() / 2; }
 
-/// Steps of 10 us that neither a timer nor a time slice divides.
+/// A step of 10 us, which divides neither a timer nor a time slice.
 void pause(int turn) { std::this_thread::sleep_for(std::chrono::microseconds(500 + turn * 37 % 151 * 10)); }
 
 class Turner final : public LinkEvents {
@@ -36,7 +36,7 @@ class Turner final : public LinkEvents {
     changed_.notify_all();
   }
 
-  /// Process 0.
+  /// Runs on process 0.
   double turn(int number) {
     pause(number);
     const auto begin = Clock::now();
@@ -45,7 +45,7 @@ class Turner final : public LinkEvents {
     changed_.wait(lock, [&] { return arrived_ > number && writable_ > number; });
     return half(begin, at_);
   }
-  /// Process 1.
+  /// Runs on process 1.
   void wait_for_all() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return arrived_ == turns_ && writable_ == turns_; });

@@ -25,7 +25,7 @@ double mpi_ping_pong(Transport& transport, Case& test) {
     MPI_Barrier(communicator);
     const auto start = Clock::now();
     for (std::int64_t turn = 0; turn < test.ping_pongs(); ++turn) {
-      // The same walk over the ring as the link's: a single buffer would stay in the cache.
+      // Uses the slots of a ring in turn, as the link does: a single buffer would stay in the cache.
       const std::size_t at = static_cast<std::size_t>(turn % test.depth) * slot_stride(test.down);
       if (transport.process() == 0) MPI_Send(test.send_ring.data + at, bytes, MPI_BYTE, peer, 0, communicator);
       MPI_Recv(test.receive_ring.data + at, bytes, MPI_BYTE, peer, 0, communicator, MPI_STATUS_IGNORE);
@@ -77,7 +77,7 @@ double mpi_stream(Transport& transport, Case& test) {
 
 namespace {
 
-/// Answers each arrival (ping-pong), or sends and releases as fast as slots allow (stream), all from the link's own calls.
+/// Answers each arrival (ping-pong), or sends and releases as fast as slots allow (stream), entirely from the link's callbacks.
 class Player final : public LinkEvents {
  public:
   Player(Case& test, int process, bool ping_pong) : test_(test), process_(process), ping_pong_(ping_pong) {}
@@ -89,7 +89,7 @@ class Player final : public LinkEvents {
       allowed_ = process_ == 0 ? std::min(arrived_ + 1, total()) : arrived_;
       push();
     } else if (process_ == 1 && arrived_ == total()) {
-      allowed_ = 1;  // the word that all is there
+      allowed_ = 1;  // permission to send the message that everything has arrived
       push();
     }
     finish();
@@ -106,7 +106,7 @@ class Player final : public LinkEvents {
     transport.barrier();
     Clock::time_point start;
     transport.run([&] {
-      start = Clock::now();  // on the transport thread, as in MPI's turns: the way there is not the link's
+      start = Clock::now();  // taken on the transport thread, as for MPI, so that the time to get there is not attributed to the link
       if (process_ == 0) allowed_ = ping_pong_ ? 1 : total();
       push();
     });
@@ -120,7 +120,7 @@ class Player final : public LinkEvents {
   [[nodiscard]] std::int64_t to_send() const { return ping_pong_ || process_ == 0 ? total() : 1; }
   [[nodiscard]] std::int64_t to_receive() const { return ping_pong_ || process_ == 1 ? total() : 1; }
   void push() {
-    const std::size_t bytes = ping_pong_ || process_ == 0 ? test_.bytes : 0;  // a stream's last word is empty
+    const std::size_t bytes = ping_pong_ || process_ == 0 ? test_.bytes : 0;  // a stream's last message is empty
     for (; sent_ < allowed_ && sent_ < writable_ + test_.depth; ++sent_) out_->send(sent_, bytes, 1);
   }
   void finish() {

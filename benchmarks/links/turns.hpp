@@ -13,7 +13,7 @@ namespace millrace::cluster {
 
 struct Ring {
   explicit Ring(std::size_t size) : bytes((size + 63) / 64 * 64), data(static_cast<std::byte*>(std::aligned_alloc(64, bytes))) {
-    std::memset(data, 1, bytes);  // touched, so that no page fault is measured
+    std::memset(data, 1, bytes);  // touched, so that page faults are not measured
   }
   ~Ring() { std::free(data); }
   Ring(const Ring&) = delete;
@@ -42,10 +42,10 @@ struct Case {
   }
 };
 
-// Both processes of two call the same of these at the same time. What comes back is seconds a message: of a ping-pong half of a turn, of a
-// stream its whole time over its messages.
+// Both processes call the same function at the same time. The result is seconds per message: half a round trip for a ping-pong,
+// the whole time divided by the number of messages for a stream.
 
-/// MPI_Send and MPI_Recv to and fro, on the transport thread.
+/// MPI_Send and MPI_Recv back and forth, on the transport thread.
 double mpi_ping_pong(Transport& transport, Case& test);
 /// A window of MPI_Isend against one of MPI_Irecv, from process 0 to 1, on the transport thread.
 double mpi_stream(Transport& transport, Case& test);

@@ -1,4 +1,4 @@
-"""What is compared with what, and what is expected of it. compare_peers.sh takes the readings, table.py does the arithmetic.
+"""The comparisons and their expected values. compare_peers.sh takes the measurements, table.py computes the table.
 
 A reading has a set, a round, who it is of, and values. `ours` and `control` name a value of everybody in the set whose name begins so; where
 several do, the one with the best median counts, since that is what a user would run.
@@ -15,7 +15,7 @@ class Side:
     who: str | tuple[str, ...]
     field: str
     factor: float = 1
-    peak: bool = False  # the best of all rounds stands for each of them
+    peak: bool = False  # use the best of all rounds for each round
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Comparison:
     ours: Side
     control: Side | None
     expected: float
-    how: str = "ratio"  # of ours to the control | "difference", ours less the control | "value", ours alone
-    at_least: bool = True  # else at most
+    how: str = "ratio"  # ours divided by the control | "difference", ours minus the control | "value", ours alone
+    at_least: bool = True  # if false: at most
     unit: str = "tokens/s"
-    better: object = BIGGER  # of the values of a side
-    possible: float = float("inf")  # a ratio beyond it says that the machine was not the same for both
+    better: object = BIGGER  # which value of a side is better
+    possible: float = float("inf")  # a larger ratio shows that the machine was not the same for both
 
 
 def bench_flops_per_token(sequence=512):
-    """Of bench-32m, as its peers count: 6 for each weight of a product, and half of 12 L S D for causal attention."""
+    """FLOPs of bench-32m, as its peers count: 6 per weight of a matrix product, plus half of 12 L S D for causal attention."""
     file = pathlib.Path(__file__).parents[2] / "configs/models/bench-32m.toml"
     m = tomllib.loads(file.read_text())["model"]
     width, heads = m["hidden_size"], m["heads"]
@@ -42,7 +42,7 @@ def bench_flops_per_token(sequence=512):
     return 6 * (m["layers"] * layer + width * m["vocab_size"]) + 6 * m["layers"] * sequence * width
 
 
-# Whose numbers a user of each dtype would have from PyTorch.
+# The PyTorch modes that a user could choose for each dtype.
 TORCH = {"fp32": "torch fp32 ", "bf16": ("torch bf16 ", "torch autocast ")}
 SPEED = "tokens_per_s"
 
@@ -105,7 +105,7 @@ def memory():
     for dtype in ("fp32", "bf16"):
         ours, control = Side(f"millrace {dtype}", "peak_mib"), Side(TORCH[dtype], "peak_mib")
         yield Comparison(8, f"peak resident memory, {dtype}, over PyTorch's least", "bench-32m", ours, control, 0.6, **share)
-        # Norms and the gates' products computed again in the backward.
+        # Norms and the gates' products are recomputed in the backward.
         ours = Side(f"recomputing {dtype}", "peak_mib")
         yield Comparison(8, f"the same, {dtype}, with policy minimal_with_context", "bench-32m", ours, control, 0.6, **share)
         ours, control = Side(f"recomputing {dtype}", SPEED), Side(f"millrace {dtype}", SPEED)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the time of a step grows: a small model at some points, and how far each is from the law that its smallest points follow.
+"""The growth of the step time: a small model at several points, and the deviation of each from the law fitted to the smallest points.
 
     python3 growth.py sequence|layers|microbatches|stages --millrace PATH --tokens FILE [--rounds 3] [--steps 6] [--threads 2]
 
@@ -45,7 +45,7 @@ schedule = "{schedule}"
 """
 BASE = {"sequence": 256, "layers": 4, "microbatches": 4, "stages": 1}
 
-# Of each law: the points, how many of them it is fitted to, what else differs from BASE, and the powers of x that it sums.
+# For each law: the points, the number of points that it is fitted to, other differences from BASE, and the powers of x in its sum.
 LAWS = {
     "sequence": ([256, 384, 512, 640, 768, 896, 1024, 2048, 4096], 7, {"layers": 2}, (0, 1, 2), "a + b S + c S^2"),
     "layers": ([2, 4, 8, 16, 32], 3, {}, (0, 1), "a + b L"),
@@ -55,7 +55,7 @@ LAWS = {
 
 
 def fit(points, powers):
-    """The coefficients with the least sum of (law / seconds - 1)^2: the normal equations, by elimination; exact, since they are fractions."""
+    """The coefficients that minimise the sum of (law / seconds - 1)^2: the normal equations, by elimination; exact, since they are fractions."""
     columns = [[fractions.Fraction(x) ** power / fractions.Fraction(seconds) for x, seconds in points] for power in powers]
     rows = [[sum(map(operator.mul, f, g)) for g in columns] + [sum(f)] for f in columns]
     for pivot, row in enumerate(rows):
@@ -72,7 +72,7 @@ def median_step(law, x, arguments):
     with tempfile.TemporaryDirectory() as scratch:
         run = pathlib.Path(scratch, "run.toml")
         directory = pathlib.Path(scratch, "run")
-        # More than one stage a rank is what the looped schedules are for; on one rank they run the stages of a microbatch one by one.
+        # Looped schedules support more than one stage per rank; on one rank they run the stages of a microbatch one by one.
         schedule = "1f1b" if values["stages"] == 1 else "looped-bfs"
         run.write_text(
             MODEL.format(**values, tokens=arguments.tokens, directory=directory, steps=arguments.steps + 2, threads=arguments.threads, schedule=schedule)

@@ -1,4 +1,4 @@
-// The least that mpirun can start: MPI_Init and MPI_Finalize.
+// The minimum that mpirun can start: MPI_Init and MPI_Finalize.
 #include <mpi.h>
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes an llm.c token file of random tokens: enough for a benchmark, nothing to learn.
+"""Writes an llm.c token file of random tokens, which suffices for a benchmark.
 
     python3 random_tokens.py FILE [--vocabulary 8192] [--count 1000000]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds from the start of a command to the first line that it prints with some text, as one line of JSON. The command may go on to its own end.
+"""Seconds from the start of a command to the first line that it prints with some text, as one line of JSON. The command may then continue to its end.
 
     python3 seconds_until.py TEXT COMMAND …
     python3 seconds_until.py "" COMMAND …        to its end

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of compare_peers.sh: each comparison's ratio with its spread over the rounds, what was expected, and whether it was met.
+"""The table of compare_peers.sh: each comparison's ratio with its spread over the rounds, the expected value, and whether it is met.
 
     python3 table.py READINGS.jsonl [--markdown FILE] [GOAL …]
 
@@ -16,7 +16,7 @@ import statistics
 
 import goals
 
-HEAD = ["goal", "measured", "millrace", "control", "median (least – most)", "expected", "", "others had"]
+HEAD = ["goal", "measured", "millrace", "control", "median (minimum – maximum)", "expected", "", "other programs had"]
 
 
 @dataclasses.dataclass
@@ -55,7 +55,7 @@ def spread(values, form=number):
 
 
 def best(readings, comparison, side):
-    """Name and value by round of whoever of that side has the best median; none when nobody was measured."""
+    """Name and values by round of the alternative on that side with the best median; None if nothing was measured."""
     by_name = collections.defaultdict(dict)
     for r in readings:
         if r.set == comparison.set and r.who.startswith(side.who) and side.field in r.values:
@@ -68,7 +68,7 @@ def best(readings, comparison, side):
 
 
 def outcomes(comparison, ours, control):
-    """By round, of the rounds in which all that it takes was measured."""
+    """By round, for the rounds in which everything that it needs was measured."""
     if comparison.how == "value":
         return list(ours.values())
     pairs = [(ours[n], control[n]) for n in ours if n in control]
@@ -105,7 +105,7 @@ def as_markdown(rows):
 
 
 def everybody(readings, chosen):
-    """All that was read and compared, also of those who were not the best."""
+    """All measurements and comparisons, including those of alternatives that were not the best."""
     fields = {(c.set, side.field) for c in chosen for side in (c.ours, c.control) if side}
     by_name = collections.defaultdict(list)
     for r in readings:
@@ -136,7 +136,7 @@ def main():
     blocks = ["\n".join(head), as_text(rows)]
     others = everybody(readings, chosen)
     points = list(growth_points(readings)) if any(c.set == "growth" for c in chosen) else []
-    blocks += [title + "\n" + as_text(part) for title, part in (("everybody: median (least – most)", others), ("points of growth", points)) if part]
+    blocks += [title + "\n" + as_text(part) for title, part in (("all alternatives: median (minimum – maximum)", others), ("points of growth", points)) if part]
     print("\n\n".join(blocks + (["\n".join(tail)] if tail else [])))
     if arguments.markdown:
         pathlib.Path(arguments.markdown).write_text("\n\n".join([*head, as_markdown(rows), *tail]) + "\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a `millrace train`, alone or under mpirun, and prints what it reached as one line of JSON: tokens a second, seconds of a step, peak memory.
+"""Runs a `millrace train`, alone or under mpirun, and prints its results as one line of JSON: tokens per second, seconds per step, peak memory.
 
     python3 timed_train.py [--skip 3] COMMAND …
 
@@ -18,7 +18,7 @@ STEP = re.compile(r"step \d+/\d+ .*?([\d.]+) tok/s.*?\| (\d+) ms")
 
 
 def step_seconds(tokens, rate, milliseconds):
-    """Both numbers of a line are rounded to units: the larger one says more."""
+    """Both numbers of a line are rounded to units: the larger one is more precise."""
     return tokens / rate if rate > milliseconds else milliseconds / 1e3
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch multiplies at best: large square matmuls of one dtype, as one line of JSON with "gflops".
+"""The peak of PyTorch's matmul: large square products of one dtype, as one line of JSON with "gflops".
 
     python torch_matmul.py [--dtype fp32|bf16] [--threads 2]
 

@@ -1,5 +1,5 @@
-// What the actors cost: a step of one rank through actors, engine, worker and messages, over the same programs in a plain loop on the same
-// cores, in turn in one process. Both must come to the same loss and norm, bit for bit.
+// The overhead of the actors: a step of one rank through actors, engine, worker and messages, compared with the same programs in
+// a plain loop on the same cores, alternating in one process. Both must give the same loss and norm, bit for bit.
 //
 //     actors_vs_straight_bench [steps=10 threads=2 dtype=fp32 layers=8 sequence=512 rows=4 microbatches=1 …]
 
@@ -21,7 +21,7 @@ using runtime::median;
 
 constexpr double kLearningRate = 3e-4, kClip = 1.0;
 
-/// The plan's only stage, as a plain loop's.
+/// The plan's only stage as a plain loop.
 class Straight {
  public:
   Straight(const PipelineDriver& driver, int threads)
@@ -87,7 +87,7 @@ int run(int count, char** words) {
   Straight straight(driver, static_cast<int>(arguments.threads));
   PairedTimes times, processor;
   for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
-    // Whoever goes second finds the caches and the clock as the first left them: they take turns at that too.
+    // The second of the two finds caches and clock as the first left them, so they also alternate in who goes first.
     PipelineDriver::Step through, plain;
     double through_processor = 0, plain_processor = 0;
     for (const bool actors : {step % 2 == 0, step % 2 != 0}) {

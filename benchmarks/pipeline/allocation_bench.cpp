@@ -1,5 +1,5 @@
-// Who allocates in steady steps: a pipeline in this process takes some steps to settle, then every allocation is counted by thread and by
-// who asked for it. Exit status 1 if our code allocated at all, or anybody 4 KiB or more.
+// Counts allocations in steady steps: a pipeline in this process runs some warm-up steps, then every allocation is counted by
+// thread and by owner. Exit status 1 if our code allocates at all, or if any code allocates 4 KiB or more.
 //
 //     allocation_bench [steps=20 ranks=4 schedule=zb-h1 microbatches=8 dtype=fp32 …]
 
@@ -21,16 +21,18 @@ constexpr int kSettlingSteps = 6;
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-/// Whose allocation it is: the innermost function that belongs to somebody. The standard library, fmt and operator new allocate for others.
+/// The owner of an allocation: the innermost function that belongs to a component. The standard library, fmt and operator new
+/// allocate on behalf of others.
 std::string owner(const AllocationSite& site) {
   for (const std::string& frame : site.frames) {
     if (contains(frame, "[libcaf")) return "CAF";
     if (contains(frame, "[libdnnl")) return "oneDNN";
     if (contains(frame, "[libcrypto")) return "OpenSSL";
-    const std::string_view name = std::string_view(frame).substr(0, frame.find_first_of("<([", 1));  // without arguments of types and calls
+    // without the arguments of types and calls
+    const std::string_view name = std::string_view(frame).substr(0, frame.find_first_of("<([", 1));
     if (contains(name, "caf::")) return "CAF";
     if (contains(name, "boost::asio")) return "Asio";
-    if (contains(name, "StepReport::StepReport")) return "message";  // the copy that travels to the coordinator: one a rank and step
+    if (contains(name, "StepReport::StepReport")) return "message";  // the copy that is sent to the coordinator: one per rank and step
     if (contains(frame, "millrace::benchmarks")) return "benchmark";
     if (contains(name, "millrace::")) return "ours";
   }

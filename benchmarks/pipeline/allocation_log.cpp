@@ -68,11 +68,12 @@ std::string demangled(const char* symbol) {
 
 using Functions = std::map<void*, std::vector<std::string>>;
 
-/// "function [file:line]" for addresses of this executable, by their offsets in it; inlined functions first.
+/// Formats addresses of this executable as "function [file:line]", by their offsets in it; inlined functions come first.
 void name_own(const std::map<std::uintptr_t, void*>& addresses, Functions& functions) {
   std::array<char, 4096> path{};
   if (realpath("/proc/self/exe", path.data()) == nullptr) return;
-  std::string command = fmt::format("addr2line -aCfie '{}'", path.data());  // one call: it reads all that was said about the program first
+  // a single call, since it reads the whole debug information first
+  std::string command = fmt::format("addr2line -aCfie '{}'", path.data());
   for (const auto& [offset, address] : addresses) command += fmt::format(" {:#x}", offset);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   std::array<char, 16384> buffer{};
@@ -106,7 +107,8 @@ Functions functions_at(const std::set<void*>& addresses) {
       functions[address] = {
           fmt::format("{} [{}]", info.dli_sname != nullptr ? demangled(info.dli_sname) : "?", file.substr(file.rfind('/') + 1))};
     } else {
-      own[reinterpret_cast<std::uintptr_t>(address) - (map != nullptr ? map->l_addr : 0) - 1] = address;  // the call, not what follows it
+      // the address of the call, not of what follows it
+      own[reinterpret_cast<std::uintptr_t>(address) - (map != nullptr ? map->l_addr : 0) - 1] = address;
     }
   }
   name_own(own, functions);
@@ -129,7 +131,7 @@ void stop_counting() noexcept { counting = false; }
 std::vector<AllocationSite> allocation_sites() {
   std::vector<AllocationSite> all;
   std::set<void*> addresses;
-  const auto frames_of = [](const RawSite& raw) {  // remember() and malloc itself are not news
+  const auto frames_of = [](const RawSite& raw) {  // remember() and malloc itself are left out
     return std::span(raw.stack).subspan(2, static_cast<std::size_t>(std::max(raw.depth, 2)) - 2);
   };
   for (std::size_t i = 0; i < site_count; ++i)

@@ -21,7 +21,7 @@
 namespace millrace::benchmarks {
 namespace {
 
-/// One request and all of its answer; whether there was one.
+/// Sends one request and reads the whole response; returns whether there was one.
 bool ask(int port) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -65,7 +65,7 @@ Hammer::Hammer(int connections) : connections_(connections) {
       while (true) {
         const int port = shared->port.load();
         if (port == 0) {
-          usleep(50'000);  // seldom: wakings cost the run something too
+          usleep(50'000);  // rarely, since wake-ups cost the run time too
         } else if (ask(port)) {
           ++shared->answers;
         }

@@ -5,8 +5,8 @@
 
 namespace millrace::benchmarks {
 
-/// A process beside this one with several connections that ask a server of loopback for /status as fast as they can, one request after
-/// another. Made before this process has threads; gone with it.
+/// A child process with several connections that request /status from a server on the loopback interface as fast as possible, one
+/// request after another. Must be created before this process has threads; ends with the object.
 class Hammer {
  public:
   explicit Hammer(int connections);
@@ -14,11 +14,11 @@ class Hammer {
   Hammer(const Hammer&) = delete;
   Hammer& operator=(const Hammer&) = delete;
 
-  /// From now on this port; 0: nothing.
+  /// Uses this port from now on; 0: pauses.
   void strike(int port);
-  /// Whole answers so far.
+  /// Number of complete responses so far.
   [[nodiscard]] std::int64_t answers() const;
-  /// Of the process, user and system.
+  /// Processor time of the child process, user and system.
   [[nodiscard]] double cpu_seconds() const;
 
  private:

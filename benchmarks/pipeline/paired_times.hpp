@@ -12,14 +12,14 @@
 
 namespace millrace::benchmarks {
 
-/// Seconds of processor time that all threads of this process have had. What other guests of a host take is not in it.
+/// Seconds of processor time used by all threads of this process. Time taken by other guests of the host is not included.
 [[nodiscard]] inline double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Seconds of two things that took turns in one run.
+/// Times of two alternatives that alternated in one run.
 class PairedTimes {
  public:
   void add(double one, double other) {
@@ -27,15 +27,15 @@ class PairedTimes {
     others_.push_back(other);
     ratios_.push_back(one / other);
   }
-  /// A line each in milliseconds, and the ratios of the first to the second; `wanted` ends the last line.
-  void print(const std::string& one, const std::string& other, const std::string& wanted) const {
+  /// Prints a line for each in milliseconds, and the ratios of the first to the second; `expected` ends the last line.
+  void print(const std::string& one, const std::string& other, const std::string& expected) const {
     double load[3] = {};
     static_cast<void>(getloadavg(load, 3));
     fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, runtime::median(ones_) * 1e3);
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, runtime::median(others_) * 1e3);
     fmt::print("{} / {}: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, {}; load {:.2f}\n", one, other,
-               least(ones_) / least(others_), runtime::median(ones_) / runtime::median(others_), runtime::median(ratios_), wanted, load[0]);
+               least(ones_) / least(others_), runtime::median(ones_) / runtime::median(others_), runtime::median(ratios_), expected, load[0]);
   }
 
  private:

@@ -89,7 +89,7 @@ void RandomTokens::fill(std::int64_t step, std::int64_t microbatch, const runtim
   }
 }
 
-/// In place of the coordinator.
+/// Takes the place of the coordinator.
 class PipelineDriver::Conductor : public caf::event_based_actor {
  public:
   Conductor(caf::actor_config& config, PipelineDriver& driver) : caf::event_based_actor(config), driver_(driver) {}

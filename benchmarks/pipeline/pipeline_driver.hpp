@@ -12,23 +12,23 @@
 
 namespace millrace::benchmarks {
 
-/// What the programs of this folder take from the command line: `name=value` words, any order.
+/// The command-line settings of the programs in this folder: `name=value` words in any order.
 struct PipelineArguments {
   std::int64_t layers = 8, hidden = 512, mlp = 1408, heads = 8, kv_heads = 4, vocabulary = 8192;  // bench-32m
   std::int64_t rows = 4, sequence = 512, microbatches = 1, ranks = 1, threads = 2, steps = 10;
   std::string dtype = "fp32", schedule = "1f1b";
 
-  /// Throws Error(usage) for a word that it does not know.
+  /// Throws Error(usage) for an unknown word.
   static PipelineArguments parse(int count, char** words, PipelineArguments defaults);
   static PipelineArguments parse(int count, char** words) { return parse(count, words, PipelineArguments()); }
   [[nodiscard]] actors::PlanRequest request() const;
   [[nodiscard]] std::string text() const;
 };
 
-/// main() of a program of this folder: an error ends it with its message.
+/// main() of the programs in this folder: prints an error and returns its exit code.
 int run_benchmark(int (*run)(int count, char** words), int count, char** words);
 
-/// Tokens that are a function of (step, microbatch) alone; the target of each is the next.
+/// Tokens that are a function of (step, microbatch); the target of each is the next token.
 class RandomTokens : public actors::BatchProvider {
  public:
   RandomTokens(std::int64_t vocabulary, std::int64_t sequence, std::int64_t tokens_per_step)
@@ -43,12 +43,12 @@ class RandomTokens : public actors::BatchProvider {
   std::int64_t vocabulary_, sequence_, tokens_per_step_;
 };
 
-/// The actors of a whole pipeline in this process, moved a step at a time: in place of the coordinator stands an actor that sums what the
-/// ranks report and waits to be asked for the next step.
+/// The actors of a whole pipeline in this process, driven one step at a time. In place of the coordinator there is an actor that
+/// sums the ranks' reports and waits for the request of the next step.
 class PipelineDriver {
  public:
   struct Step {
-    double loss = 0, norm = 0, seconds = 0;  // mean over targets, before clipping, from the order to the last Optimized
+    double loss = 0, norm = 0, seconds = 0;  // mean over targets; before clipping; from the order to the last Optimized
   };
 
   explicit PipelineDriver(const PipelineArguments& arguments);
@@ -57,7 +57,7 @@ class PipelineDriver {
   PipelineDriver(const PipelineDriver&) = delete;
   PipelineDriver& operator=(const PipelineDriver&) = delete;
 
-  /// Blocks until all ranks have updated. Throws Error(internal) with what a rank reported when it failed.
+  /// Blocks until all ranks have updated. Throws Error(internal) with the report of a rank that failed.
   Step step(double learning_rate, double clip);
 
   [[nodiscard]] const actors::PipelinePlan& plan() const noexcept { return plan_; }
@@ -65,7 +65,7 @@ class PipelineDriver {
   [[nodiscard]] std::vector<actors::Rank*> ranks() const { return pipeline_->ranks(); }
   [[nodiscard]] actors::Session& session() noexcept { return session_; }
   [[nodiscard]] const actors::Pipeline& pipeline() const noexcept { return *pipeline_; }
-  /// The cores that rank 0's team is pinned to.
+  /// The cores to which rank 0's team is pinned.
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
 
   static constexpr std::uint64_t seed = 1;
@@ -79,7 +79,7 @@ class PipelineDriver {
   std::unique_ptr<actors::Pipeline> pipeline_;
   std::function<void(const actors::ToRank&)> to_ranks_;
   std::int64_t next_ = 0;
-  // between the conductor's thread and the caller
+  // shared by the conductor's thread and the caller
   std::mutex mutex_;
   std::condition_variable changed_;
   int ready_ = 0, optimized_ = 0, reported_ = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a plan gains over uniform 1F1B, on a model with a large vocabulary and a small decoder.
+"""The gain of a plan over uniform 1F1B, for a model with a large vocabulary and a small decoder.
 
     benchmarks/pipeline/plan_gain.py build/release/millrace [--text FOLDER] [--pairs 3] [--steps 8] [--check]
 
@@ -32,7 +32,7 @@ def output_of(words):
 
 
 def make_plan(options, run, path):
-    """The plan's file; returns its layout, schedule and the gain that it promises."""
+    """Writes the plan's file; returns its layout, schedule and predicted gain."""
     text = output_of([options.millrace, "plan", *run, "--measure", "--out", path])
     kind, gain = re.search(r"^plan +(\S.*)$", text, re.M).group(1), float(re.search(r"^predicts .*?([0-9.]+) x the", text, re.M).group(1))
     layout = re.findall(r"^plan +(E.*?), rematerialize", text, re.M)
@@ -45,7 +45,7 @@ def rehearsed(options, run, plan, uniform):
 
 
 def trained(options, run, plan, uniform):
-    """Milliseconds of a step."""
+    """Milliseconds per step."""
     with tempfile.TemporaryDirectory() as folder:
         output_of(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", 2, options.millrace, "train", *run, plan,
                    *(UNIFORM if uniform else []), f"data.text={options.text}", f"train.steps={options.steps}", "train.warmup_steps=1",

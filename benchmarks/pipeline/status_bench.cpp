@@ -1,10 +1,10 @@
-// What a client that hammers the status endpoint takes from a step: blocks of steps in turn while a client of its own process asks the run
-// for /status as fast as it is answered, on several connections, and while nobody asks.
+// The cost of heavy load on the status endpoint: blocks of steps with a client in another process that requests /status as fast
+// as possible on several connections, alternating with blocks without requests.
 //
 //     status_bench [steps=1200 ranks=2 layers=2 hidden=128 …]
 //
-// A block counts as the mean of its steps, since an answer delays some of them only; its first steps do not count: there the client uses up
-// the burst that the server allows after a pause.
+// The time of a block is the mean of its steps, since a response delays only some of them. The first steps of a block are not
+// counted, because in these the client uses up the burst that the server allows after a pause.
 #include <fmt/format.h>
 
 #include "actors/telemetry/live_status.hpp"
@@ -30,11 +30,11 @@ PipelineArguments default_arguments() {
   arguments.microbatches = 4;
   arguments.ranks = 2;
   arguments.threads = 1;
-  arguments.steps = 1200;  // that count, of each kind
+  arguments.steps = 1200;  // counted steps of each kind
   return arguments;
 }
 
-/// What the reporter would tell.
+/// The record that the reporter would publish.
 actors::StepRecord record_of(std::int64_t number, const PipelineDriver::Step& step, const PipelineArguments& arguments) {
   actors::StepRecord record;
   record.step = number;
@@ -51,7 +51,7 @@ int run(int count, char** words) {
   const auto arguments = PipelineArguments::parse(count, words, default_arguments());
   fmt::print("{}; {} connections\n", arguments.text(), connections);
   std::fflush(stdout);
-  Hammer hammer(connections);  // before there are threads
+  Hammer hammer(connections);  // created before there are threads
 
   PipelineDriver driver(arguments);
   actors::LiveRun about;
@@ -96,7 +96,7 @@ int run(int count, char** words) {
   PairedTimes times;
   static_cast<void>(quiet());  // warm-up
   for (std::int64_t done = 0, pair = 0; done < arguments.steps; done += block_steps, ++pair) {
-    // They take turns at who goes first, too.
+    // They also alternate in who goes first.
     const double first = pair % 2 == 0 ? asked() : quiet(), second = pair % 2 == 0 ? quiet() : asked();
     times.add(pair % 2 == 0 ? first : second, pair % 2 == 0 ? second : first);
   }

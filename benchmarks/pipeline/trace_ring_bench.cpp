@@ -1,8 +1,8 @@
-// What the always-on trace costs: steps of a whole pipeline in this process, in turn with the ranks' rings keeping records and not.
+// The cost of the always-on trace: steps of a whole pipeline in this process, alternating between recording and not recording.
 //
 //     trace_ring_bench [steps=200 ranks=4 schedule=1f1b layers=4 hidden=128 …]
 //
-// The default is a small model, whose actions are short: there the records weigh most.
+// The default is a small model with short actions, for which the relative cost of records is highest.
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ int run(int count, char** words) {
   };
   PairedTimes times;
   for (std::int64_t step = 0; step < arguments.steps + 2; ++step) {
-    // They take turns at who goes first, too.
+    // They also alternate in who goes first.
     const bool first = step % 2 == 0;
     const double one = timed(first), other = timed(!first);
     if (step < 2) continue;  // warm-up

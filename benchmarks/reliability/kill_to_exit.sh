@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kill_to_exit.sh BUILD [TRIALS]: how long after SIGKILL to one process the survivors are gone, and how long until mpirun is. Prints p50 and
-# p95 in seconds; the aim is a p95 of 2 s or less for the survivors. A training of the smallest model on four ranks; a different process is killed each time, at a different step.
+# kill_to_exit.sh BUILD [TRIALS]: the time from SIGKILL to one process until the survivors have exited, and until mpirun has. Prints p50 and
+# p95 in seconds; the goal is a p95 of at most 2 s for the survivors. It trains the smallest model on four ranks and kills a different process each time, at a different step.
 set -euo pipefail
 build=$(realpath "$1"); trials=${2:-20}
 cd "$(dirname "$0")/../.."

@@ -1,8 +1,9 @@
-// How fast the simulator is, on one core:
+// The speed of the simulator on one core:
 //   build/release/benchmarks/schedule/schedule_bench [--check]
-// For a planner's size and for thousands of ranks: seconds of processor time (other programs do not count) to make the schedule, to
-// simulate it with links, to simulate it with a trace and to find the slack of every action; actions per second; memory of the
-// process at its fullest. With `--check` it exits 1 when 4,096 ranks x 1,024 microbatches take 10 s or more from nothing to the makespan.
+// For sizes of a planner's search and for thousands of ranks it prints: seconds of processor time (excluding other programs) to
+// generate the schedule, to simulate it with links, to simulate it with a trace and to compute the slack of every action; actions
+// per second; peak memory of the process. With `--check` it exits with 1 if 4,096 ranks x 1,024 microbatches take 10 s or more in
+// total, including generation.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -22,14 +23,14 @@ double now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 double seconds_since(double start) { return now() - start; }
 
-// The process's largest resident set so far.
+// The process's peak resident set so far.
 double peak_gib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / (1 << 20);
 }
 
-// Seconds to the makespan, from nothing.
+// Seconds to generate the schedule and compute its makespan.
 double measure(const ScheduleRequest& request) {
   auto start = now();
   const Schedule schedule = make_schedule(request);

@@ -1,5 +1,6 @@
-// How many megabytes one core encodes in a second of its time, the best of five rounds: tokenize_bench [TOKENIZER …] [--text FILE]
-// Without words, the small tokenizers of tests/golden/tokenizers; over the mixed text of the tests, or over a file.
+// The number of megabytes that one core encodes per second of its time, the best of five rounds: tokenize_bench [TOKENIZER …]
+// [--text FILE]. Without arguments it uses the small tokenizers of tests/golden/tokenizers; the text is the mixed text of the
+// tests, or a file.
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,7 +16,7 @@
 
 namespace {
 
-/// Seconds that this thread has computed: what others do on the machine counts little.
+/// Processor seconds of this thread, which other work on the machine hardly affects.
 double seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -31,7 +32,7 @@ void measure(const std::string& path, const std::string& text) {
   for (int round = 0; round < 5; ++round) {
     ids.clear();
     const double start = seconds();
-    // In parts, as `millrace data tokenize` reads a file.
+    // Encoded in parts, as `millrace data tokenize` reads a file.
     constexpr std::size_t part = std::size_t{1} << 20;
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find('\n', at + part), text.size());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens report pages in headless Chromium as a person would: looks, hovers, zooms, sorts, changes the colours.
+"""Opens report pages in headless Chromium like a user: views, hovers, zooms, sorts, changes the colours.
 
     report_test.py MAKE_PAGES [--screenshots FOLDER]
 
@@ -40,14 +40,14 @@ class ReportPage:
         return self.value(f"[Number({BODY}.dataset.from), Number({BODY}.dataset.to)]")
 
     def place(self, rank, index):
-        """Where a measured action lies in the window, after the page was scrolled to it: x, y, name, colour."""
+        """The place of a measured action in the window, after scrolling to it: x, y, name, colour."""
         return self.browser.run(f"""const body = {BODY}, place = body.placeOf(arguments[0], arguments[1]);
             scrollBy(0, body.getBoundingClientRect().top + place.y - innerHeight / 2);
             const box = body.getBoundingClientRect();
             return {{...place, x: box.left + place.x, y: box.top + place.y, inside: place}}""", rank, index)
 
     def settle(self):
-        """Two frames: what was asked for is drawn."""
+        """Waits for two frames, after which the requested change is drawn."""
         self.browser.run("window.frames2 = 0; requestAnimationFrame(() => requestAnimationFrame(() => { window.frames2 = 1; }))")
         self.browser.wait("return window.frames2 === 1", what="two frames")
 
@@ -64,7 +64,7 @@ def look_at_everything(page, ranks):
 
 
 def look_at_timeline(page, ranks):
-    """Pixels of actions at their places: each has its kind's colour, the one in the legend."""
+    """Checks pixels of actions at their places: each has its kind's colour in the legend."""
     legend = page.value("[...document.querySelectorAll('#timeline-legend i')].map((box) => getComputedStyle(box).backgroundColor)")
     for rank in {0, ranks // 2, ranks - 1}:
         for index in (0, 1):
@@ -86,7 +86,7 @@ def hover(page, rank, index):
 
 
 def zoom(page, rank, shoot):
-    """Wheel in at an action: the range shrinks and the action stays beneath the pointer. Then by dragging, and back."""
+    """Zooms in at an action by the wheel: the range shrinks and the action stays under the pointer. Then zooms by dragging, and back."""
     whole = page.range()
     place = page.place(rank, 3)
     page.browser.hover(place["x"], place["y"])
@@ -98,7 +98,7 @@ def zoom(page, rank, shoot):
     near = page.range()
     check(near[1] - near[0] < 0.1 * (whole[1] - whole[0]), f"the wheel changed {whole} to {near} only")
     again = page.place(rank, 3)
-    # The pointer stands on whole pixels: what was a part of a pixel away from it is now further off, as everything else.
+    # The pointer is at whole pixels: a distance of a fraction of a pixel from it is magnified too.
     pointer, factor = round(place["x"]), (whole[1] - whole[0]) / (near[1] - near[0])
     expected = pointer + (place["x"] - pointer) * factor
     check(abs(again["x"] - expected) < 0.5, f"zooming took the action beneath the pointer from {place['x']} to {again['x']}, expected {expected}")
@@ -188,7 +188,7 @@ def visit(browser, path, ranks, shots):
 
 
 def system_colours(path):
-    """A page opened on a dark system is dark, without a click."""
+    """On a system with a dark theme the page is dark without a click."""
     with Browser(dark=True) as browser:
         ReportPage(browser, path)
         expected = browser.run("return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")

@@ -1,5 +1,5 @@
-# Targets for the files that models come from. Like the others they compile for the fuzzer what they read with; programs, which tell a model's
-# parameters, want kernels as well, and those are linked as they are (clang takes minutes for them). Seeds: config.json of tests/golden/*, and
+# Targets for model files. Like the other targets they compile the readers for the fuzzer. The list of a model's parameters comes from programs, which
+# need kernels as well; those are linked without instrumentation (clang would take minutes to compile them). Seeds: config.json of tests/golden/*, and
 # small files that millrace convert wrote. Limits for a run: -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512.
 file(GLOB_RECURSE FUZZED_MODEL_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/layers/*.cpp ${PROJECT_SOURCE_DIR}/runtime/io/*.cpp ${PROJECT_SOURCE_DIR}/runtime/checkpoint/*.cpp ${PROJECT_SOURCE_DIR}/runtime/program/*.cpp

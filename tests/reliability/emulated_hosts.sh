@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# emulated_hosts.sh CUT COMMAND…: two hosts on this machine, and COMMAND (mpirun …) on the first of them, prepared to start on both with two
-# slots each. A host is a network namespace: daemons and TCP are real, the file system is one. When the file CUT appears, the second host's
-# network is gone. `emulated_hosts.sh --check` ends with 0 where this is possible, and says why where it is not.
-# All lies in namespaces of its own and vanishes with the last process, however that ends. Wants root and iproute2.
+# emulated_hosts.sh CUT COMMAND…: emulates two hosts on this machine and runs COMMAND (mpirun …) on the first, with two slots on
+# each. A host is a network namespace: daemons and TCP are real, the file system is shared. When the file CUT appears, the second host's
+# network is disconnected. `emulated_hosts.sh --check` exits with 0 if this is possible, and otherwise says why not.
+# Everything is in separate namespaces and disappears with the last process, however it ends. Requires root and iproute2.
 set -euo pipefail
 if [ -z "${MILLRACE_INSIDE_HOSTS:-}" ]; then
   [ "$(id -u)" = 0 ] || { echo "network namespaces want root"; exit 1; }
@@ -11,7 +11,7 @@ if [ -z "${MILLRACE_INSIDE_HOSTS:-}" ]; then
   MILLRACE_INSIDE_HOSTS=yes exec unshare --net --mount --uts --propagation private "$0" "$@"
 fi
 unset MILLRACE_INSIDE_HOSTS
-mount -t tmpfs none /run  # in this namespace alone
+mount -t tmpfs none /run  # only in this namespace
 mkdir /run/netns
 ip link add bridge type bridge && ip link set bridge up || { echo "no bridge can be made here"; exit 1; }
 folder=$(mktemp -d -p /run)
@@ -27,7 +27,7 @@ done
 [ "$1" = --check ] && exit 0
 cut=$1
 shift
-# In ssh's place: mpirun's daemon on the other host.
+# Replaces ssh: starts mpirun's daemon on the other host.
 cat >"$folder/agent" <<'AGENT'
 #!/usr/bin/env bash
 host=$1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What CTest prints last: how many cases were skipped, and why. CTest calls it (cmake/tests.cmake): skipped_cases.py BUILD_FOLDER
+"""Prints the last lines of CTest's output: how many cases were skipped, and why. CTest calls it (cmake/tests.cmake): skipped_cases.py BUILD_FOLDER
 
 Reads the newest log of the folder. A test program prints a line "skipped: NAME: SENTENCE" for each case that it skipped, and so does a test
 that is a script.
@@ -18,7 +18,7 @@ def newest_log(build):
 
 
 def skipped_cases(lines):
-    """{sentence: {test program: names of cases}}. Several processes of one test say the same: it counts once."""
+    """{reason: {test program: names of cases}}. If several processes of one test report the same case, it counts once."""
     reasons = collections.defaultdict(lambda: collections.defaultdict(set))
     program = ""
     for line in lines:

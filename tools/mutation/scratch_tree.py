@@ -17,7 +17,7 @@ class ScratchTree:
         self.root, self.folder, self.build = root, folder, os.path.join(folder, 'build', 'release')
 
     def copy(self):
-        """Brings the copy up to date with the tree: every file that git knows, as it stands."""
+        """Updates the copy from the tree: every file known to git, in its current state."""
         files = subprocess.run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=self.root, capture_output=True, check=True).stdout
         names = [name for name in files.decode().split('\0') if name and os.path.isfile(os.path.join(self.root, name))]
         self.drop_missing(set(names))
@@ -35,7 +35,7 @@ class ScratchTree:
             return file.read()
 
     def write(self, name, content):
-        """Writes a file of the copy, and leaves one with the same content alone, so that it is not compiled again."""
+        """Writes a file of the copy; leaves a file with the same content unchanged, so that it is not compiled again."""
         path = os.path.join(self.folder, name)
         if os.path.isfile(path):
             with open(path, 'rb') as file:
@@ -56,12 +56,12 @@ class ScratchTree:
                     os.remove(path)
 
     def configure(self):
-        """One object for each source, as the mutants' lines and the compiler cache want it."""
+        """Configures one object per source, as the mutants' lines and the compiler cache require."""
         subprocess.run(['cmake', '-S', self.folder, '-B', self.build, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Release', '-DMILLRACE_PRECOMPILE=OFF', '-DMILLRACE_JOIN=OFF',
                         '-DMILLRACE_BUILD_BENCHMARKS=OFF'], check=True, stdout=subprocess.DEVNULL)
 
     def compilations(self):
-        """{source: arguments that Clang needs to understand it}, of every source that is compiled."""
+        """{source: arguments that Clang needs to parse it}, for every source that is compiled."""
         with open(os.path.join(self.build, 'compile_commands.json')) as file:
             entries = json.load(file)
         commands = {}
@@ -88,14 +88,14 @@ class ScratchTree:
         self.planted = set(by_file)
 
     def compile(self, jobs):
-        """Builds everything. Returns the lines of changed sources that the compiler refused: {source: {line}}; raises where something else is wrong."""
+        """Builds everything. Returns the lines of changed sources that the compiler refused: {source: {line}}; raises for any other error."""
         done = subprocess.run(['ninja', '-C', self.build, '-k', '0', '-j', str(jobs)], capture_output=True, text=True)
         if done.returncode == 0:
             return {}
         refused = collections.defaultdict(set)
         for path, line in re.findall(r'^(?:.*/)?((?:kernels|runtime|layers|cluster|actors|configs|tools)/[\w/.]+):(\d+):\d+: (?:error|fatal error):', done.stdout, re.MULTILINE):
             refused[path].add(int(line))
-        # An error in a header that a template call of a changed source leads to.
+        # An error in a header, caused by a template call in a changed source.
         for path, line in re.findall(r'((?:kernels|runtime|layers|cluster|actors|configs|tools)/[\w/.]+\.cpp):(\d+):\d+:   required from here', done.stdout):
             refused[path].add(int(line))
         refused = {path: lines for path, lines in refused.items() if path in self.planted}

@@ -1,4 +1,4 @@
-"""Places of C++ sources that can be changed, and the changes: what tools/mutate.py draws from.
+"""The places of C++ sources that can be changed, and the changes, from which tools/mutate.py draws.
 
 A change is written as an expression that holds both forms and chooses at run time, `(on(7) ? (a) <= (b) : (a) < (b))`, so that one build holds all mutants.
 The places come from Clang's syntax tree (Debian's python3-clang-14), so that types are known and nothing is changed inside comments, strings or constant expressions.
@@ -12,7 +12,7 @@ from clang.cindex import CursorKind as Kind, TypeKind
 
 ON = '::millrace::mutation::on({id})'
 
-# One other comparison each, the one that differs at the border or in sense.
+# One replacement for each comparison, which differs at equality or in direction.
 COMPARISONS = {'<': '<=', '<=': '<', '>': '>=', '>=': '>', '==': '!=', '!=': '=='}
 SIGNS = {'+': '-', '-': '+', '*': '/', '/': '*'}
 LOGIC = {'&&': '||', '||': '&&'}
@@ -23,7 +23,7 @@ INTEGERS = {TypeKind.SHORT, TypeKind.USHORT, TypeKind.INT, TypeKind.UINT, TypeKi
 NUMBERS = INTEGERS | {TypeKind.FLOAT, TypeKind.DOUBLE}
 
 FUNCTIONS = {Kind.FUNCTION_DECL, Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE, Kind.LAMBDA_EXPR}
-# Their operands have to be constants, or their text does not stand where the tree says.
+# Their operands must be constants, or their text is not where the syntax tree says.
 CLOSED = {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TEMPLATE_TYPE_PARAMETER, Kind.TEMPLATE_NON_TYPE_PARAMETER, Kind.ALIGNED_ATTR, Kind.TYPE_REF, Kind.CONCEPT_DECL,
           Kind.FIELD_DECL} if hasattr(Kind, 'CONCEPT_DECL') else {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TYPE_REF, Kind.FIELD_DECL}
 
@@ -39,7 +39,7 @@ class Site:
     before: str
     after: str
     replacement: str
-    context: str  # the line of code that the place stands in, or begins in
+    context: str  # the line of code that contains the place, or its beginning
 
     def text(self):
         return f'{self.path}:{self.line}: {self.operator}: {" ".join(self.before.split())} -> {" ".join(self.after.split())}'
@@ -71,7 +71,7 @@ class Finder:
     # -- text ---------------------------------------------------------------------------------------------------------------------------------
 
     def span(self, cursor):
-        """The bytes of a cursor, or None where it stands in another file or inside a macro's expansion."""
+        """The bytes of a cursor, or None if it is in another file or within a macro expansion."""
         extent = cursor.extent
         if extent.start.file is None or extent.end.file is None or extent.start.file.name != self.name or extent.end.file.name != self.name:
             return None
@@ -135,7 +135,7 @@ class Finder:
         self.add(span, 'drop statement', text, '', f'if (!{ON}) {escaped(text)}')
 
     def operator_between(self, left, right):
-        """The operator's text between two operands, without parentheses that close the left or open the right one."""
+        """The operator between two operands, without parentheses that close the left or open the right one."""
         between = re.sub(r'//.*|/\*.*?\*/', '', self.source[left[1]:right[0]].decode())
         return between.strip()
 

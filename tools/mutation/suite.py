@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 MAX_MUTANTS = 1 << 16
-SHORT = 200  # milliseconds of a case that is over at once
+SHORT = 200  # milliseconds; a case below this meets a mutant first
 MEMORY = 12 << 30  # bytes of address space that a test may have: a mutant may ask for all there is
 
 
@@ -22,9 +22,9 @@ class Suite:
         self.tree = tree
         shown = subprocess.run(['ctest', '--test-dir', tree.build, '--show-only=json-v1', '-L', label], capture_output=True, text=True, check=True)
         self.tests = {}
-        for test in json.JSONDecoder().raw_decode(shown.stdout)[0]['tests']:  # behind it CTest prints what was skipped
+        for test in json.JSONDecoder().raw_decode(shown.stdout)[0]['tests']:  # after it CTest prints the skipped cases
             command = test.get('command')
-            if command and any(os.path.dirname(word).startswith(tree.build) for word in command):  # a binary of the build; pages in a browser judge no C++
+            if command and any(os.path.dirname(word).startswith(tree.build) for word in command):  # a binary of the build; browser tests do not execute C++
                 properties = {entry['name']: entry['value'] for entry in test.get('properties', [])}
                 environment = dict(pair.split('=', 1) for pair in properties.get('ENVIRONMENT', []))
                 self.tests[test['name']] = (command, properties.get('WORKING_DIRECTORY', tree.build), environment)
@@ -32,7 +32,7 @@ class Suite:
     # -- running ------------------------------------------------------------------------------------------------------------------------------
 
     def command(self, words):
-        """As root, in a place of its own: the rest of the disk is read-only, /tmp is empty, and nothing outlives it. A mutant may delete and kill what it likes."""
+        """As root, in a place of its own: the rest of the disk is read-only, /tmp is empty, and nothing outlives it. A mutant may delete files and kill processes."""
         limited = ['prlimit', f'--as={MEMORY}', '--core=0', '--'] + words
         if os.geteuid() != 0 or shutil.which('unshare') is None:
             return limited
@@ -40,7 +40,7 @@ class Suite:
         return ['unshare', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', script, 'sh', self.tree.folder] + limited
 
     def run(self, test, environment, filter=None, seconds=None):
-        """Whether the test passed; None where it did not end in time."""
+        """Whether the test passed; None if it did not end in time."""
         words, folder, own = self.tests[test]
         words = list(words) + ['--gtest_fail_fast'] * (filter is not None)
         variables = {**os.environ, 'TMPDIR': '/tmp', **own, **environment}
@@ -56,7 +56,7 @@ class Suite:
                 return None
 
     def record(self, test):
-        """Runs a test as written. Returns the cases that pass and the names of those that fail; no case at all of a program that is not GoogleTest's."""
+        """Runs a test as written. Returns the cases that pass and the names of those that fail; no cases for a program that does not use GoogleTest."""
         map_path, cases_path = (os.path.join(self.tree.build, f'mutation-{test}.{end}') for end in ('reached', 'cases'))
         with open(map_path, 'wb') as file:
             file.truncate(MAX_MUTANTS)

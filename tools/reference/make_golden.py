@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a golden folder for `millrace parity` with transformers and PyTorch.
+"""Creates a golden folder for `millrace parity` with transformers and PyTorch.
 
     python3 tools/reference/make_golden.py SOURCE FOLDER [--rows 2] [--length 24] [--seed 1]      # needs torch, transformers
 

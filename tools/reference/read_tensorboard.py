@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a folder of event files with TensorBoard's own reader and prints what it holds.
+"""Reads a folder of event files with TensorBoard's own reader and prints its content.
 
     python3 -m venv VENV && VENV/bin/pip install tensorboard
     VENV/bin/python tools/reference/read_tensorboard.py RUN_DIRECTORY/tensorboard [RUN_DIRECTORY/metrics.jsonl]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small Llama in PyTorch and writes what every step gave to tests/golden/runs, for tests/training/reference_run_test.cpp.
+"""Trains a small Llama in PyTorch and writes the results of every step to tests/golden/runs, for tests/training/reference_run_test.cpp.
 
     python3 tools/reference/train_steps.py      # needs torch and safetensors
 
@@ -182,7 +182,7 @@ class Llama:
 
 
 def check_model(config):
-    """The model above is transformers': its loss on the recorded tokens."""
+    """Checks that the model above equals that of transformers, by its loss on the recorded tokens."""
     golden = load_file(os.path.join(ROOT, LLAMA, "golden.safetensors"))
     weights = {name: value.double() for name, value in load_file(os.path.join(ROOT, LLAMA, "model.safetensors")).items()}
     ids = golden["input_ids"]
@@ -210,7 +210,7 @@ def learning_rate(run, s):
 
 
 def flops_of_step(model, p, tokens):
-    """Forward once, backward twice; of the pairs of query and key a causal mask leaves half."""
+    """Forward once, backward twice; a causal mask keeps half of the pairs of query and key."""
     batch = microbatch(tokens, 1, 0, 0, False)
     with FlopCounterMode(display=False) as counter:
         model.logits(p, batch[0], batch[2], batch[3])
@@ -269,7 +269,7 @@ def train(name, run, config, tokens):
 
 
 def write_tokens():
-    """Documents of 1 to 30 tokens that end with the separator; 21 whole windows of a row and a rest that fills none."""
+    """Documents of 1 to 30 tokens that end with the separator; 21 whole windows of a row and an incomplete one."""
     draw = random.Random(5)
     tokens = []
     while len(tokens) < 21 * SEQUENCE + 6:
@@ -288,7 +288,7 @@ def main():
     check_model(config)
     os.makedirs(os.path.join(ROOT, RUNS), exist_ok=True)
     tokens = write_tokens()
-    # An epsilon that counts beside the roots: with a tiny one an entry whose gradient is near zero goes where rounding sends it.
+    # An epsilon of the order of the roots: with a tiny one, rounding would decide the direction of an entry whose gradient is near zero.
     after = train("cosine", {"model.from": LLAMA, "train.seed": 7, "train.steps": 10, "train.decay": "cosine", "train.warmup_steps": 3,
                              "train.learning_rate": 0.02, "train.final_learning_rate": 0.004, "train.beta1": 0.8, "train.beta2": 0.97,
                              "train.epsilon": 0.003, "train.weight_decay": 0.3, "train.clip": 2.0}, config, tokens)  # fmt: skip

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the small tokenizers of tests/golden/tokenizers and records what their own libraries make of the mixed text.
+"""Trains the small tokenizers of tests/golden/tokenizers and records the ids that their own libraries give for the mixed text.
 
 Run by hand, with tokenizers 0.23, sentencepiece 0.1.97 (as Debian 12 has it: later ones choose otherwise among equal unigrams), tiktoken 0.14
 and xxhash from PyPI; not part of the build or the tests:
@@ -53,7 +53,7 @@ def train_bytes(corpus, pre_tokenizer, normalizer=None, special=("<|endoftext|>"
 
 
 def string_merges(path):
-    """Rewrites merges as older files spell them: "a b"."""
+    """Rewrites merges in the spelling of older files: "a b"."""
     data = json.loads(path.read_text())
     data["model"]["merges"] = [" ".join(pair) for pair in data["model"]["merges"]]
     path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
@@ -80,7 +80,7 @@ def hugging_face(folder, corpus):
     qwen2 = train_bytes(corpus, split(QWEN2), normalizers.NFC())
     qwen2.add_tokens([AddedToken("<tool_call>", normalized=False), AddedToken("</tool_call>", normalized=False), AddedToken("\u1ebf", normalized=True)])
     made["qwen2.json"] = qwen2
-    # Another pattern than the known ones, in steps, as DeepSeek's.
+    # An unknown pattern, in several steps, as in DeepSeek's tokenizer.
     steps = [r"\p{N}{1,3}", r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+".encode().decode("unicode_escape"),
              r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
     made["steps.json"] = train_bytes(corpus, split(*steps), size=900)
@@ -103,7 +103,7 @@ def sentence_pieces(folder, corpus):
 
 
 def characters(folder):
-    """What the byte-pair model of SentencePiece becomes as tokenizer.json: Llama 2's spelling and the newer one."""
+    """The byte-pair model of SentencePiece converted to tokenizer.json, in Llama 2's spelling and the newer one."""
     model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentence_bpe.model"))
     vocabulary = {model.id_to_piece(i): i for i in range(model.get_piece_size())}
     merges = []
@@ -171,7 +171,7 @@ def main():
         tokenizer.encode_special_tokens = True
         record(path, tokenizer.encode(string, add_special_tokens=False).ids)
     for path in model_paths:
-        # Line by line: over megabytes a unigram's sums of floats lose the digits that decide.
+        # Line by line, since over megabytes a unigram's float sums lose the digits that decide.
         parts = sentencepiece.SentencePieceProcessor(model_file=str(path)).encode(string.removesuffix("\n").split("\n"))
         record(path, [i for part in parts for i in part])
     for path, encoding in tiktokens(folder, lines).items():
