@@ -1,4 +1,4 @@
-// Each rank's wall time, or each step's, by what it went to: bars whose parts add up.
+// The wall time of each rank, or of each step, by cause: bars whose parts add up to it.
 
 /** Bars [{name, causes: ms by cause, wall}] of the chosen view; a step's bar is the mean of its ranks. */
 function attributionBars(profile, view) {
@@ -11,7 +11,7 @@ function attributionBars(profile, view) {
   return bars.length > 1 ? [{name: "all ranks", causes: meanOf(bars.map((bar) => bar.causes)), wall: mean(bars.map((bar) => bar.wall)), total: true}, ...bars] : bars;
 }
 
-/** The causes that took any time in the profile, in their order: [index, name]. */
+/** The causes with any time in the profile, in order: [index, name]. */
 function presentCauses(profile) {
   return profile.causes.map((cause, index) => [index, cause]).filter(([index]) => profile.steps.some((step) => step.ranks.some((rank) => rank[index] > 0)));
 }

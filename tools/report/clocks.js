@@ -1,4 +1,4 @@
-// How the clocks of the processes were brought together, and how far that may be off.
+// The clock corrections of the processes and their error bounds.
 
 function showClocks(profile) {
   const clocks = profile.clocks ?? [], ranksOf = (process) => (profile.ranks ?? []).filter((rank) => rank.process === process).map((rank) => rank.rank);

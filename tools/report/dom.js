@@ -1,4 +1,4 @@
-// Elements, the one tooltip, and widths. All text goes in as text, so that a name in a profile can never be markup.
+// Elements, the shared tooltip, and widths. All text is inserted as text, so a name in a profile can never be interpreted as markup.
 
 function byId(id) { return document.getElementById(id); }
 
@@ -16,7 +16,7 @@ function html(tag, attributes = {}, ...children) { return fill(document.createEl
 function svg(tag, attributes = {}, ...children) { return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children); }
 function svgText(x, y, text, kind = "") { return svg("text", {x, y, class: kind}, text); }
 
-/** A colour of the page as it is now, light or dark, for pictures that are pixels: cssColour("forward"). */
+/** The current value of a colour in the light or dark theme, for canvases: cssColour("forward"). */
 function cssColour(name) {
   const probe = byId("tooltip");  // any element: a custom property itself has no computed colour
   probe.style.outlineColor = `var(--${name})`;
@@ -54,7 +54,7 @@ function explain(element, title, colour, rows) {
   return element;
 }
 
-/** Buttons of which one is pressed. `choices`: [[value, text], …]; calls chosen(value). */
+/** A group of buttons, exactly one of which is pressed. `choices`: [[value, text], …]; calls chosen(value). */
 function choiceButtons(choices, value, chosen, name) {
   const box = html("div", {class: "choice", role: "group", "aria-label": name});
   const press = (now) => { for (const button of box.children) button.setAttribute("aria-pressed", String(button.dataset.value === String(now))); };

@@ -1,4 +1,4 @@
-// Numbers as people read them, with their units.
+// Formats numbers with their units.
 
 const thinSpace = "\u2009";
 
@@ -29,10 +29,10 @@ function timeText(ms) {
   return (ms * 1000).toFixed(size >= 0.01 || ms === 0 ? 0 : 1) + thinSpace + "µs";
 }
 
-/** A difference of times: with its sign. */
+/** A difference of times, with its sign. */
 function signedTime(ms) { return (ms > 0 ? "+" : ms < 0 ? "−" : "±") + timeText(Math.abs(ms)); }
 
-/** Milliseconds for a column of numbers: always the same unit and decimals, so that the points stand beneath each other. */
+/** Milliseconds for a column of numbers: always the same unit and decimals, so that the decimal points are aligned. */
 function msColumn(ms) { return isNumber(ms) ? ms.toFixed(2) : "–"; }
 
 function countText(value, unit = "") { return withPrefix(value, 1000, ["", "k", "M", "G", "T", "P"], unit); }
@@ -41,5 +41,5 @@ function bandwidthText(perSecond) { return countText(perSecond, "B/s"); }
 function bytesText(bytes) { return withPrefix(bytes, 1024, ["", "Ki", "Mi", "Gi", "Ti"], "B"); }
 function shareText(part, decimals = 1) { return isNumber(part) ? (100 * part).toFixed(decimals) + thinSpace + "%" : "–"; }
 
-/** What of `part` in `whole`; nothing where that says nothing. */
+/** `part` as a percentage of `whole`; empty if that is undefined. */
 function ratio(part, whole) { return isNumber(part) && isNumber(whole) && whole > 0 ? part / whole : null; }

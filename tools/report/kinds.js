@@ -1,4 +1,4 @@
-// What can happen on a rank. Each has one name and one colour (report.css), in every picture.
+// The kinds of activity of a rank. Each has the same name and colour (report.css) in every chart.
 
 const actionKinds = {
   F: {colour: "forward", name: "forward"},
@@ -25,7 +25,7 @@ const causeNames = {
 };
 const computeCauses = new Set(["forward", "input_gradient", "weight_gradient", "backward", "optimizer"]);
 
-/** What a wait is for, and its colour while that does not exist yet; a token that exists is under way: "transfer". */
+/** What a wait is for, and its colour as long as that was not produced; once it is produced, the wait is for its transfer: "transfer". */
 const waitKinds = {
   activation: {colour: "bubble", name: "an activation"},
   gradient: {colour: "bubble", name: "a gradient"},

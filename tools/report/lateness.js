@@ -1,4 +1,4 @@
-// The ten causes that cost most, costliest first.
+// The ten costliest reasons for lateness, the costliest first.
 
 function showLateness(profile) {
   const list = profile.lateness ?? [], box = byId("lateness");

@@ -1,4 +1,4 @@
-// The loss of every step that is known.
+// The loss of every step for which it is known.
 
 function drawLoss(points, width) {
   const left = 56, right = 64, top = 14, bottom = 40, height = 240, plot = Math.max(60, width - left - right), high = height - top - bottom;

@@ -1,4 +1,4 @@
-// Memory of every rank as planned, and of one rank over time with what is alive at its peak.
+// The planned memory of every rank, and the memory of one rank over time with its composition at the peak.
 
 function peakOf(timeline) { return (timeline ?? []).reduce((most, point) => (most === null || point[1] > most[1] ? point : most), null); }
 
@@ -30,7 +30,7 @@ function drawMemoryCurve(profile, state, width) {
   byId("memory-title").textContent = `Rank ${rank.rank} over time: what is alive`;
   if (!peak) return void box.replaceChildren(sentence("This rank has no record over time."));
   const left = 84, right = 14, top = 26, bottom = 38, height = 250, plot = width - left - right, high = height - top - bottom;
-  // Moments count from the begin of the step that the timeline shows, where the record is of that step.
+  // Times are relative to the begin of the step in the timeline, if the record is of that step.
   const first = profile.steps.find((step) => step.step === profile.timeline?.step), ofStep = first && points[0][0] >= first.begin && points[0][0] < first.begin + first.duration;
   const start = ofStep ? first.begin : points[0][0], end = Math.max(points.at(-1)[0], start + 1e-6), most = peak[1] * 1.05 || 1;
   const x = (time) => left + plot * (time - start) / (end - start), y = (bytes) => top + high * (1 - bytes / most);
@@ -39,7 +39,7 @@ function drawMemoryCurve(profile, state, width) {
   const marks = ticks(0, end - start, Math.max(2, Math.floor(plot / 100)));
   for (const value of marks) picture.append(svgText(x(start + value), height - bottom + 16, tickTime(value, marks.length > 1 ? marks[1] : end - start, end - start), "middle quiet"));
   picture.append(svgText(left + plot / 2, height - 4, ofStep ? `time in step ${first.step}` : "time of the record", "middle quiet"));
-  // Bytes stay as they are until the next point: a staircase.
+  // The number of bytes is constant until the next point: a step function.
   let line = `M${x(points[0][0])},${y(points[0][1])}`;
   for (let index = 1; index < points.length; ++index) line += `H${x(points[index][0]).toFixed(2)}V${y(points[index][1]).toFixed(2)}`;
   picture.append(svg("path", {d: `${line}V${y(0)}H${x(points[0][0])}Z`, fill: "var(--accent-soft)"}), svg("path", {d: line, fill: "none", stroke: "var(--accent)", "stroke-width": 1.5}));

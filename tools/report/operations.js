@@ -1,4 +1,4 @@
-// Operations: sums by operation, layer, kind or stage, with what the machine could do beside what it did. The roofline follows the stage chosen.
+// Operations: totals by operation, layer, kind or stage, with the achieved rates relative to the machine's peaks. The roofline shows the selected stage.
 
 const operationFilter = {stage: "all", pass: "all", text: "", group: "operation"};
 const stageListeners = [];
@@ -17,10 +17,10 @@ const operationGroups = {
 };
 const operationWords = {stage: "stage", layer: "layer", name: "operation", kind: "kind", pass: "pass"};
 
-/** A name without the number of its layer: the same operation of all layers. */
+/** A name without its layer number, which is the same for all layers. */
 function nameOfAllLayers(name) { return name.replace(/\b(layers?|blocks?)([._])\d+/g, "$1$2*"); }
 
-/** Adds up what has the same columns. */
+/** Sums rows with the same key columns. */
 function sumOperations(operations, columns, plainName = (operation) => operation.name) {
   const sums = new Map();
   for (const operation of operations) {
@@ -33,7 +33,7 @@ function sumOperations(operations, columns, plainName = (operation) => operation
   return [...sums.values()];
 }
 
-/** Rates and shares of the machine's measured best; null where there is nothing to divide. */
+/** Rates, and their fractions of the machine's measured peaks; null if undefined. */
 function operationRates(row, machine, wholeTime) {
   const seconds = row.ms / 1000, flops = row.flops > 0 ? ratio(row.flops, seconds) : null, bandwidth = row.bytes > 0 ? ratio(row.bytes, seconds) : null;
   return {...row, share: ratio(row.ms, wholeTime), each: ratio(row.ms, row.count), perSecond: flops, ofPeak: ratio(flops, machine?.peak_flops), bandwidth, ofBandwidth: ratio(bandwidth, machine?.memory_bandwidth)};
@@ -68,7 +68,7 @@ class OperationTable {
     return priced.sort((one, two) => {
       const [a, b] = [one[column], two[column]];
       if (a === b) return 0;
-      if (a === null || a === undefined) return 1;  // unknown ones last, whichever way
+      if (a === null || a === undefined) return 1;  // unknown values last, in either order
       if (b === null || b === undefined) return -1;
       return (typeof a === "string" ? a.localeCompare(b) : a - b) * (descending ? -1 : 1);
     });

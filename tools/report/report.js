@@ -1,4 +1,4 @@
-// Reads the profile out of the page and draws every picture of it. One that cannot be drawn says so and leaves the others alone.
+// Reads the profile embedded in the page and draws all charts. A chart that cannot be drawn shows an error and does not affect the others.
 
 function startReport() {
   startTheme();

@@ -1,6 +1,6 @@
-// Roofline (Williams, Waterman, Patterson 2009): FLOP/s over FLOPs per byte, both logarithmic, beneath what was measured of the machine.
+// Roofline (Williams, Waterman, Patterson 2009): FLOP/s over FLOPs per byte, both logarithmic, below the machine's measured peaks.
 
-/** Points of the chosen stage: the same operation of all layers together, for each pass. */
+/** The points of the selected stage: one per operation and pass, over all layers. */
 function rooflinePoints(profile) {
   const {stage} = operationFilter;
   const wanted = profile.operations.filter((operation) => stage === "all" || String(operation.stage) === stage);
@@ -21,7 +21,7 @@ function drawRoofline(profile, width) {
   for (const value of decades(lowX, highX)) picture.append(svg("line", {x1: x(value), x2: x(value), y1: top, y2: top + high, class: "grid"}), svgText(x(value), height - bottom + 17, decadeText(value), "middle quiet"));
   for (const value of decades(lowY, highY)) picture.append(svg("line", {x1: left, x2: left + plot, y1: y(value), y2: y(value), class: "grid"}), svgText(left - 8, y(value) + 4, countText(Math.round(value), "FLOP/s"), "end quiet"));
   picture.append(svgText(left + plot / 2, height - 6, "FLOPs per byte moved", "middle"));
-  // The roof: bytes as fast as they come up to the ridge, then the matmul peak.
+  // The roof: memory bandwidth up to the ridge, then the matmul peak.
   const lowest = Math.max(lowX, lowY / bandwidth), roof = `M${x(lowest)},${y(lowest * bandwidth)} L${x(ridge)},${y(peak)} L${x(highX)},${y(peak)}`;
   picture.append(svg("path", {d: roof, fill: "none", stroke: "var(--text)", "stroke-width": 1.75}));
   const angle = -Math.atan2(y(lowest * bandwidth) - y(peak), x(ridge) - x(lowest)) * 180 / Math.PI, at = lowest ** 0.78 * ridge ** 0.22;
@@ -30,7 +30,7 @@ function drawRoofline(profile, width) {
   picture.append(svg("text", {x: x(highX) - 4, y: y(peak) - 7, class: "end strong halo"}, peakText),
     svg("text", {transform: `translate(${x(at)} ${y(at * bandwidth) - 7}) rotate(${angle})`, class: "middle strong halo"}, slopeText));
   placed.push([x(highX) - 200, y(peak) - 20, x(highX), y(peak) - 2], [x(ridge), y(peak) - 2, x(highX), y(peak) + 2], [x(at) - 70, y(at * bandwidth) - 45, x(at) + 70, y(at * bandwidth) + 20]);
-  for (let part = 0; part < 1; part += 0.02) {  // no words on the slope
+  for (let part = 0; part < 1; part += 0.02) {  // keeps labels off the slope
     const on = lowest ** (1 - part) * ridge ** part;
     placed.push([x(on) - 2, y(on * bandwidth) - 2, x(on) + 2, y(on * bandwidth) + 2]);
   }
@@ -44,7 +44,7 @@ function drawRoofline(profile, width) {
   const labelled = new Set();
   for (const [rank, point] of points.entries()) {
     if (labelled.has(point)) continue;
-    // Passes of one operation that lie on the same spot share their words.
+    // Passes of one operation at the same spot share a label.
     const same = points.filter((other) => other.name === point.name && Math.hypot(x(other.intensity) - x(point.intensity), y(other.perSecond) - y(point.perSecond)) < 8);
     for (const other of same) labelled.add(other);
     const passes = Object.keys(actionKinds).filter((kind) => same.some((other) => other.pass === kind)).join(" ");
@@ -53,13 +53,13 @@ function drawRoofline(profile, width) {
   box.replaceChildren(picture);
 }
 
-/** A power of ten as an axis says it: 0.01, 1, 100, 1 k. */
+/** A power of ten as an axis label: 0.01, 1, 100, 1 k. */
 function decadeText(value) { return value >= 1 ? countText(Math.round(value)) : String(Number(value.toPrecision(1))); }
 
 /** The last two parts of a dotted name. */
 function shortName(name) { return name.split(".").slice(-2).join(".").replace(/^\*\./, ""); }
 
-/** Writes at one of these distances (pixels) from a point where there is room, with a line to it from further away; not at all where there is none. */
+/** Places a label at one of these distances (pixels) from a point if there is room, with a line if it is far; omits it if there is no room. */
 function labelPoint(picture, placed, text, x, y, radius, [left, top, right, bottom], distances) {
   const wide = text.length * 6.6, high = 13;
   for (const away of distances) {

@@ -1,4 +1,4 @@
-// Where the marks of an axis stand.
+// The positions of an axis's ticks.
 
 /** Round numbers between `low` and `high`, about `count` of them. */
 function ticks(low, high, count) {
@@ -23,7 +23,7 @@ function byteTicks(high, count) {
   return ticks(0, high / unit, count).map((value) => value * unit);
 }
 
-/** A time on an axis up to `largest`, all in one unit, with the decimals that the distance of its ticks needs. */
+/** A time on an axis up to `largest`, all in one unit, with as many decimals as the tick distance needs. */
 function tickTime(ms, step, largest) {
   if (ms === 0) return "0";
   const [factor, unit] = largest >= 1e4 ? [0.001, "s"] : largest >= 0.1 ? [1, "ms"] : [1000, "µs"];

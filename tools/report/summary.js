@@ -1,4 +1,4 @@
-// The head of the page: what ran, and the numbers asked for first.
+// The head of the page: the run and its most important numbers.
 
 function sum(numbers) { return numbers.reduce((total, value) => total + (isNumber(value) ? value : 0), 0); }
 function mean(numbers) {
@@ -6,13 +6,13 @@ function mean(numbers) {
   return known.length ? sum(known) / known.length : null;
 }
 
-/** The share of all ranks' wall time, over all steps, of the causes that `wanted` accepts. */
-function shareOfCauses(profile, wanted) {
+/** The share of all ranks' wall time, over all steps, of the causes that `accepts` accepts. */
+function shareOfCauses(profile, accepts) {
   let part = 0, wall = 0;
   for (const step of profile.steps)
     step.ranks.forEach((causes, rank) => {
       wall += step.wall[rank];
-      causes.forEach((ms, index) => { if (wanted(profile.causes[index])) part += ms; });
+      causes.forEach((ms, index) => { if (accepts(profile.causes[index])) part += ms; });
     });
   return ratio(part, wall);
 }

@@ -1,11 +1,11 @@
-// Light and dark: as the system has it until somebody chooses.
+// The light or dark theme: the system's until one is selected.
 
 const themeListeners = [];
-/** Calls `draw` whenever the colours have changed: for pictures that are pixels. */
+/** Calls `draw` whenever the colours change, for canvases. */
 function onThemeChange(draw) { themeListeners.push(draw); }
 
 function stored(value) {
-  try {  // a page from a file may have no storage
+  try {  // a page opened from a file may have no storage
     if (value !== undefined) localStorage.setItem("millrace.theme", value);
     return localStorage.getItem("millrace.theme") ?? "auto";
   } catch { return value ?? "auto"; }

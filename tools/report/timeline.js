@@ -1,8 +1,8 @@
-// The timeline's hands: zoom, move, hover, switches.
+// The timeline's interaction: zooming, panning, hovering, switches.
 
-const shortestView = 0.002;  // ms: nothing is shorter
+const minView = 0.002;  // ms: the minimum range
 
-/** Which box lies under these pixels of the body; nothing where none does. */
+/** The box at this place of the body, in pixels; nothing if there is none. */
 function spanAt(model, view, plotWidth, px, py) {
   const {heights, from, to} = view, rank = model.ranks[Math.floor(py / heights.row)];
   if (!rank || px < timelineGutter) return null;
@@ -73,7 +73,7 @@ function showTimeline(profile) {
   onThemeChange(() => { view.colours = timelineColours(); redraw(); });
 
   const show = (from, to) => {
-    const length = Math.min(Math.max(to - from, shortestView), model.end);
+    const length = Math.min(Math.max(to - from, minView), model.end);
     const middle = (from + to) / 2;
     view.from = Math.min(Math.max(middle - length / 2, 0), model.end - length);
     view.to = view.from + length;
@@ -82,14 +82,14 @@ function showTimeline(profile) {
   const move = (part) => show(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
   const zoom = (factor, px) => {
     const at = Math.min(Math.max((px - timelineGutter) / plot(), 0), 1), time = view.from + at * (view.to - view.from);
-    const length = Math.min(Math.max((view.to - view.from) * factor, shortestView), model.end);
+    const length = Math.min(Math.max((view.to - view.from) * factor, minView), model.end);
     show(time - at * length, time + (1 - at) * length);
   };
   handleTimeline({box, strip, body, model, view, plot, show, move, zoom, redrawOver});
   timelineControls(view, planned, redraw, () => show(0, model.end));
   showLegend(byId("timeline-legend"), timelineLegend(model));
 
-  /** Where a measured action lies, in pixels of the body: for tests. */
+  /** The place of a measured action, in pixels of the body; used by tests. */
   body.placeOf = (rank, index) => {
     const span = model.ranks[rank].measured[index];
     return {x: timelineGutter + ((span.begin + span.end) / 2 - view.from) / (view.to - view.from) * plot(), y: rank * view.heights.row + 2 + view.heights.measured / 4, name: actionName(span), colour: cssColour(span.colour)};
@@ -117,7 +117,7 @@ function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, 
   let scrolled = 0, drag = null;
   addEventListener("scroll", () => { scrolled = performance.now(); }, {passive: true});
   box.addEventListener("wheel", (event) => {
-    // A page that is being scrolled past the picture goes on scrolling; so it does where there is nothing to zoom out of.
+    // If the page is being scrolled past the chart, it continues to scroll; so it does if the chart is already zoomed out.
     const whole = view.to - view.from >= model.end, sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
     if (performance.now() - scrolled < 250 || (whole && (sideways || event.deltaY > 0)) || event.ctrlKey) return;
     event.preventDefault();
@@ -166,7 +166,7 @@ function handleTimeline({box, strip, body, model, view, plot, show, move, zoom, 
     keys[event.key]();
   });
 
-  // On the strip the pointer takes the visible part along.
+  // On the strip, dragging moves the visible range.
   const centre = (event) => {
     const time = (event.offsetX - timelineGutter) / plot() * model.end, half = (view.to - view.from) / 2;
     show(time - half, time + half);

@@ -1,4 +1,4 @@
-// The timeline as pixels. A canvas, since 64 ranks of a long step are tens of thousands of boxes.
+// Draws the timeline on a canvas, since 64 ranks of a long step have tens of thousands of boxes.
 
 const timelineGutter = 70, timelineRight = 14, stripHeight = 34, axisHeight = 20;
 
@@ -10,7 +10,7 @@ function rowHeights(ranks, zoom, withPlan) {
   return {measured, planned, row: measured + planned + (planned ? 1 : 0) + gap};
 }
 
-/** A canvas's context, with its pixels those of the screen and its units CSS pixels, empty. */
+/** The context of a cleared canvas at the screen's resolution, with CSS pixels as units. */
 function freshContext(canvas, width, height) {
   const density = devicePixelRatio || 1;
   canvas.width = Math.round(width * density);
@@ -31,27 +31,27 @@ function timelineColours() {
 
 const canvasFont = (size, weight = "") => `${weight} ${size}px system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif`;
 
-/** Width of a text in the context's font, at most: measuring tens of thousands of names would take longer than drawing their boxes. */
+/** An upper bound of a text's width in the context's font: measuring tens of thousands of names would take longer than drawing their boxes. */
 function textWidth(context, text) {
   const digit = textWidth.digits[context.font] ??= context.measureText("0").width;
   return digit * 1.05 * text.length;
 }
 textWidth.digits = {};
 
-/** The longest of the texts that has room in the box; nothing where none has. */
+/** The longest of the texts that fits in the box; nothing if none does. */
 function fitting(context, texts, width) { return texts.find((text) => textWidth(context, text) <= width - 3) ?? ""; }
 
-/** The ways to write an action, the longest first: stage, kind and microbatch; without the stage; the microbatch alone. */
+/** The forms of an action's name, the longest first: stage, kind and microbatch; without the stage; the microbatch alone. */
 const actionForms = [actionName, (span) => `${span.kind}${span.microbatch}`, (span) => String(span.microbatch)];
 
-/** What may stand in a box, the longest first. All actions of a picture are written in one way. */
+/** The possible texts of a box, the longest first. All actions of a chart use the same form. */
 function boxTexts(span, view) {
   if (span.lane === "wait") return span.microbatch >= 0 && span.colour !== "transfer" ? [`waits for ${span.wait} ${span.microbatch}`, `${span.wait} ${span.microbatch}`] : [];
   if ("OS".includes(span.kind)) return [kindOf(span.kind).name, span.kind];
   return [actionForms[view.form](span)];
 }
 
-/** The first way to write actions for which three boxes in four are wide enough at this zoom; otherwise the last. */
+/** The first form that fits in three out of four boxes at this zoom, or the last form. */
 function fittingForm(context, model, view, plot) {
   context.font = canvasFont(Math.min(12, view.heights.measured - 1));
   const fits = actionForms.map(() => 0);
@@ -76,7 +76,7 @@ function drawSpans(context, spans, place, view) {
     const span = spans[index];
     const left = Math.max(place.left, place.left + (span.begin - from) * scale), right = Math.min(place.left + place.width, place.left + (span.end - from) * scale);
     if (right <= place.left) continue;
-    const width = Math.max(right - left, 0.6), gap = width > 4 ? 0.75 : 0;  // a seam between neighbours of one colour
+    const width = Math.max(right - left, 0.6), gap = width > 4 ? 0.75 : 0;  // a gap between neighbours of the same colour
     const top = place.top + (span.half === 2 ? place.height / 2 : 0), height = span.half ? place.height / 2 : place.height;
     context.fillStyle = colours[span.colour];
     context.fillRect(left, top, width - gap, height);
@@ -89,7 +89,7 @@ function drawSpans(context, spans, place, view) {
   context.globalAlpha = 1;
 }
 
-/** Strip with the number of computing ranks over the whole step, the visible part marked; beneath it the time axis of that part. */
+/** Strip with the number of computing ranks over the whole step, the visible range marked; below it the time axis of that range. */
 function drawTimelineTop(canvas, width, model, view, busy) {
   const context = freshContext(canvas, width, stripHeight + axisHeight), {colours, from, to} = view;
   const plot = width - timelineGutter - timelineRight, high = stripHeight - 6, ranks = model.ranks.length;
@@ -157,7 +157,7 @@ function drawTimelineBody(canvas, width, model, view) {
   drawEnds(context, model, view, x, width, height);
 }
 
-/** What lies over the rows and comes and goes with the pointer: the marked range, the action's tokens. A canvas of its own, since the rows
+/** The overlay that follows the pointer: the selected range, the action's inputs and outputs. A canvas of its own, since the rows
  * take too long to be drawn again for each movement. */
 function drawTimelineOver(canvas, width, model, view) {
   const {colours, heights, from, to} = view, height = model.ranks.length * heights.row + 22;
@@ -170,7 +170,7 @@ function drawTimelineOver(canvas, width, model, view) {
   }
 }
 
-/** Where the step ends, measured and planned, with words beneath the rows. */
+/** The ends of the measured and the predicted step, with labels below the rows. */
 function drawEnds(context, model, view, x, width, height) {
   const {colours, from, to} = view;
   context.font = canvasFont(12);
@@ -186,7 +186,7 @@ function drawEnds(context, model, view, x, width, height) {
     context.stroke();
     context.setLineDash([]);
     const text = `${name} ${timeText(time)}`, size = context.measureText(text).width;
-    // The earlier one's words lie left of it, the later one's right of it where there is room: they never meet.
+    // The label of the earlier end is left of it, that of the later end right of it if there is room, so they never overlap.
     const rightOfIt = index === 1 && x(time) + size + 6 < width;
     const shift = index === 0 && ends.length === 2 && x(ends[1][1]) + context.measureText(ends[1][0] + timeText(ends[1][1])).width + 14 >= width ? Math.min(0, x(ends[1][1]) - context.measureText(`${ends[1][0]} ${timeText(ends[1][1])}`).width - 22 - x(time)) : 0;
     context.textAlign = rightOfIt ? "left" : "right";
@@ -195,7 +195,7 @@ function drawEnds(context, model, view, x, width, height) {
   });
 }
 
-/** What the action under the pointer waited for and what waited for it, as lines from the token's making to its use. */
+/** The inputs of the action under the pointer and the users of its output, as lines from production to use. */
 function drawTokens(context, model, view, x, plot) {
   const {hover, heights, colours} = view, {made, used} = model.tokens(hover);
   const middle = (rank) => rank * heights.row + 2 + heights.measured / 2;

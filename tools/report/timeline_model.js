@@ -1,12 +1,12 @@
 // The timeline's boxes: what each rank did, waited for and was planned to do, in milliseconds from the begin of the step.
 
-/** "2F3", as schedules and traces write it. */
+/** The name of an action as in schedules and traces: "2F3". */
 function actionName(span) {
   const one = (value) => isNumber(value) && value >= 0 ? value : "";
   return "OS".includes(span.kind) ? kindOf(span.kind).name : `${one(span.stage)}${span.kind}${one(span.microbatch)}`;
 }
 
-/** The two halves of an overlapped pair lie at the same time: they get half the height each (half 1 above, 2 below; 0 otherwise). */
+/** The two halves of an overlapped pair have the same time, so each gets half the height (half 1 above, 2 below; 0 otherwise). */
 function markPairs(spans) {
   for (let index = 1; index < spans.length; ++index) {
     const one = spans[index - 1], two = spans[index];
@@ -22,7 +22,7 @@ function actionSpans(list, rank, origin, lane) {
   return spans;
 }
 
-/** A wait for a token is two boxes: until it is made, and while it is under way. */
+/** A wait for a boundary is two boxes: until it is produced, and while it is in transfer. */
 function waitSpans(list, rank, origin) {
   const spans = [];
   for (const [wait, stage, microbatch, begin, end, peer, produced] of list) {
@@ -57,7 +57,7 @@ function timelineModel(profile) {
   return {ranks, duration, predicted, end: Math.max(duration ?? 0, predicted ?? 0), tokens: tokensOf(tokens)};
 }
 
-/** By action: the tokens that it waited for and those that it made. */
+/** By action: its inputs and its outputs. */
 function tokensOf(tokens) {
   const made = new Map(), used = new Map();
   const add = (map, key, token) => map.set(key, [...(map.get(key) ?? []), token]);
@@ -72,7 +72,7 @@ function tokensOf(tokens) {
   };
 }
 
-/** Index of the first span that ends after `time`; spans do not overlap but in pairs. */
+/** Index of the first span that ends after `time`; spans overlap only in pairs. */
 function firstAfter(spans, time) {
   let low = 0, high = spans.length;
   while (low < high) {
