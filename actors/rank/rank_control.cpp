@@ -344,6 +344,7 @@ void RankControl::show(std::string_view what, runtime::StageId stage, runtime::M
   progress.peer = wait.peer.value;
   progress.peer_stage = wait.stage.value;
   if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
+  progress.wait = static_cast<std::int32_t>(wait.reason);
   progress.set_action(what);
   rank_.set_progress(progress);
 }

@@ -1,7 +1,6 @@
 #include "actors/rank/stall_watch.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "runtime/engine/wait.hpp"
@@ -12,27 +11,14 @@ namespace {
 using cluster::Progress;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::string_view waiting = "waits for ";
 constexpr auto silence = std::chrono::milliseconds(500);  // of a process, in the midst of heartbeats every 100 ms
 
-std::string_view action_of(const Progress& progress) {
-  return {progress.action.data(), strnlen(progress.action.data(), progress.action.size())};
-}
-
 /// The reason of a wait inside of a step; none for everything else that a rank does.
-runtime::WaitReason reason_of(const Progress& progress) {
-  auto text = action_of(progress);
-  if (!text.starts_with(waiting)) return runtime::WaitReason::none;
-  text.remove_prefix(waiting.size());
-  for (const auto reason :
-       {runtime::WaitReason::activation, runtime::WaitReason::gradient, runtime::WaitReason::credit, runtime::WaitReason::batch})
-    if (text == to_string(reason)) return reason;
-  return runtime::WaitReason::none;
-}
+runtime::WaitReason reason_of(const Progress& progress) { return static_cast<runtime::WaitReason>(progress.wait); }
 
 bool same(const Progress& left, const Progress& right) {
   return left.stage == right.stage && left.microbatch == right.microbatch && left.step == right.step && left.finished == right.finished &&
-         left.action == right.action;
+         left.wait == right.wait && left.action == right.action;
 }
 
 std::string span_text(std::chrono::steady_clock::duration span) { return fmt::format("{:.1f} s", Seconds(span).count()); }

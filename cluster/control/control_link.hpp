@@ -33,7 +33,7 @@ struct Progress {
   Ring activations, gradients;
   std::int32_t peer = -1, peer_stage = -1;  ///< of a wait inside of a step: whose token or slot is missing
   std::int32_t finished = -1;               ///< actions of the training step's list that are done; -1 outside of one
-  std::int32_t reserved = 0;
+  std::int32_t wait = 0;                    ///< of a wait inside of a step: its reason, a runtime::WaitReason; 0: there is none
   void set_action(std::string_view text);
 };
 /// "rank 2: forward, stage 3, microbatch 5, step 17".

@@ -11,6 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using cluster::Progress;
+using runtime::WaitReason;
 
 /// Four ranks of 1F1B with eight microbatches, a process each, and a clock that the test moves.
 class Watch : public testing::Test {
@@ -36,6 +37,11 @@ class Watch : public testing::Test {
     progress.set_action(what);
     return progress;
   }
+  static Progress doing(int rank, WaitReason reason, int stage, int microbatch, int finished, int peer = -1, int peer_stage = -1) {
+    auto progress = doing(rank, fmt::format("waits for {}", to_string(reason)), stage, microbatch, finished, peer, peer_stage);
+    progress.wait = static_cast<std::int32_t>(reason);
+    return progress;
+  }
   /// Everybody tells the same for so long, a heartbeat every 100 ms; the first message on the way.
   std::optional<std::string> pass(std::chrono::milliseconds span, const std::vector<Progress>& all) {
     std::optional<std::string> first;
@@ -58,15 +64,15 @@ class Watch : public testing::Test {
 
 TEST_F(Watch, NamesTheActionThatAllWaitFor) {
   // Rank 1 computes; 2 and 3 wait for what it makes, 0 for a gradient that goes through them.
-  const auto text = pass(4s, {doing(0, "waits for gradient", 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3),
-                              doing(2, "waits for activation", 2, 3, 3, 1, 1), doing(3, "waits for activation", 3, 3, 6, 2, 2)});
+  const auto text = pass(4s, {doing(0, WaitReason::gradient, 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3),
+                              doing(2, WaitReason::activation, 2, 3, 3, 1, 1), doing(3, WaitReason::activation, 3, 3, 6, 2, 2)});
   expect_part(text, "nothing comes for 1.5 s: rank ");
   expect_part(text, "rank 3 waits for the activation of microbatch 3 from stage 2 on rank 2 (1.5 s)");
   expect_part(text, "The cause: rank 1: forward, stage 1, microbatch 3, step 5, for 1.5 s");
 }
 
 TEST_F(Watch, TellsOnceAndAgainAfterSomethingMoved) {
-  const std::vector<Progress> halted{doing(0, "waits for gradient", 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3)};
+  const std::vector<Progress> halted{doing(0, WaitReason::gradient, 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3)};
   EXPECT_TRUE(pass(3s, halted));
   EXPECT_FALSE(pass(10s, halted));
   auto further = halted;
@@ -94,30 +100,30 @@ TEST_F(Watch, AnyChangeIsAMove) {
 TEST_F(Watch, NamesASlowTransferWhileOthersGoOn) {
   std::optional<std::string> text;
   for (int microbatch = 2; microbatch < 8 && !text; ++microbatch)
-    text = pass(400ms, {doing(0, "forward", 0, microbatch, microbatch), doing(1, "waits for activation", 1, 0, 0, 0, 0)});
+    text = pass(400ms, {doing(0, "forward", 0, microbatch, microbatch), doing(1, WaitReason::activation, 1, 0, 0, 0, 0)});
   expect_part(text, "nothing comes for ");
   expect_part(text, "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was made on stage 0 and has not come");
 }
 
 TEST_F(Watch, NamesTheSilentProcess) {
   pass(200ms, {doing(0, "forward", 0, 0, 0), doing(1, "forward", 1, 0, 0)});
-  const auto text = pass(3s, {doing(0, "waits for gradient", 0, 0, 4, 1, 1)});
+  const auto text = pass(3s, {doing(0, WaitReason::gradient, 0, 0, 4, 1, 1)});
   expect_part(text, "The cause: rank 1 in process 1 is silent for ");
   expect_part(text, "last known: rank 1: forward, stage 1, microbatch 0, step 5");
 }
 
 TEST_F(Watch, NamesACycle) {
-  const auto text = pass(3s, {doing(0, "waits for gradient", 0, 7, 1, 1, 1), doing(1, "waits for activation", 1, 7, 1, 0, 0)});
+  const auto text = pass(3s, {doing(0, WaitReason::gradient, 0, 7, 1, 1, 1), doing(1, WaitReason::activation, 1, 7, 1, 0, 0)});
   expect_part(text, "the waits are a cycle through rank 0");
 }
 
 TEST_F(Watch, IsPatientWhereStepsAreLong) {
   // Actions of two seconds each: the first looks like a stall, after it only what takes half as long again.
   for (int action = 0; action < 5; ++action) {
-    const auto text = pass(2s, {doing(0, "forward", 0, action, action), doing(1, "waits for activation", 1, action, action, 0, 0)});
+    const auto text = pass(2s, {doing(0, "forward", 0, action, action), doing(1, WaitReason::activation, 1, action, action, 0, 0)});
     EXPECT_EQ(text.has_value(), action == 0) << action;
   }
-  const std::vector<Progress> long_one{doing(0, "forward", 0, 5, 5), doing(1, "waits for activation", 1, 5, 5, 0, 0)};
+  const std::vector<Progress> long_one{doing(0, "forward", 0, 5, 5), doing(1, WaitReason::activation, 1, 5, 5, 0, 0)};
   EXPECT_FALSE(pass(2800ms, long_one));
   EXPECT_TRUE(pass(1s, long_one));
 }
@@ -125,7 +131,7 @@ TEST_F(Watch, IsPatientWhereStepsAreLong) {
 TEST_F(Watch, SaysNothingBetweenStepsAndWhenItIsOff) {
   EXPECT_FALSE(pass(10s, {doing(0, "waits for the coordinator", -1, -1, -1), doing(1, "waits for the coordinator", -1, -1, -1)}));
   watch_.emplace(schedule_, cluster::Topology(4, 4, 0), 0ms);
-  EXPECT_FALSE(pass(10s, {doing(0, "forward", 0, 0, 0), doing(1, "waits for activation", 1, 0, 0, 0, 0)}));
+  EXPECT_FALSE(pass(10s, {doing(0, "forward", 0, 0, 0), doing(1, WaitReason::activation, 1, 0, 0, 0, 0)}));
 }
 
 }  // namespace
