@@ -136,6 +136,7 @@ void Pipeline::begin(const Start& start) {
   session_.on_waits([this] { return watch_.waits(StallWatch::Clock::now()); });
 
   // Actors before links, which tell the ranks' inboxes of what arrives.
+  std::vector<HostedRank> hosted;
   for (auto& rank : ranks_) {
     RankActorSetup setup;
     auto& control = setup.control;
@@ -149,19 +150,20 @@ void Pipeline::begin(const Start& start) {
     if (rank->device().kind == kernels::DeviceKind::cuda)
       control.device_memory = [device = rank->device()] { return kernels::device_memory(device); };
     if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
+    if (const auto costs = start.action_costs.find(rank.get()); costs != start.action_costs.end()) control.action_costs = costs->second;
     setup.report = report;
     setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was
     setup.checkpoint = checkpoint_;
     rank_actors_.push_back(system_->spawn<RankActor>(setup));
-    inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back()));
-    rank->events = inboxes_.back().get();
+    inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back(), start.arrival_delays));
+    hosted.push_back({rank.get(), inboxes_.back().get()});
   }
 
   // What was made and set so far (actors, hooks) comes before all that the workers run: messages say so too, but through CAF, where
   // ThreadSanitizer sees no order.
   for (const auto& rank : ranks_) rank->worker().run([] {});
 
-  links_ = connect(plan_, topology, session_.transport(), ranks());
+  links_ = connect(plan_, topology, session_.transport(), hosted);
   find_rings();
   session_.control().agree({{"start", "ready"}});  // everybody listens before anybody is_owner
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "actors/checkpoint_actor.hpp"
+#include "actors/rank/action_costs.hpp"
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/rank/stall_watch.hpp"
@@ -41,6 +43,8 @@ class Pipeline {
     std::function<caf::actor(std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint)> coordinator;
     /// Per hosted rank: what Collect answers besides gradients.
     std::function<std::vector<CapturedTensor>(Rank& rank)> captured;
+    std::map<const Rank*, ActionCosts*> action_costs;      // as RankControlSetup has them; may be empty
+    std::vector<std::chrono::nanoseconds> arrival_delays;  // as RankInbox has them; may be empty
   };
   /// Collective: spawns the actors; the ranks report RankReady.
   void start(const Start& start);
@@ -65,7 +69,7 @@ class Pipeline {
   runtime::TraceRing checkpoint_trace_{1024};
   std::unique_ptr<caf::actor_system_config> system_config_;
   std::unique_ptr<caf::actor_system> system_;
-  std::vector<std::unique_ptr<cluster::LinkEvents>> inboxes_;  // by hosted rank
+  std::vector<std::unique_ptr<RankEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
   std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: channels that bring it tokens
   std::atomic<bool> rings_known_{false};

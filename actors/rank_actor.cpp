@@ -3,30 +3,23 @@
 #include <caf/send.hpp>
 #include <utility>
 
-#include "actors/embedding_actor.hpp"
-#include "actors/head_actor.hpp"
 #include "actors/loader_actor.hpp"
+#include "actors/report_failure.hpp"
+#include "actors/stage_actor.hpp"
 
 namespace millrace::actors {
 
 RankActor::RankActor(caf::actor_config& config, RankActorSetup setup)
-    : MessageActor(config), setup_(std::move(setup)), rank_(*setup_.control.rank), control_(setup_.control, *this) {}
+    : WorkerActor(config, setup.control.rank->worker(), ComputeWorker::Load::decides),
+      setup_(std::move(setup)),
+      rank_(*setup_.control.rank),
+      control_(setup_.control, *this) {}
 
 caf::behavior RankActor::make_behavior() {
   report_exceptions(*this, [this](const TaskFailed& failure) { control_.failed(failure); });
   const caf::actor self(this);
-  rank_.failed = [this](const TaskFailed& failure) { caf::anon_send(caf::actor(this), failure); };  // the worker is idle before this ends
   loader_ = spawn<LoaderActor, caf::detached>(rank_, *setup_.control.batches, self);
-  const auto& plan = rank_.plan();
-  for (const auto stage : plan.schedule.placement.stages_of(rank_.id())) {
-    if (plan.is_last(stage)) {
-      stages_.push_back(spawn<HeadActor>(rank_, stage, self));
-    } else if (plan.is_first(stage)) {
-      stages_.push_back(spawn<EmbeddingActor>(rank_, stage, self));
-    } else {
-      stages_.push_back(spawn<StageActor>(rank_, stage, self));
-    }
-  }
+  for (const auto stage : rank_.plan().schedule.placement.stages_of(rank_.id())) stages_.push_back(spawn_stage_actor(*this, rank_, stage));
   return {
       [this](const Begin&) { control_.begin(); },
       [this](const ToRank& message) { control_.receive(message); },
@@ -46,7 +39,7 @@ void RankActor::execute(const Execute& execute) {
 
 void RankActor::work(const RankTask& task) {
   // The worker is idle before the actor ends (Stop comes after every answer), so the plain pointer is good.
-  rank_.worker().post([this, task] {
+  worker().post(ComputeWorker::Load::computes, [this, task] {
     const caf::actor self(this);
     guarded(self, {}, false, [&] {
       rank_.begin_work();
@@ -78,9 +71,8 @@ void RankActor::stopped() {
 
 void RankInbox::on_arrival(const cluster::Arrival& arrival) {
   const auto channel = static_cast<std::size_t>(arrival.channel);
-  const auto& delays = rank_.arrival_delays;
-  if (channel < delays.size() && delays[channel].count() > 0) {
-    caf::delayed_anon_send(actor_, delays[channel], BoundaryArrived{arrival});
+  if (channel < delays_.size() && delays_[channel].count() > 0) {
+    caf::delayed_anon_send(actor_, delays_[channel], BoundaryArrived{arrival});
   } else {
     caf::anon_send(actor_, BoundaryArrived{arrival});
   }
@@ -89,5 +81,7 @@ void RankInbox::on_arrival(const cluster::Arrival& arrival) {
 void RankInbox::on_part(const cluster::Arrival& part, std::size_t) { rank_.part_came(part); }
 
 void RankInbox::on_writable(int channel, std::int64_t sequence) { caf::anon_send(actor_, SlotWritable{channel, sequence}); }
+
+void RankInbox::failed(const TaskFailed& failure) { caf::anon_send(actor_, failure); }
 
 }  // namespace millrace::actors

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <caf/actor.hpp>
+#include <chrono>
 #include <functional>
 #include <vector>
 
-#include "actors/message_actor.hpp"
 #include "actors/messages/messages.hpp"
 #include "actors/rank/rank_control.hpp"
+#include "actors/worker_actor.hpp"
 
 namespace millrace::actors {
 
@@ -20,9 +21,10 @@ struct RankActorSetup {
   caf::actor checkpoint;  // of this process; may be empty when nothing is saved
 };
 
-/// The shell of a rank's control: tokens, credits and finished work come in as messages, what the control decides goes out to stage actors,
-/// loader, worker and coordinator.
-class RankActor : public MessageActor, private RankPort {
+/// The shell of a rank's control, on the rank's worker: boundaries, credits and finished work come in as messages, what the control decides
+/// goes out to stage actors, loader, checkpoint actor and coordinator. Stage actors live on the same worker, so they run actions in the
+/// order in which this actor sends them.
+class RankActor : public WorkerActor, private RankPort {
  public:
   RankActor(caf::actor_config& config, RankActorSetup setup);
   caf::behavior make_behavior() override;
@@ -44,17 +46,21 @@ class RankActor : public MessageActor, private RankPort {
   std::vector<caf::actor> stages_;  // by position among the rank's stages
 };
 
-/// Hands what the links tell a rank to its actor. Outlives the links.
-class RankInbox final : public cluster::LinkEvents {
+/// Hands what happens to a rank to its actor, as messages. Outlives the links.
+class RankInbox final : public RankEvents {
  public:
-  RankInbox(Rank& rank, caf::actor actor) : rank_(rank), actor_(std::move(actor)) {}
+  /// `delays`: by EdgeId, how long an arrival is kept before it is reported, for rehearsals of slow links; may be empty.
+  RankInbox(Rank& rank, caf::actor actor, std::vector<std::chrono::nanoseconds> delays)
+      : rank_(rank), actor_(std::move(actor)), delays_(std::move(delays)) {}
   void on_arrival(const cluster::Arrival& arrival) override;
   void on_part(const cluster::Arrival& part, std::size_t from) override;
   void on_writable(int channel, std::int64_t sequence) override;
+  void failed(const TaskFailed& failure) override;
 
  private:
   Rank& rank_;
   caf::actor actor_;
+  const std::vector<std::chrono::nanoseconds> delays_;
 };
 
 }  // namespace millrace::actors

@@ -2,32 +2,63 @@
 
 #include <utility>
 
+#include "actors/embedding_actor.hpp"
+#include "actors/head_actor.hpp"
 #include "actors/rank/action_runner.hpp"
+#include "actors/report_failure.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
+namespace {
+
+/// Which actor a stage gets: the first kind that fits it.
+struct StageActorKind {
+  bool (*fits)(const PipelinePlan& plan, runtime::StageId stage);
+  caf::actor (*spawn)(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageId stage);
+};
+
+template <class Actor>
+caf::actor spawn(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageId stage) {
+  return rank_actor.spawn<Actor>(rank, stage, caf::actor(&rank_actor));
+}
+
+constexpr std::array<StageActorKind, 3> kinds{{
+    {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_last(stage); }, spawn<HeadActor>},
+    {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_first(stage); }, spawn<EmbeddingActor>},
+    {[](const PipelinePlan&, runtime::StageId) { return true; }, spawn<StageActor>},
+}};
+
+}  // namespace
+
+caf::actor spawn_stage_actor(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageId stage) {
+  const auto* kind = kinds.begin();
+  while (!kind->fits(rank.plan(), stage)) ++kind;
+  return kind->spawn(rank_actor, rank, stage);
+}
 
 StageActor::StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor)
-    : MessageActor(config), rank_(rank), work_(new Work{rank, std::move(rank_actor), {}, {}}) {
+    : WorkerActor(config, rank.worker(), ComputeWorker::Load::computes),
+      rank_(rank),
+      stage_(rank.compute().hand_over(stage)),
+      rank_actor_(std::move(rank_actor)) {
   const std::array<const char*, 4> kinds{"forward", "input_gradient", "weight_gradient", "backward"};
-  for (std::size_t kind = 0; kind < kinds.size(); ++kind) work_->fault_points[kind] = fmt::format("stage{}.{}", stage, kinds[kind]);
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) fault_points_[kind] = fmt::format("stage{}.{}", stage, kinds[kind]);
 }
 
 caf::behavior StageActor::make_behavior() {
-  report_exceptions(*this, [rank_actor = work_->rank_actor](const TaskFailed& failure) { caf::anon_send(rank_actor, failure); });
-  return {
-      [this](const Execute& execute) {
-        // The shell ends after the worker, so the plain pointer is good.
-        rank_.worker().post_in_order(execute.ticket, [work = work_.get(), execute] { work->run(execute); });
-      },
-  };
+  report_exceptions(*this, [rank_actor = rank_actor_](const TaskFailed& failure) { caf::anon_send(rank_actor, failure); });
+  return {[this](const Execute& execute) { this->execute(execute); }};
 }
 
-/// On the compute worker, as all that follows.
-void StageActor::Work::run(const Execute& execute) {
-  guarded(rank_actor, execute.action, true, [&] {
+void StageActor::on_exit() {
+  rank_.compute().take_back(std::move(stage_));
+  rank_actor_ = nullptr;  // which holds this actor
+}
+
+void StageActor::execute(const Execute& execute) {
+  guarded(rank_actor_, execute.action, true, [&] {
     try {
-      queue(execute);
+      enqueue_pass(execute);
     } catch (const Error& error) {
       if (error.code() != ExitCode::device) throw;
       device_failed(execute, error);
@@ -35,33 +66,34 @@ void StageActor::Work::run(const Execute& execute) {
   });
 }
 
-void StageActor::Work::queue(const Execute& execute) {
-  rank.begin_work();
-  rank.set_breadcrumb(execute);
-  runtime::fault_point(fault_points[static_cast<std::size_t>(execute.action.kind)].c_str());
+void StageActor::enqueue_pass(const Execute& execute) {
+  rank_.begin_work();
+  rank_.set_breadcrumb(execute);
+  runtime::fault_point(fault_points_[static_cast<std::size_t>(execute.action.kind)].c_str());
   const std::int64_t begin = runtime::steady_now();
-  rank.runner().run(rank, execute);
+  rank_.runner().run(rank_, *stage_, execute);
   const std::int64_t host = runtime::steady_now() - begin;
   const auto lane = execute.departure.present() ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
-  rank.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
-    guarded(rank_actor, action, true, [&] { done(action, host, completion); });
+  // Nothing of the rank is under way when this actor ends, so the plain pointer is good.
+  rank_.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
+    guarded(rank_actor_, action, true, [&] { done(action, host, completion); });
   });
 }
 
-/// What was under way already has failed, if there was anything: the worker looks at it before its next task, and it is told first.
-void StageActor::Work::device_failed(const Execute& execute, const Error& error) {
-  if (failure) return;
-  failure = error;
-  rank.worker().post([this, action = execute.action] {
-    guarded(rank_actor, action, true, [&] { caf::anon_send(rank_actor, rank.failure_of(*failure, &action)); });
+/// What was under way already has failed, if there was anything: the worker looks at it before its next task, and reports it first.
+void StageActor::device_failed(const Execute& execute, const Error& error) {
+  if (failure_) return;
+  failure_ = error;
+  worker().post(ComputeWorker::Load::decides, [this, action = execute.action] {
+    guarded(rank_actor_, action, true, [&] { caf::anon_send(rank_actor_, rank_.failure_of(*failure_, &action)); });
   });
 }
 
-void StageActor::Work::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
+void StageActor::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
   if (completion.error == nullptr)
-    caf::anon_send(rank_actor, ActionDone{action, completion.begin, completion.end, rank.context().on_cuda() ? host : 0});
+    caf::anon_send(rank_actor_, ActionDone{action, completion.begin, completion.end, rank_.context().on_cuda() ? host : 0});
   else
-    caf::anon_send(rank_actor, rank.failure_of(*completion.error, &action));
+    caf::anon_send(rank_actor_, rank_.failure_of(*completion.error, &action));
 }
 
 }  // namespace millrace::actors

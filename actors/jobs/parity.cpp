@@ -169,7 +169,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
     initialize_from_folder(*rank, settings.folder);
     auto& hook = hooks[rank];
     hook = std::make_unique<CaptureHook>(*rank);
-    rank->hook = hook.get();
+    rank->set_hook(hook.get());
   }
   std::promise<ParityOutput> output;
   Pipeline::Start start;

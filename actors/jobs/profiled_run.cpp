@@ -147,9 +147,8 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   std::map<const Rank*, ActionCosts> action_costs;
   for (auto* rank : pipeline.ranks()) {
     initialize(*rank, run, nullptr);
-    rank->hook = (clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get();
-    if (rank->device().kind == kernels::DeviceKind::cuda)
-      rank->action_costs = &action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up).first->second;
+    rank->set_hook((clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get());
+    if (rank->device().kind == kernels::DeviceKind::cuda) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
   }
 
   std::promise<Outcome> promise;
@@ -157,6 +156,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   start.batches = &batches;
   start.steps = run.train.steps;
   start.train = run.train;
+  for (auto& [rank, costs] : action_costs) start.action_costs[rank] = &costs;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     ProfileActor::Setup setup;
     setup.coordinator = coordinator_setup(run, plan, batches, 0, 0);
@@ -180,7 +180,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   pipeline.wait();
   auto gathered = gather_records(session, pipeline, warm_up, [&](const Rank& rank) {
     RankCosts costs{clocks.at(&rank)->sums(), {}, clocks.at(&rank)->launch_gaps()};
-    if (rank.action_costs != nullptr) costs.actions = rank.action_costs->sums();
+    if (const auto own = action_costs.find(&rank); own != action_costs.end()) costs.actions = own->second.sums();
     return costs;
   });
   pipeline.close();

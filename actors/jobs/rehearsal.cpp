@@ -220,7 +220,6 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   Pipeline pipeline(session, plan, RankResources{});
   for (auto* rank : pipeline.ranks()) {
     rank->replace_runner(std::make_unique<TimedRunner>(durations_of(settings.costs, plan.schedule, rank->id())));
-    rank->arrival_delays = delays_of(settings.costs);
   }
   const NoTokens batches;
   std::promise<std::vector<RehearsedStep>> output;
@@ -229,6 +228,7 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   start.steps = request.train.steps;
   start.train = request.train;
   start.captured = times_of;
+  start.arrival_delays = delays_of(settings.costs);
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     return pipeline.system().spawn<RehearsalActor>(RehearsalActor::Setup{plan.ranks(), std::move(to_ranks), &output}, request.train.steps);
   };

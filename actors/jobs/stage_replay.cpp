@@ -45,8 +45,8 @@ std::string gradient_hash(const Rank& rank, runtime::StageId stage) {
 
 }  // namespace
 
-void RecordingRunner::run(Rank& rank, const Execute& execute) {
-  if (execute.action.stage != recording_.stage) return ProgramRunner::run(rank, execute);
+void RecordingRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execute) {
+  if (execute.action.stage != recording_.stage) return ProgramRunner::run(rank, stage, execute);
   const auto bytes = rank.plan().boundary_bytes();
   StageCall call;
   call.execute = execute;
@@ -60,7 +60,7 @@ void RecordingRunner::run(Rank& rank, const Execute& execute) {
     call.samples.assign(batch.samples.begin(), batch.samples.end());
   }
   if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, bytes);
-  ProgramRunner::run(rank, execute);
+  ProgramRunner::run(rank, stage, execute);
   call.output = output_hash(rank, execute);
   recording_.calls.push_back(std::move(call));
   recording_.gradients = gradient_hash(rank, recording_.stage);
@@ -95,7 +95,7 @@ ReplayedRound replay(Rank& rank, const StageRecording& recording) {
     if (slots.boundary_out != nullptr) slots.boundary_out = boundary_out.data();
     if (slots.gradient_out != nullptr) slots.gradient_out = gradient_out.data();
     const auto begin = std::chrono::steady_clock::now();
-    rank.compute().stage(recording.stage).run(execute.pass, rank.context(), slots, rank.hook);
+    rank.compute().stage(recording.stage).run(execute.pass, rank.context(), slots, rank.hook());
     round.milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     round.outputs.push_back(output_hash(rank, execute));
   }

@@ -31,7 +31,7 @@ struct StageRecording {
 class RecordingRunner final : public ProgramRunner {
  public:
   explicit RecordingRunner(runtime::StageId stage) { recording_.stage = stage; }
-  void run(Rank& rank, const Execute& execute) override;
+  void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
   [[nodiscard]] const StageRecording& recording() const noexcept { return recording_; }
   void clear() { recording_.calls.clear(); }
 

@@ -61,7 +61,7 @@ struct Stepper::SteppedRank {
 };
 
 /// Keeps actions, and turns everything else into events that settle() works off: no call comes back into the control that made it.
-class Stepper::SteppedRankPort final : public RankPort, public cluster::LinkEvents {
+class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
  public:
   SteppedRankPort(Stepper& stepper, SteppedRank& seat) : stepper_(stepper), seat_(seat) {}
 
@@ -97,6 +97,9 @@ class Stepper::SteppedRankPort final : public RankPort, public cluster::LinkEven
   }
   void on_writable(int channel, std::int64_t sequence) override {
     stepper_.post([this, channel, sequence] { seat_.control->slot_writable(channel, sequence); });
+  }
+  void failed(const TaskFailed& failure) override {
+    stepper_.post([this, failure] { seat_.control->failed(failure); });
   }
 
  private:
@@ -152,18 +155,16 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     seat.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
                        planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
     seat.door = std::make_unique<SteppedRankPort>(*this, seat);
-    seat.rank->events = seat.door.get();
     RankControlSetup control;
     control.rank = seat.rank.get();
     control.batches = setup.batches;
     control.first_step = setup.first_step;
     control.steps = setup.settings->train.steps;
     control.train = setup.settings->train;
-    control.issue_ahead = 1;
     seat.control = std::make_unique<RankControl>(control, *seat.door);
   }
-  std::vector<Rank*> ranks;
-  for (const auto& seat : seats_) ranks.push_back(seat->rank.get());
+  std::vector<HostedRank> ranks;
+  for (const auto& seat : seats_) ranks.push_back({seat->rank.get(), seat->door.get()});
   links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
   auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
@@ -226,7 +227,7 @@ void Stepper::run(runtime::RankId rank) {
   seat.waiting.pop_front();
   try {
     const std::int64_t begin = runtime::steady_now();
-    seat.rank->worker().run([&] { seat.rank->runner().run(*seat.rank, execute); });
+    seat.rank->worker().run([&] { seat.rank->runner().run(*seat.rank, seat.rank->compute().stage(execute.action.stage), execute); });
     ++position_;
     ++seat.done;
     seat.control->action_done({execute.action, begin, runtime::steady_now()});
@@ -249,7 +250,7 @@ void Stepper::refresh_copies() {
 }
 
 void Stepper::set_hook(runtime::OperationHook* hook) {
-  for (auto& seat : seats_) seat->rank->hook = hook;
+  for (auto& seat : seats_) seat->rank->set_hook(hook);
 }
 
 }  // namespace millrace::actors

@@ -193,7 +193,7 @@ struct SlotCopy {
 
 /// Rank actor → stage actor: run one pass with these slots.
 struct Execute {
-  std::int64_t ticket = 0;  // the rank's actions of the whole run, counted: the worker runs them in this order
+  std::int32_t index = 0;  // in the rank's list
   runtime::Action action;
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;

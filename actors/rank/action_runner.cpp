@@ -12,30 +12,27 @@
 
 namespace millrace::actors {
 
-void ProgramRunner::run(Rank& rank, const Execute& execute) {
-  rank.running_action = execute.action;
-  rank.running_pass = execute.pass;
-  rank.running_step = execute.step;
-  FaultHook faults(rank.hook);
+void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execute) {
+  rank.set_running({execute.action, execute.pass, execute.step});
+  FaultHook faults(rank.hook());
   const kernels::Range range(to_string(execute.pass).data());
   auto& compute = rank.compute();
   if (execute.first_of_batch) compute.upload(rank.context(), execute.slots.batch);
   rank.copy_in(execute.arrival);
-  compute.stage(execute.action.stage).run(execute.pass, rank.context(), execute.slots, runtime::value_faults() ? &faults : rank.hook);
+  stage.run(execute.pass, rank.context(), execute.slots, runtime::value_faults() ? &faults : rank.hook());
   if (execute.pass == runtime::Pass::logits) compute.download_logits(rank.context(), execute.action.stage);
   rank.copy_out(execute.departure);
 }
 
 TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}
 
-void TimedRunner::run(Rank&, const Execute& execute) {
+void TimedRunner::run(Rank&, runtime::Stage&, const Execute& execute) {
   // The kernel may let a sleeper lie 50 µs longer to wake several at once; with the time a waking processor takes that is often beyond
   // `spin`.
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(exact);
   const auto begin = std::chrono::steady_clock::now();
-  // Tickets count on from list to list.
-  const auto end = begin + durations_[static_cast<std::size_t>(execute.ticket) % durations_.size()];
+  const auto end = begin + durations_.at(static_cast<std::size_t>(execute.index));
   if (end - begin > spin) std::this_thread::sleep_until(end - spin);
   // Ranks that end together on few cores take turns, and whoever has something to do goes first.
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();

@@ -10,18 +10,19 @@ namespace millrace::actors {
 
 class Rank;
 
-/// What a rank's compute worker does for an action. Everything around it, lists, tokens, credits and messages, is the same whichever it is.
+/// What a rank's compute worker does for an action of one of its stages. Everything around it, lists, boundaries, credits and messages, is
+/// the same for every runner.
 class ActionRunner {
  public:
   virtual ~ActionRunner() = default;
-  /// On the worker; returns when the action is done or, on a GPU, queued. Throws what the action does.
-  virtual void run(Rank& rank, const Execute& execute) = 0;
+  /// On the worker; returns when the action is done or, on a GPU, enqueued. Throws what the action throws.
+  virtual void run(Rank& rank, runtime::Stage& stage, const Execute& execute) = 0;
 };
 
 /// Computes: the program of the action's stage and pass.
 class ProgramRunner : public ActionRunner {
  public:
-  void run(Rank& rank, const Execute& execute) override;
+  void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 };
 
 /// Waits instead, for as long as the action is said to last: for rehearsals, which run training lists and nothing else. It sleeps until
@@ -31,7 +32,7 @@ class TimedRunner : public ActionRunner {
   static constexpr std::chrono::microseconds spin{200};
   /// Of the rank's list, entry by entry.
   explicit TimedRunner(std::vector<std::chrono::nanoseconds> durations);
-  void run(Rank& rank, const Execute& execute) override;
+  void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 
  private:
   std::vector<std::chrono::nanoseconds> durations_;

@@ -34,25 +34,25 @@ void CaptureHook::keep(const std::string& name, const kernels::Tensor& tensor) {
 }
 
 void CaptureHook::before(const Call& call) {
-  if (rank_.running_pass != runtime::Pass::forward || call.kind != runtime::ProgramKind::forward) return;
+  if (rank_.running().pass != runtime::Pass::forward || call.kind != runtime::ProgramKind::forward) return;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const auto& value = call.programs.value(call.operation.inputs[i]);
     std::int64_t index = -1;
     if (call.operation.layer >= 0 && labelled(value, "decoder_layer_input")) index = call.operation.layer - (counts_outputs() ? 1 : 0);
     if (call.operation.layer < 0 && labelled(value, "decoder_output") && counts_outputs()) index = rank_.plan().model.layers - 1;
-    if (index >= 0) keep(fmt::format("hidden.{}/{}", index, rank_.running_action.microbatch), call.inputs[i]);
+    if (index >= 0) keep(fmt::format("hidden.{}/{}", index, rank_.running().action.microbatch), call.inputs[i]);
   }
 }
 
 void CaptureHook::after(const Call& call) {
-  const bool forward = rank_.running_pass == runtime::Pass::forward;
-  const bool trains = rank_.running_pass != runtime::Pass::evaluate && rank_.running_pass != runtime::Pass::logits;
+  const bool forward = rank_.running().pass == runtime::Pass::forward;
+  const bool trains = rank_.running().pass != runtime::Pass::evaluate && rank_.running().pass != runtime::Pass::logits;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const auto id = call.operation.outputs[i];
     if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
-      keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running_action.microbatch), call.outputs[i]);
-    if (trains && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running_action.microbatch), call.outputs[i]);
-    if (rank_.running_pass == runtime::Pass::logits && id == call.programs.logits)
+      keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running().action.microbatch), call.outputs[i]);
+    if (trains && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running().action.microbatch), call.outputs[i]);
+    if (rank_.running().pass == runtime::Pass::logits && id == call.programs.logits)
       keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
   }
 }

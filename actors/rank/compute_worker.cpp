@@ -13,7 +13,7 @@ namespace millrace::actors {
 
 ComputeWorker::ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop,
                              std::function<void(bool)> computing, std::function<bool()> poll)
-    : ring_(capacity), early_(capacity), computing_(std::move(computing)), poll_(std::move(poll)) {
+    : ring_(capacity), computing_(std::move(computing)), poll_(std::move(poll)) {
   std::promise<void> promise;
   auto started = promise.get_future();
   thread_ = std::thread([this, promise = std::move(promise), start = std::move(start), stop = std::move(stop)]() mutable {
@@ -44,10 +44,11 @@ ComputeWorker::~ComputeWorker() {
 }
 
 void ComputeWorker::run(const std::function<void()>& body) {
+  if (std::this_thread::get_id() == thread_.get_id()) return body();
   std::promise<void> done;
   auto* promise = &done;
   const auto* function = &body;
-  post([promise, function] {
+  post(Load::computes, [promise, function] {
     try {
       (*function)();
       promise->set_value();
@@ -58,33 +59,12 @@ void ComputeWorker::run(const std::function<void()>& body) {
   done.get_future().get();
 }
 
-void ComputeWorker::append(const Task& task) {
-  MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks wait already", size_);
-  ring_[(head_ + size_) % ring_.size()] = task;
-  ++size_;
-}
-
 void ComputeWorker::enqueue(const Task& task) {
   {
     const std::lock_guard lock(mutex_);
-    append(task);
-  }
-  ready_.notify_one();
-}
-
-void ComputeWorker::enqueue_in_order(std::int64_t ticket, const Task& task) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto capacity = static_cast<std::int64_t>(early_.size());
-    MILLRACE_CHECK(ticket >= next_ticket_ && ticket - next_ticket_ < capacity, ExitCode::internal, "actors.compute_worker",
-                   "ticket {}, expected one of {} to {}", ticket, next_ticket_, next_ticket_ + capacity - 1);
-    early_[static_cast<std::size_t>(ticket % capacity)] = task;
-    for (;; ++next_ticket_) {
-      auto& next = early_[static_cast<std::size_t>(next_ticket_ % capacity)];
-      if (next.call == nullptr) break;
-      append(next);
-      next.call = nullptr;
-    }
+    MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks wait already", size_);
+    ring_[(head_ + size_) % ring_.size()] = task;
+    ++size_;
   }
   ready_.notify_one();
 }
@@ -124,7 +104,7 @@ bool ComputeWorker::take(Task& task) {
   head_ = (head_ + 1) % ring_.size();
   --size_;
   lock.unlock();
-  if (!computes_ && computing_) computing_(computes_ = true);
+  if (task.load == Load::computes && !computes_ && computing_) computing_(computes_ = true);
   return true;
 }
 

@@ -15,8 +15,8 @@ HashHook::HashHook(const Rank& rank, const std::string& run_directory, std::int6
     : rank_(rank), recorder_(run_directory, rank.id().value, rank.plan().ranks(), first_step) {}
 
 void HashHook::before(const Call& call) {
-  if (trains(rank_.running_pass) && step_ != rank_.running_step) {
-    step_ = rank_.running_step;
+  if (trains(rank_.running().pass) && step_ != rank_.running().step) {
+    step_ = rank_.running().step;
     recorder_.begin_step(step_ + 1);
     record_weights();
   }
@@ -36,16 +36,16 @@ void HashHook::record_weights() {
 }
 
 void HashHook::after(const Call& call) {
-  if (trains(rank_.running_pass)) {
+  if (trains(rank_.running().pass)) {
     auto& names = result_names_[&call.operation];
     if (names.empty())
       for (const auto id : call.operation.outputs) names.push_back(recorder_.name(call.operation.name, call.programs.value(id).name));
     for (std::size_t output = 0; output < call.outputs.size(); ++output) {
       runtime::TensorHash record;
       record.name = names[output];
-      record.microbatch = rank_.running_action.microbatch.value;
+      record.microbatch = rank_.running().action.microbatch.value;
       record.operation = static_cast<std::uint32_t>(call.index);
-      record.stage = static_cast<std::uint16_t>(rank_.running_action.stage.value);
+      record.stage = static_cast<std::uint16_t>(rank_.running().action.stage.value);
       record.moment = call.kind == runtime::ProgramKind::forward ? runtime::TensorMoment::forward : runtime::TensorMoment::gradient;
       record.program = static_cast<std::uint8_t>(call.kind);
       recorder_.add(record, bytes_of(call.outputs[output]));

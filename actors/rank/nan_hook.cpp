@@ -25,11 +25,11 @@ void plant(const runtime::Value& value, const kernels::Tensor& tensor) {
 void NanHook::after(const Call& call) {
   const auto finding = runtime::find_not_finite(call);
   if (!finding) return;
-  const auto& action = rank_.running_action;
+  const auto& action = rank_.running().action;
   const auto& plan = rank_.plan();
-  const std::int64_t sample = (rank_.running_step * plan.schedule.microbatches + action.microbatch.value) * plan.rows;
-  fail(ExitCode::numerics, "actors.find_nan", "step {}, {} on rank {}, samples {} to {}: {}{}", rank_.running_step + 1, action, rank_.id(),
-       sample, sample + plan.rows - 1, finding->text(), save(call));
+  const std::int64_t sample = (rank_.running().step * plan.schedule.microbatches + action.microbatch.value) * plan.rows;
+  fail(ExitCode::numerics, "actors.find_nan", "step {}, {} on rank {}, samples {} to {}: {}{}", rank_.running().step + 1, action,
+       rank_.id(), sample, sample + plan.rows - 1, finding->text(), save(call));
 }
 
 std::string NanHook::save(const Call& call) const {
@@ -42,7 +42,7 @@ std::string NanHook::save(const Call& call) const {
     tensors.push_back({value.name, runtime::file_dtype(tensor.dtype), tensor.shape.sizes(), {tensor.data, tensor.bytes()}});
   }
   const auto path = runtime::join_path(
-      folder_, fmt::format("step-{}-{}-{}.safetensors", rank_.running_step + 1, rank_.running_action, call.operation.name));
+      folder_, fmt::format("step-{}-{}-{}.safetensors", rank_.running().step + 1, rank_.running().action, call.operation.name));
   try {
     runtime::make_directories(folder_);
     runtime::write_safetensors(path, tensors);

@@ -28,8 +28,8 @@ OperationClock::OperationClock(Rank& rank, std::int64_t first_step) : rank_(rank
 
 /// Where the operation's time is added; null where it is not.
 OperationClock::Sum* OperationClock::sums_of(const Call& call) {
-  if (rank_.running_step < first_step_ || rank_.running_pass > runtime::Pass::backward) return nullptr;
-  const auto chunk = static_cast<std::size_t>(rank_.plan().schedule.placement.chunk_of(rank_.running_action.stage));
+  if (rank_.running().step < first_step_ || rank_.running().pass > runtime::Pass::backward) return nullptr;
+  const auto chunk = static_cast<std::size_t>(rank_.plan().schedule.placement.chunk_of(rank_.running().action.stage));
   return stages_[chunk][static_cast<std::size_t>(call.kind)].data();
 }
 

@@ -19,7 +19,7 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       channels_(plan.channels()) {
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
-      1024,  // parts of tokens for a GPU are posted as they come
+      queue_capacity(),
       [this] {
         team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
         if (setup_.device().kind == kernels::DeviceKind::cuda) {
@@ -39,6 +39,17 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
 }
 
 Rank::~Rank() = default;
+
+/// More tasks than can wait: of each slot of each ring a boundary with all its parts and a credit, and what a step has besides.
+std::size_t Rank::queue_capacity() const {
+  std::size_t tasks = 1024;
+  for (const auto& channel : channels_) {
+    if (channel.from_rank != id().value && channel.to_rank != id().value) continue;
+    const std::size_t parts = channel.part_bytes == 0 ? 0 : channel.bytes / channel.part_bytes + 1;
+    tasks += static_cast<std::size_t>(channel.depth) * (2 + parts);
+  }
+  return tasks;
+}
 
 void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
   worker_->run([&] { runner_ = std::move(runner); });  // it is the worker's
@@ -61,8 +72,8 @@ void Rank::make_queue() {
 
 void Rank::set_breadcrumb(const Execute& execute) {
   if (queue_ == nullptr) return;
-  works_[static_cast<std::size_t>(execute.ticket) % works_.size()] = {execute.action, execute.pass};
-  queue_->set_action(static_cast<std::uint32_t>(execute.ticket));
+  works_[works_begun_ % works_.size()] = {execute.action, execute.pass};
+  queue_->set_action(works_begun_++);
 }
 
 Rank::LastWork Rank::last_work() const {
@@ -86,14 +97,14 @@ TaskFailed Rank::failure_of(const Error& error, const runtime::Action* heard_by)
   return failure;
 }
 
-void Rank::add_ends(cluster::ChannelEnds& ends) {
+void Rank::add_ends(cluster::ChannelEnds& ends, RankEvents& events) const {
   const auto way = transfer_path(ends.spec, setup_.needs);
   if (ends.spec.to_rank == id().value) {
     ends.receive_ring = compute_->memory().link_ring(ends.spec.id);
-    ends.receiver = events;
+    ends.receiver = &events;
   }
   if (ends.spec.from_rank == id().value) {
-    ends.sender = events;
+    ends.sender = &events;
     if (way == TransferPath::direct || way == TransferPath::staged) ends.send_ring = compute_->memory().link_ring(ends.spec.id);
   }
 }
@@ -103,8 +114,8 @@ std::byte* Rank::program_place(int channel, std::byte* at, bool incoming) const 
   if (way == TransferPath::shared || way == TransferPath::direct || (way == TransferPath::peer && incoming)) return at;
   const auto ring = compute_->memory().ring(channel);
   // In process the link's ring is the receiver's: as far into it as into ours.
-  const std::byte* base = way == TransferPath::peer ? links->link(channel).slot(0) - cluster::slot_payload_offset
-                                                    : compute_->memory().link_ring(channel).data();
+  const std::byte* base =
+      way == TransferPath::peer ? link(channel).slot(0) - cluster::slot_payload_offset : compute_->memory().link_ring(channel).data();
   return ring.data() + (at - base);
 }
 
@@ -128,11 +139,11 @@ void Rank::copy_in(const SlotCopy& copy) const {
 }
 
 void Rank::part_came(const cluster::Arrival& part) {
-  worker_->post([this, part] {
+  worker_->post(ComputeWorker::Load::decides, [this, part] {
     try {
       queue_->copy(kernels::StreamKind::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
     } catch (const Error& error) {
-      failed(failure_of(error));
+      events_->failed(failure_of(error));
     }
   });
 }
@@ -149,11 +160,11 @@ void Rank::copy_out(const SlotCopy& copy) {
                            [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
                              if (done.error != nullptr) return;  // the action behind it tells
                              try {
-                               auto& link = links->link(channel);
-                               if (from == 0) link.begin(sequence, bytes, done.end);
-                               link.ready(sequence, end);
+                               auto& out = link(channel);
+                               if (from == 0) out.begin(sequence, bytes, done.end);
+                               out.ready(sequence, end);
                              } catch (const Error& error) {
-                               failed(failure_of(error));
+                               events_->failed(failure_of(error));
                              }
                            });
   }
@@ -167,16 +178,16 @@ void Rank::set_progress(const cluster::Progress& progress) {
 }
 
 std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology, cluster::Transport* transport,
-                                        const std::vector<Rank*>& ranks) {
+                                        const std::vector<HostedRank>& ranks) {
   std::vector<cluster::ChannelEnds> channels;
   for (const auto& spec : plan.channels()) {
     cluster::ChannelEnds ends;
-    ends.spec = ranks.empty() ? spec : ranks.front()->carried_channel(spec.id);
-    for (auto* rank : ranks) rank->add_ends(ends);
+    ends.spec = ranks.empty() ? spec : ranks.front().rank->carried_channel(spec.id);
+    for (const auto& hosted : ranks) hosted.rank->add_ends(ends, *hosted.events);
     channels.push_back(ends);
   }
   auto links = std::make_unique<cluster::Links>(topology, transport, channels);
-  for (auto* rank : ranks) rank->links = links.get();
+  for (const auto& hosted : ranks) hosted.rank->join(*links, *hosted.events);
   return links;
 }
 

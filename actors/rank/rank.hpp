@@ -1,17 +1,16 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/messages/messages.hpp"
-#include "actors/rank/action_costs.hpp"
 #include "actors/rank/completions.hpp"
 #include "actors/rank/compute_worker.hpp"
 #include "actors/rank/progress_slot.hpp"
@@ -27,17 +26,23 @@ namespace millrace::actors {
 
 class ActionRunner;
 
+/// Who is told what happens to a rank: boundaries and credits by its links, and what failed outside of actions and tasks by its worker.
+class RankEvents : public cluster::LinkEvents {
+ public:
+  virtual void failed(const TaskFailed& failure) = 0;
+};
+
 struct RankSetup {
   runtime::RankId id;
   RankResources needs;
   std::vector<int> cores;  // to pin the team to; empty: not pinned
   kernels::Implementation implementation = kernels::Implementation::fast;
-  std::function<void(bool)> computing;  // told by the worker when it begins and ends to have work; may be empty
+  std::function<void(bool)> computing;  // see ComputeWorker; may be empty
   [[nodiscard]] kernels::Device device() const { return needs.device_of(id.value); }
 };
 
-/// Everything of one rank that is not an actor: its arena, programs, compute worker, rings and trace. Built before the actors, destroyed
-/// after them. Its memory is touched by the worker alone while a list runs.
+/// The device of one rank and the order of what happens on it: its arena, compute worker, rings and trace. Built before the actors,
+/// destroyed after them; its stages belong to their actors meanwhile. Its memory is touched by the worker alone while a list runs.
 class Rank {
  public:
   Rank(const PipelinePlan& plan, const RankSetup& setup);
@@ -91,7 +96,13 @@ class Rank {
 
   // -- channels --------------------------------------------------------------------------------------------------------------------------
   /// What this rank brings to a channel, given where the other end is. Ring memory is the rank's.
-  void add_ends(cluster::ChannelEnds& ends);
+  void add_ends(cluster::ChannelEnds& ends, RankEvents& events) const;
+  /// The channels exist and their ends tell `events`. Neither is owned; both outlive what the worker does.
+  void join(cluster::Links& links, RankEvents& events) {
+    links_ = &links;
+    events_ = &events;
+  }
+  [[nodiscard]] cluster::Link& link(int channel) const { return links_->link(channel); }
   /// Where this rank's programs read or write the message that the link has at `at`: there, or in the rank's own ring, to or from which
   /// `incoming` or `outgoing` copies.
   [[nodiscard]] std::byte* program_place(int channel, std::byte* at, bool incoming) const;
@@ -106,26 +117,24 @@ class Rank {
   /// Whether the worker hands this rank's messages to the link itself.
   [[nodiscard]] bool leaves_in_parts(int channel) const;
   [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
-  /// Set once before the first step. Not owned.
-  cluster::Links* links = nullptr;
-  /// Told by the worker of what failed outside of actions and tasks; set before the links exist.
-  std::function<void(const TaskFailed&)> failed;
-  /// Who is told of tokens and credits; set before the links exist. Not owned.
-  cluster::LinkEvents* events = nullptr;
-  /// Called around every operation, on the worker, whose own it is once the actors run; may be null. Not owned.
-  runtime::OperationHook* hook = nullptr;
-  /// Where the rank's control adds up what its training actions cost on a GPU; may be null. Set before the first step. Not owned.
-  ActionCosts* action_costs = nullptr;
-  /// What the worker does for an action: the stages' programs, until it is replaced, before the actors start.
+  // -- what the worker does for an action ------------------------------------------------------------------------------------------------
+  /// The stages' programs, until it is replaced, before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
   void replace_runner(std::unique_ptr<ActionRunner> runner);
-  /// By EdgeId: a token that comes over this edge is told of so much later. For rehearsals of slow links; empty: nothing is held back. Set
-  /// before the links exist.
-  std::vector<std::chrono::nanoseconds> arrival_delays;
+  /// Called around every operation, on the worker; may be null. Not owned. Returns the one before. The worker's own once the actors run.
+  runtime::OperationHook* set_hook(runtime::OperationHook* hook) noexcept { return std::exchange(hook_, hook); }
+  [[nodiscard]] runtime::OperationHook* hook() const noexcept { return hook_; }
   /// What the worker is running, for hooks; the worker's own.
-  runtime::Action running_action;
-  runtime::Pass running_pass = runtime::Pass::forward;
-  std::int64_t running_step = 0;
+  struct Running {
+    runtime::Action action;
+    runtime::Pass pass = runtime::Pass::forward;
+    std::int64_t step = 0;
+  };
+  void set_running(const Running& running) noexcept { running_ = running; }
+  [[nodiscard]] const Running& running() const noexcept { return running_; }
+  /// How many actions may be issued and not done. Work on a GPU is enqueued ahead of the device; a CPU's worker takes one action at a time,
+  /// and decides between two of them.
+  [[nodiscard]] int issue_ahead() const noexcept { return completions_ ? kIssueAhead : 1; }
 
   /// What the rank is doing, for the heartbeats and the status page. Set by the rank's control; read by any thread, which nobody waits for.
   void set_progress(const cluster::Progress& progress);
@@ -146,8 +155,14 @@ class Rank {
   std::unique_ptr<ActionRunner> runner_;
   ProgressSlot progress_;
   void make_queue();
+  [[nodiscard]] std::size_t queue_capacity() const;
+  cluster::Links* links_ = nullptr;
+  RankEvents* events_ = nullptr;
+  runtime::OperationHook* hook_ = nullptr;
+  Running running_;
   std::int64_t work_begin_ = 0;
-  std::array<LastWork, 16> works_;              // by ticket: more than may be under way
+  std::array<LastWork, 16> works_;  // take turns: more than may be under way
+  std::uint32_t works_begun_ = 0;
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::DeviceContext> queue_;  // of a rank on a GPU
@@ -156,9 +171,13 @@ class Rank {
   std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
 };
 
-/// The links of the channels of `plan`, with what the ranks that are here bring to them; each rank is told of them. Errors:
-/// Error(start).
+/// A rank that is here, and who is told of what happens to it.
+struct HostedRank {
+  Rank* rank = nullptr;
+  RankEvents* events = nullptr;
+};
+/// The links of the channels of `plan`, with what the ranks that are here bring to them; the ranks join them. Errors: Error(start).
 [[nodiscard]] std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology,
-                                                      cluster::Transport* transport, const std::vector<Rank*>& ranks);
+                                                      cluster::Transport* transport, const std::vector<HostedRank>& ranks);
 
 }  // namespace millrace::actors

@@ -30,7 +30,7 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
 bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
 
 runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
-  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead};
+  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead > 0 ? issue_ahead : rank.issue_ahead()};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       nan_hook_(rank_, setup_.nan_folder) {
   if (!setup_.hash_directory.empty()) {
     hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
-    hash_hook_->next = std::exchange(rank_.hook, &*hash_hook_);
+    hash_hook_->next = rank_.set_hook(&*hash_hook_);
   }
   records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
   for (const auto& channel : rank_.plan().channels()) {
@@ -93,7 +93,8 @@ void RankControl::handle(const RunStep& message) {
   step_ = message.step;
   const auto targets = setup_.batches->valid_targets(step_);
   rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
-  if (message.find_nan) (hash_hook_ ? hash_hook_->next : rank_.hook) = &nan_hook_;
+  if (message.find_nan && hash_hook_) hash_hook_->next = &nan_hook_;
+  if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {
     port_.work({RankTaskKind::clear, {}});
     training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
@@ -205,8 +206,8 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
 void RankControl::carry_out(const runtime::Decisions& decisions) {
   for (const auto& slot : decisions.sends)
     if (!rank_.leaves_in_parts(slot.edge.value))
-      rank_.links->link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
-  for (const auto& slot : decisions.releases) rank_.links->link(slot.edge.value).release(slot.sequence);
+      rank_.link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
+  for (const auto& slot : decisions.releases) rank_.link(slot.edge.value).release(slot.sequence);
   for (const auto& decision : decisions.issues) issue(decision);
   const bool finished = decisions.finished;
   note_wait();
@@ -223,7 +224,7 @@ void RankControl::pass_over() {
     passed_over_.pop_front();
     finished_at_ = runtime::steady_now();
     if (issue.output.present() && rank_.leaves_in_parts(issue.output.edge.value)) {
-      auto& link = rank_.links->link(issue.output.edge.value);
+      auto& link = rank_.link(issue.output.edge.value);
       link.begin(issue.output.sequence, rank_.plan().boundary_bytes(), finished_at_);
       link.ready(issue.output.sequence, rank_.plan().boundary_bytes());
     }
@@ -239,7 +240,7 @@ std::byte* RankControl::link_address(const runtime::RingSlot& slot, bool incomin
   if (!slot.present()) return nullptr;
   const auto& edge = rank_.plan().edges[slot.edge.index()];
   if (incoming && !edge.local()) return arrived_[slot.edge.index()][static_cast<std::size_t>(slot.slot)];
-  return rank_.links->link(slot.edge.value).slot(slot.sequence);
+  return rank_.link(slot.edge.value).slot(slot.sequence);
 }
 
 /// Where the rank's programs read or write it.
@@ -263,7 +264,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   const auto microbatch = issue.action.microbatch.value;
   const bool last = rank_.plan().is_last(issue.action.stage);
   Execute execute;
-  execute.ticket = tickets_++;
+  execute.index = issue.index;
   execute.step = step_;
   execute.action = issue.action;
   execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind)
@@ -300,7 +301,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   runtime::TraceRecord record;
   if (wait_.issued(issue.step, produced, runtime::steady_now(), record)) rank_.trace().add(record);
   show(to_string(runtime::span_of(issue.action.kind)), issue.action.stage, issue.action.microbatch);
-  if (execute.ticket == 0) port_.begun();
+  if (!std::exchange(begun_, true)) port_.begun();
   port_.execute(execute);
 }
 
@@ -315,8 +316,8 @@ void RankControl::action_done(const ActionDone& action) {
   record.kind = runtime::span_of(action.action.kind);
   rank_.trace().add(record);
   finished_at_ = action.end;
-  if (rank_.action_costs != nullptr && table_ == Table::training)
-    rank_.action_costs->add(step_, action.action, action.end - action.begin, action.host);
+  if (setup_.action_costs != nullptr && table_ == Table::training)
+    setup_.action_costs->add(step_, action.action, action.end - action.begin, action.host);
   if (table_ == Table::training) training_batches_.used(action.action.microbatch.index());
   if (table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
   request_batches();
@@ -343,8 +344,8 @@ void RankControl::show(std::string_view what, runtime::StageId stage, runtime::M
   progress.step = step_ + 1;
   progress.peer = wait.peer.value;
   progress.peer_stage = wait.stage.value;
-  if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
   progress.wait = static_cast<std::int32_t>(wait.reason);
+  if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
   progress.set_action(what);
   rank_.set_progress(progress);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/messages/messages.hpp"
+#include "actors/rank/action_costs.hpp"
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/batch_window.hpp"
 #include "actors/rank/hash_hook.hpp"
@@ -26,7 +27,7 @@ namespace millrace::actors {
 class RankPort {
  public:
   virtual ~RankPort() = default;
-  /// Run one pass, in the order of tickets; RankControl::action_done() follows.
+  /// Run one pass, behind those asked for before; RankControl::action_done() follows.
   virtual void execute(const Execute& execute) = 0;
   /// RankControl::perform(task) on the worker, in order with the actions before it, and perform_then(task) when that is done;
   /// RankControl::work_done() follows.
@@ -50,15 +51,16 @@ struct RankControlSetup {
   runtime::TrainConfig train;                            // the optimizer's numbers
   std::string hash_directory;                            // the run's, where hashes of all tensors are recorded; empty: they are not
   std::string nan_folder;                                // where the inputs of an operation that left a NaN are written; empty: nowhere
-  int issue_ahead = kIssueAhead;                         // actions that may be issued and not done
+  int issue_ahead = 0;                                   // actions that may be issued and not done; 0: Rank::issue_ahead()
   std::function<kernels::DeviceMemory()> device_memory;  // what is in use of the rank's GPU; empty: it computes on the CPU
   /// What Collect answers besides the gradients (parity's captures); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
+  ActionCosts* action_costs = nullptr;  // adds up what training actions cost on a GPU; may be null; outlives the control
 };
 
 /// Runs one rank through the phases: its engine, which slots an action reads and writes, its batches, sums, optimizer and snapshots. Plain
 /// C++ without threads, as the Coordinator is: events in, orders to the port out. Rank-wide work goes to the same worker as the actions, so
-/// it is in order with them. One caller at a time, except for perform() and what follows it.
+/// it is in order with them. One caller at a time: under actors everything here runs on the rank's worker.
 class RankControl {
  public:
   RankControl(RankControlSetup setup, RankPort& port);
@@ -121,7 +123,7 @@ class RankControl {
   Table table_ = Table::none;
   const runtime::RankPlan* list_ = nullptr;
   std::int64_t step_ = -1;
-  std::int64_t tickets_ = 0;  // actions issued since the beginning
+  bool begun_ = false;  // an action was issued
   std::int64_t logits_position_ = 0;
   std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
   WaitClock wait_;

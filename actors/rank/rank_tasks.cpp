@@ -32,9 +32,9 @@ void RankTasks::perform(const RankTask& task) {
 void RankTasks::finish(const RankTask& task) {
   switch (task.work) {
     case RankTaskKind::sums_sent:
-      return rank_.links->link(exchange_.channel()).send(exchange_.sequence(), exchange_.bytes(), runtime::steady_now());
+      return rank_.link(exchange_.channel()).send(exchange_.sequence(), exchange_.bytes(), runtime::steady_now());
     case RankTaskKind::sums_added:
-      return rank_.links->link(exchange_.arrival().channel).release(exchange_.arrival().sequence);
+      return rank_.link(exchange_.arrival().channel).release(exchange_.arrival().sequence);
     case RankTaskKind::squares:
       return runtime::read_square_sums(rank_.compute().store(), squares_);
     case RankTaskKind::snapshot:
@@ -51,7 +51,7 @@ kernels::StreamKind RankTasks::lane(const RankTask& task) const {
 
 /// Hands the sums that another rank has too to that rank: of a tied table the own use, of a replica everything.
 void RankTasks::send_sums() {
-  std::byte* slot = rank_.links->link(exchange_.channel()).slot(exchange_.sequence());
+  std::byte* slot = rank_.link(exchange_.channel()).slot(exchange_.sequence());
   for_each_exchanged_sum(rank_, rank_.program_place(exchange_.channel(), slot, false),
                          [this](const auto& sum, const auto& part) { kernels::convert(rank_.context(), sum, part); });
   if (rank_.context().on_cuda()) rank_.context().device_context().wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);

@@ -1,5 +1,6 @@
 #include "runtime/engine/rank_compute.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -38,14 +39,14 @@ std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages)
 
 /// Tokens of a microbatch: from any batch field that a program reads, else from what comes in (a stage of copies reads none, but its rank's
 /// loader fills the batch like everyone's).
-std::size_t tokens_in(const std::vector<std::unique_ptr<StageRunner>>& runners) {
-  for (const auto& runner : runners) {
-    for (const Value& value : runner->programs().values) {
+std::size_t tokens_in(const std::vector<Stage*>& stages) {
+  for (const Stage* stage : stages) {
+    for (const Value& value : stage->programs().values) {
       if (value.role == Role::batch) return static_cast<std::size_t>(value.type.shape.elements());
     }
   }
-  for (const auto& runner : runners) {
-    const ProgramSet& programs = runner->programs();
+  for (const Stage* stage : stages) {
+    const ProgramSet& programs = stage->programs();
     if (programs.boundary_in.valid()) return static_cast<std::size_t>(programs.value(programs.boundary_in).type.shape[0]);
   }
   return 0;
@@ -59,23 +60,38 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
       options.accumulators, options.training, options.staging, options.batches, options.device.kind == kernels::DeviceKind::cuda, {},
       options.rings};
   for (RankStage& stage : stages) {
-    runners_.push_back(std::make_unique<StageRunner>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
-                                                     options.processor()));
-    demand.stages.push_back(runners_.back()->demand(stage.slots));
+    owned_.push_back(std::make_unique<Stage>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
+                                             options.processor()));
+    stages_.push_back(owned_.back().get());
+    demand.stages.push_back(stages_.back()->demand(stage.slots));
   }
   plan_ = std::make_unique<RankMemoryPlan>(layout_, demand);
   if (options.plan_only) return;
   memory_ = std::make_unique<RankMemory>(*plan_, options.device);
-  for (const auto& runner : runners_) runner->attach(*memory_);
+  for (Stage* stage : stages_) stage->attach(*memory_);
   store_ = std::make_unique<ParameterStore>(layout_, *memory_);
-  batch_tokens_ = tokens_in(runners_);
+  batch_tokens_ = tokens_in(stages_);
 }
 
-StageRunner& RankCompute::stage(StageId stage) const {
-  for (const auto& runner : runners_) {
-    if (runner->stage() == stage) return *runner;
+Stage& RankCompute::stage(StageId stage) const {
+  for (Stage* each : stages_) {
+    if (each->stage() == stage) return *each;
   }
   fail(ExitCode::internal, "runtime.rank_compute", "stage {} is not on this rank", stage);
+}
+
+std::unique_ptr<Stage> RankCompute::hand_over(StageId stage) {
+  const Stage* wanted = &this->stage(stage);
+  for (auto& owned : owned_) {
+    if (owned.get() == wanted) return std::move(owned);
+  }
+  fail(ExitCode::internal, "runtime.rank_compute", "stage {} was handed over already", stage);
+}
+
+void RankCompute::take_back(std::unique_ptr<Stage> stage) {
+  const auto place = std::find(stages_.begin(), stages_.end(), stage.get());
+  MILLRACE_CHECK(place != stages_.end(), ExitCode::internal, "runtime.rank_compute", "stage {} is not of this rank", stage->stage());
+  owned_[static_cast<std::size_t>(place - stages_.begin())] = std::move(stage);
 }
 
 BatchPlaces RankCompute::batch(int index) const {

@@ -54,9 +54,13 @@ class RankCompute {
   [[nodiscard]] const RankMemoryPlan& memory_plan() const noexcept { return *plan_; }
   [[nodiscard]] const ParameterLayout& parameters() const noexcept { return layout_; }
   [[nodiscard]] const ParameterStore& store() const noexcept { return *store_; }
-  [[nodiscard]] const std::vector<std::unique_ptr<StageRunner>>& stages() const noexcept { return runners_; }
+  [[nodiscard]] const std::vector<Stage*>& stages() const noexcept { return stages_; }
   /// Throws Error(internal) for a stage that is elsewhere.
-  [[nodiscard]] StageRunner& stage(StageId stage) const;
+  [[nodiscard]] Stage& stage(StageId stage) const;
+  /// The stage belongs to the caller, who gives it back before the rank goes; it is found here as before. Throws Error(internal) for a
+  /// stage that is elsewhere or belongs to somebody already.
+  [[nodiscard]] std::unique_ptr<Stage> hand_over(StageId stage);
+  void take_back(std::unique_ptr<Stage> stage);
 
   /// Where the tokens of batch slot `index` go, in the host's memory; `tokens` of a microbatch is rows · sequence.
   [[nodiscard]] BatchPlaces batch(int index) const;
@@ -71,7 +75,8 @@ class RankCompute {
 
  private:
   ParameterLayout layout_;
-  std::vector<std::unique_ptr<StageRunner>> runners_;
+  std::vector<Stage*> stages_;                 // all, by chunk
+  std::vector<std::unique_ptr<Stage>> owned_;  // by chunk too; null where it was handed over
   std::unique_ptr<RankMemoryPlan> plan_;
   std::unique_ptr<RankMemory> memory_;
   std::unique_ptr<ParameterStore> store_;

@@ -49,7 +49,7 @@ void SequentialTrainer::backward(const kernels::ExecutionContext& context, int s
   for (std::size_t position = rank_.stages().size(); position-- > 0;) {
     ExecutionSlots slots = slots_of(position);
     slots.accumulators = set;
-    StageRunner& stage = *rank_.stages()[position];
+    Stage& stage = *rank_.stages()[position];
     if (mode_ == BackwardMode::split) {
       stage.run(Pass::input_gradient, context, slots, hook);
       stage.run(Pass::weight_gradient, context, slots, hook);

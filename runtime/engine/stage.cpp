@@ -67,36 +67,35 @@ Pass pass_of(ActionKind kind) {
   fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
 }
 
-StageRunner::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor,
-                                  int slot)
+Stage::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot)
     : own(std::move(set)),
       programs(own),
       plan(plan_memory(programs, mode, places, processor)),
       executor(programs, plan),
       constant_slot(slot) {}
 
-StageRunner::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places,
-                                  const kernels::Processor& processor, int slot)
+Stage::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor,
+                            int slot)
     : programs(*shared), plan(plan_memory(programs, mode, places, processor)), executor(programs, plan), constant_slot(slot) {}
 
-StageRunner::StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
-                         const ParameterPlaces& places, const kernels::Processor& processor)
+Stage::Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
+             const kernels::Processor& processor)
     : stage_(stage),
       training_(std::move(training), mode, places, processor, 0),
       evaluation_(&training_.programs, BackwardMode::forward_only, places, processor, 1) {
   if (logits) logits_ = std::make_unique<Execution>(std::move(*logits), BackwardMode::forward_only, places, processor, 2);
 }
 
-const StageRunner::Execution& StageRunner::execution(Pass pass) const {
+const Stage::Execution& Stage::execution(Pass pass) const {
   if (pass == Pass::evaluate) return evaluation_;
   if (pass != Pass::logits) return training_;
   MILLRACE_CHECK(logits_ != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage_);
   return *logits_;
 }
 
-std::array<const StageRunner::Execution*, 3> StageRunner::executions() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
+std::array<const Stage::Execution*, 3> Stage::executions() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
 
-StageMemoryRequest StageRunner::demand(const StageSlotCounts& slots) const {
+StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   StageMemoryRequest demand;
   demand.stage = stage_;
   demand.slots = slots;
@@ -119,7 +118,7 @@ StageMemoryRequest StageRunner::demand(const StageSlotCounts& slots) const {
   return demand;
 }
 
-void StageRunner::attach(const RankMemory& memory) {
+void Stage::attach(const RankMemory& memory) {
   memory_ = &memory;
   for (const Execution* each : executions()) {
     if (each == nullptr) continue;
@@ -128,7 +127,7 @@ void StageRunner::attach(const RankMemory& memory) {
   }
 }
 
-Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
+Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
   Bindings bindings;
   const auto own = [&](Region region, MemoryKind kind, StageId stage, int index) {
@@ -157,8 +156,8 @@ Bindings StageRunner::bindings(Pass pass, const ExecutionSlots& slots) const {
   return bindings;
 }
 
-void StageRunner::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook,
-                      std::span<const std::int64_t> counts) {
+void Stage::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook,
+                std::span<const std::int64_t> counts) {
   auto& chosen = const_cast<Execution&>(execution(pass));
   const Bindings memory = bindings(pass, slots);
   const auto kind = program_of(pass);
@@ -174,11 +173,11 @@ void StageRunner::run(Pass pass, const kernels::ExecutionContext& context, const
                                 touched[Region::boundary_out], 2 * sizeof(double));
 }
 
-kernels::Tensor StageRunner::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
+kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
   return execution(pass).executor.tensor(value, bindings(pass, slots));
 }
 
-std::array<double, 2> StageRunner::result(int index) const {
+std::array<double, 2> Stage::result(int index) const {
   MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, expected the last stage", stage_);
   std::array<double, 2> sums{};
   const std::byte* copy = memory_->slot_or_null(MemoryKind::result_copy, stage_, index);

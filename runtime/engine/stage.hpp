@@ -40,14 +40,14 @@ struct ExecutionSlots {
 
 /// One virtual stage's programs with a place for every value: training (fused or split backward), evaluation (the same forward, nothing
 /// kept) and, where wanted, logits. Knows no schedule and no thread; used from the rank's compute worker.
-class StageRunner {
+class Stage {
  public:
   /// `mode`: fused (F, B) or split (F, I, W). `logits`: of the last stage, a program that ends in logits; other stages generate with
   /// evaluate.
-  StageRunner(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
-              const kernels::Processor& processor);
-  StageRunner(const StageRunner&) = delete;
-  StageRunner& operator=(const StageRunner&) = delete;
+  Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
+        const kernels::Processor& processor);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
 
   [[nodiscard]] StageId stage() const noexcept { return stage_; }
   [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs; }

@@ -30,7 +30,7 @@ std::string label_of(const Value& value) {
 }
 
 /// The sizes of the values of one region, grouped by label.
-std::vector<NamedBytes> by_label(const StageRunner& stage, Region region) {
+std::vector<NamedBytes> by_label(const Stage& stage, Region region) {
   std::map<std::string, std::int64_t> bytes;
   const auto& programs = stage.programs();
   for (std::size_t index = 0; index < programs.values.size(); ++index) {
@@ -41,7 +41,7 @@ std::vector<NamedBytes> by_label(const StageRunner& stage, Region region) {
   return {bytes.begin(), bytes.end()};
 }
 
-StageMemory memory_of(const StageRunner& stage) {
+StageMemory memory_of(const Stage& stage) {
   StageMemory memory;
   memory.stage = stage.stage();
   memory.stash_input = by_label(stage, Region::stash_input);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
 #include <vector>
 
 #include "tests/support/expect_error.hpp"
@@ -9,38 +11,72 @@
 namespace millrace::actors {
 namespace {
 
-TEST(ComputeWorker, RunsInTheOrderOfTickets) {
+using Load = ComputeWorker::Load;
+
+TEST(ComputeWorker, RunsInTheOrderOfPostsOfEitherLoad) {
   std::vector<int> order;
   {
-    ComputeWorker worker(16, {}, {});
+    ComputeWorker worker(64, {}, {});
     auto* list = &order;
-    const auto post = [&](int ticket) { worker.post_in_order(ticket, [list, ticket] { list->push_back(ticket); }); };
-    for (const int ticket : {1, 0, 4, 3, 2, 5, 7, 6}) post(ticket);
-    worker.run([] {});
-    for (const int ticket : {9, 8}) post(ticket);
+    for (int task = 0; task < 20; ++task)
+      worker.post(task % 3 == 0 ? Load::computes : Load::decides, [list, task] { list->push_back(task); });
   }
-  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  ASSERT_EQ(order.size(), 20U);
+  for (int task = 0; task < 20; ++task) EXPECT_EQ(order[static_cast<std::size_t>(task)], task);
 }
 
-TEST(ComputeWorker, TellsWhenItHasWorkAndWhenItHasNone) {
-  std::vector<bool> told;  // the worker's, until it has joined
+TEST(ComputeWorker, SaysWhenItComputesAndWhenItHasNoTask) {
+  std::vector<bool> said;  // the worker's, until it has joined
   {
-    ComputeWorker worker(16, {}, {}, [&told](bool computing) { told.push_back(computing); });
+    ComputeWorker worker(16, {}, {}, [&said](bool computing) { said.push_back(computing); });
     for (int turn = 0; turn < 3; ++turn) {
       worker.run([] {});
-      worker.post([] {});
+      worker.post(Load::computes, [] {});
     }
   }
-  ASSERT_GE(told.size(), 2U);
-  ASSERT_EQ(told.size() % 2, 0U) << "ends without work";
-  for (std::size_t index = 0; index < told.size(); ++index) EXPECT_EQ(told[index], index % 2 == 0) << "by turns";
+  ASSERT_GE(said.size(), 2U);
+  ASSERT_EQ(said.size() % 2, 0U) << "ends without work";
+  for (std::size_t index = 0; index < said.size(); ++index) EXPECT_EQ(said[index], index % 2 == 0) << "by turns";
 }
 
-TEST(ComputeWorker, RefusesTicketsTooFarAheadOrGivenTwice) {
-  ComputeWorker worker(4, {}, {});
-  worker.post_in_order(0, [] {});
-  tests::expect_error([&] { worker.post_in_order(0, [] {}); }, ExitCode::internal, {"ticket 0", "1 to 4"});
-  tests::expect_error([&] { worker.post_in_order(5, [] {}); }, ExitCode::internal, {"ticket 5"});
+/// A transport beside it may nap while all workers compute, so a worker that only decides must not say that it computes.
+TEST(ComputeWorker, DoesNotComputeWhileItDecides) {
+  int said = 0;
+  {
+    ComputeWorker worker(16, {}, {}, [&said](bool) { ++said; });
+    for (int task = 0; task < 5; ++task) worker.post(Load::decides, [] {});
+  }
+  EXPECT_EQ(said, 0);
+}
+
+TEST(ComputeWorker, RunFromTheWorkerItselfIsACall) {
+  ComputeWorker worker(16, {}, {});
+  std::thread::id outer, inner;
+  worker.run([&] {
+    outer = std::this_thread::get_id();
+    worker.run([&] { inner = std::this_thread::get_id(); });
+  });
+  EXPECT_EQ(inner, outer);
+  EXPECT_NE(inner, std::this_thread::get_id());
+  tests::expect_error([&] { worker.run([] { fail(ExitCode::data, "test", "no tokens"); }); }, ExitCode::data, {"no tokens"});
+}
+
+TEST(ComputeWorker, RefusesMoreTasksThanItHasRoomFor) {
+  std::promise<void> gate;
+  const std::shared_future<void> open = gate.get_future().share();
+  ComputeWorker worker(2, {}, {});
+  std::promise<void> started;
+  const auto* wait = &open;
+  auto* begun = &started;
+  worker.post(Load::computes, [wait, begun] {
+    begun->set_value();
+    wait->wait();
+  });
+  started.get_future().get();
+  worker.post(Load::decides, [] {});
+  worker.post(Load::decides, [] {});
+  tests::expect_error([&] { worker.post(Load::decides, [] {}); }, ExitCode::internal, {"2 tasks wait already"});
+  gate.set_value();
 }
 
 TEST(ComputeWorker, ThrowsWhatItsStartThrew) {

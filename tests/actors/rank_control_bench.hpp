@@ -76,7 +76,7 @@ class Bench {
     request.pipeline.ranks = options.ranks;
     request.pipeline.schedule = options.schedule;
     plan = make_plan(request);
-    std::vector<Rank*> all;
+    std::vector<HostedRank> all;
     for (int index = 0; index < options.ranks; ++index) {
       seats.push_back(std::make_unique<Seat>(*this));
       auto& seat = *seats.back();
@@ -87,7 +87,6 @@ class Bench {
       setup.needs.staging = setup.needs.logits = true;
       seat.rank = std::make_unique<Rank>(plan, setup);
       initialize_from_seed(*seat.rank, 5);
-      seat.rank->events = &seat;
       RankControlSetup control;
       control.rank = seat.rank.get();
       control.batches = &batches_;
@@ -101,18 +100,18 @@ class Bench {
       control.captured = options.captured;
       control.device_memory = options.device_memory;
       seat.control = std::make_unique<RankControl>(control, seat);
-      all.push_back(seat.rank.get());
+      all.push_back({seat.rank.get(), &seat});
     }
     links_ = connect(plan, cluster::Topology(options.ranks, 1, 0), nullptr, all);
   }
 
-  struct Seat final : RankPort, cluster::LinkEvents {
+  struct Seat final : RankPort, RankEvents {
     explicit Seat(Bench& owner) : bench(owner) {}
     void execute(const Execute& execute) override {
       executes.push_back(execute);
       bench.post("action", [this, execute] {
         const std::int64_t begin = runtime::steady_now();
-        rank->worker().run([&] { rank->runner().run(*rank, execute); });
+        rank->worker().run([&] { rank->runner().run(*rank, rank->compute().stage(execute.action.stage), execute); });
         control->action_done({execute.action, begin, runtime::steady_now()});
       });
     }
@@ -149,6 +148,7 @@ class Bench {
     void on_writable(int channel, std::int64_t sequence) override {
       bench.post("credit", [this, channel, sequence] { control->slot_writable(channel, sequence); });
     }
+    void failed(const TaskFailed& failure) override { control->failed(failure); }
 
     /// What it tells that it is doing.
     [[nodiscard]] std::string doing() const { return to_text(rank->progress().progress); }

@@ -70,7 +70,7 @@ TEST(RankControl, NumbersItsActionsAndTellsOfTheFirst) {
     std::vector<int> begun(8, 0);
     for (std::size_t index = 0; index < seat->executes.size(); ++index) {
       const auto& execute = seat->executes[index];
-      EXPECT_EQ(execute.ticket, static_cast<std::int64_t>(index));
+      EXPECT_EQ(execute.index, static_cast<std::int32_t>(index % 8));
       EXPECT_EQ(execute.step, static_cast<std::int64_t>(index) / 8);
       EXPECT_EQ(execute.pass, runtime::pass_of(execute.action.kind));
       EXPECT_EQ(execute.slots.result, execute.action.microbatch.value);

@@ -35,7 +35,7 @@ void expect_boundary_traffic(actors::Pipeline& pipeline, std::int64_t steps, std
     for (const auto& channel : rank->plan().channels()) {
       const bool sends = channel.from_rank == rank->id().value, receives = channel.to_rank == rank->id().value;
       if (!sends && !receives) continue;
-      const auto counters = rank->links->link(channel.id).counters();
+      const auto counters = rank->link(channel.id).counters();
       if (sends) {
         EXPECT_EQ(counters.messages_sent, messages) << "channel " << channel.id;
         EXPECT_EQ(counters.bytes_sent, messages * boundary) << "channel " << channel.id;

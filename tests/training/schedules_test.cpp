@@ -90,7 +90,7 @@ TEST(DualPipe, HoldsEachWeightOnTwoRanksAndLetsOneSpeak) {
                  EXPECT_EQ(spoken.size(), plan.parameters.size());
                  for (const auto& exchange : plan.exchanges()) {
                    for (const int channel : {exchange.channel, exchange.channel + 1}) {
-                     const auto counters = ranks.front()->links->link(channel).counters();
+                     const auto counters = ranks.front()->link(channel).counters();
                      EXPECT_EQ(counters.messages_sent, 2);
                      EXPECT_EQ(counters.bytes_sent, 2 * static_cast<std::int64_t>(exchange.bytes));
                    }

@@ -98,7 +98,7 @@ double total_flops(const runtime::ProgramSet& programs, ProgramKind kind) { retu
 
 std::string short_text(double number) { return fmt::format("{:.{}f}", number, number < 10 ? 4 : 1); }
 
-std::size_t slot_bytes(const runtime::StageRunner& runner, runtime::Region region) {
+std::size_t slot_bytes(const runtime::Stage& runner, runtime::Region region) {
   return runner.plan().region_bytes[static_cast<std::size_t>(region)];
 }
 
@@ -206,7 +206,7 @@ runtime::BackwardMode mode_of(const actors::PipelinePlan& plan) {
 }
 
 /// The program with the places that this run's schedule gives it, or, where the schedule does not run it, those of one that does.
-void print_program(const Inspection& run, const RankPreview& rank, const runtime::StageRunner& runner, ProgramKind kind) {
+void print_program(const Inspection& run, const RankPreview& rank, const runtime::Stage& runner, ProgramKind kind) {
   fmt::print("\n");
   if (kind == ProgramKind::evaluate) {
     fmt::print("{}", runtime::print(runner.programs(), kind, runner.plan(runtime::Pass::evaluate)));

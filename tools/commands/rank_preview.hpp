@@ -13,7 +13,7 @@ class RankPreview {
   RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankResources& needs);
 
   [[nodiscard]] runtime::RankId rank() const noexcept { return rank_; }
-  [[nodiscard]] const runtime::StageRunner& stage(runtime::StageId stage) const { return compute_->stage(stage); }
+  [[nodiscard]] const runtime::Stage& stage(runtime::StageId stage) const { return compute_->stage(stage); }
   [[nodiscard]] runtime::ParameterPlaces places() const { return compute_->parameters().places(); }
   [[nodiscard]] const runtime::RankMemoryPlan& memory() const noexcept { return compute_->memory_plan(); }
   /// Weights that the rank holds: a tied table is held on both ranks that use it.
