@@ -1,5 +1,6 @@
 #include "actors/rank_actor.hpp"
 
+#include <caf/logger.hpp>
 #include <caf/send.hpp>
 #include <utility>
 
@@ -20,6 +21,8 @@ caf::behavior RankActor::make_behavior() {
   const caf::actor self(this);
   loader_ = spawn<LoaderActor, caf::detached>(rank_, *setup_.control.batches, self);
   for (const auto stage : rank_.plan().schedule.placement.stages_of(rank_.id())) stages_.push_back(spawn_stage_actor(*this, rank_, stage));
+  // Spawning lets the calling thread keep CAF's logger, for which the actor system waits at its end; this thread outlives the system.
+  caf::logger::set_current_actor_system(nullptr);
   return {
       [this](const Begin&) { control_.begin(); },
       [this](const ToRank& message) { control_.receive(message); },

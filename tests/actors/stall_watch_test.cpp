@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "runtime/engine/wait.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::actors {
@@ -83,17 +84,22 @@ TEST_F(Watch, TellsOnceAndAgainAfterSomethingMoved) {
 // One of what a rank tells about itself has changed: it moved, however long it tells of a wait.
 TEST_F(Watch, AnyChangeIsAMove) {
   const std::vector<std::function<void(Progress&, int)>> changes{
-      [](Progress& progress, int turn) { progress.stage = turn % 2; }, [](Progress& progress, int turn) { progress.microbatch = turn; },
-      [](Progress& progress, int turn) { progress.step = 5 + turn; }, [](Progress& progress, int turn) { progress.finished = 4 + turn; },
-      [](Progress& progress, int turn) { progress.set_action(turn % 2 == 0 ? "waits for gradient" : "waits for activation"); }};
+      [](Progress& progress, int turn) { progress.stage = turn % 2; },
+      [](Progress& progress, int turn) { progress.microbatch = turn; },
+      [](Progress& progress, int turn) { progress.step = 5 + turn; },
+      [](Progress& progress, int turn) { progress.finished = 4 + turn; },
+      [](Progress& progress, int turn) { progress.set_action(turn % 2 == 0 ? "waits for gradient" : "waits for activation"); },
+      [](Progress& progress, int turn) {
+        progress.wait = static_cast<std::int32_t>(turn % 2 == 0 ? WaitReason::gradient : WaitReason::activation);
+      }};
   for (std::size_t change = 0; change < changes.size(); ++change) {
     watch_.emplace(schedule_, cluster::Topology(4, 4, 0), 1500ms);
     for (int turn = 0; turn < 6; ++turn) {
-      auto progress = doing(0, "waits for gradient", 0, 3, 4, 1, 1);
+      auto progress = doing(0, WaitReason::gradient, 0, 3, 4, 1, 1);
       changes[change](progress, turn);
       EXPECT_FALSE(pass(1s, {progress})) << change << " " << turn;
     }
-    EXPECT_TRUE(pass(3s, {doing(0, "waits for gradient", 0, 3, 4, 1, 1)})) << change;
+    EXPECT_TRUE(pass(3s, {doing(0, WaitReason::gradient, 0, 3, 4, 1, 1)})) << change;
   }
 }
 
