@@ -44,8 +44,9 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
       if (!tensor.is_owner()) continue;
       const auto shape = tensor.shape.sizes();
       tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});
-      tensors.push_back({"adamw.m/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_first_moment(tensor), {}});
-      tensors.push_back({"adamw.v/" + tensor.name, runtime::FileDType::f32, shape, store.snapshot_second_moment(tensor), {}});
+      for (std::size_t i = 0; i < store.states().size(); ++i)
+        tensors.push_back(
+            {store.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, store.snapshot_state(tensor, i), {}});
     }
     result.report = runtime::write_shard(request.folder, request.rank, rank.plan().ranks(), tensors).text();
   } catch (const std::exception& error) {

@@ -100,7 +100,7 @@ void Coordinator::update() {
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
   answers_ = 0;
-  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train.clip), rate_});
+  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_});
 }
 
 /// The step is run once more from its start, which is as it was, and the operation that is to blame fails there.

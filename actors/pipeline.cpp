@@ -144,7 +144,6 @@ void Pipeline::begin(const Start& start) {
     control.batches = start.batches;
     control.first_step = start.first_step;
     control.steps = start.steps;
-    control.train = start.train;
     control.nan_folder = start.nan_folder;
     control.hash_directory = start.hash_directory;
     if (rank->device().kind == kernels::DeviceKind::cuda)

@@ -36,7 +36,6 @@ class Pipeline {
   struct Start {
     const BatchProvider* batches = nullptr;
     std::int64_t first_step = 0, steps = 0;
-    runtime::TrainConfig train;
     std::string nan_folder, hash_directory;  // as RankControlSetup has them
     CheckpointActorSetup checkpoint;         // ranks and trace are filled in
     /// Spawns the coordinator in process 0: given a way to reach all ranks, and the checkpoint actor; returns who gets the ranks' reports.

@@ -1,11 +1,13 @@
 #include "configs/check.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/family_traits.hpp"
+#include "runtime/optimizers/optimizer_config.hpp"
 
 namespace millrace::configs {
 namespace {
@@ -130,9 +132,12 @@ class Checker {
     want(train.microbatches % train.accumulators == 0, "train.accumulators", "which does not divide train.microbatches = {}",
          train.microbatches);
     want(train.warmup_steps <= train.steps, "train.warmup_steps", "expected at most train.steps = {}", train.steps);
-    if (train.decay == "wsd") {
+    want(train.numerics != "maxtext" || train.decay == "cosine" || train.decay.starts_with("wsd"), "train.decay",
+         "expected cosine, wsd or wsd-cosine with train.numerics = maxtext: MaxText has no other");
+    want(!train.nesterov || train.momentum > 0, "train.nesterov", "expected train.momentum above 0");
+    if (train.decay.starts_with("wsd")) {
       want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= train.steps, "train.decay_steps",
-           "expected 1 to {} (train.steps less train.warmup_steps) for train.decay = wsd", train.steps - train.warmup_steps);
+           "expected 1 to {} (train.steps less train.warmup_steps) for train.decay = {}", train.steps - train.warmup_steps, train.decay);
     }
     // Token indices are 64-bit; a microbatch's are 32-bit in its batch arrays.
     want(train.batch * train.sequence <= (std::int64_t{1} << 31) - 1, "train.batch",
@@ -182,7 +187,13 @@ class Checker {
 
   void no_effect() {
     const auto& train = config_.train;
-    if (train.decay != "wsd" && train.decay_steps > 0) warn("train.decay_steps", "train.decay is not wsd");
+    if (!train.decay.starts_with("wsd") && train.decay_steps > 0) warn("train.decay_steps", "train.decay is not wsd");
+    const auto& optimizer = *std::ranges::find(runtime::optimizer_choices, train.optimizer, &runtime::OptimizerChoice::name);
+    std::set<std::string> unread;
+    for (const auto& other : runtime::optimizer_choices)
+      for (const std::string_view key : other.keys)
+        if (!key.empty() && !optimizer.reads(key)) unread.emplace(key);
+    for (const std::string& key : unread) warn(key.c_str(), fmt::format("train.optimizer is {}", train.optimizer));
     if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan says what runs when");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has one for each stage");

@@ -30,6 +30,10 @@ std::vector<IdentityChange> identity_changes(const std::map<std::string, std::st
         all[key].recorded = to_text(known->fetch(built_in));
   }
   for (const auto& [key, value] : recorded) all[key].recorded = value;
+  // A key that is younger than the checkpoint had no other value than its default.
+  const RunConfig defaults;
+  for (const auto& [key, value] : current)
+    if (const Key* known = find_key(key); known != nullptr && !recorded.contains(key)) all[key].recorded = to_text(known->fetch(defaults));
   for (const auto& [key, value] : current) all[key].current = value;
   std::vector<IdentityChange> changes;
   for (auto& [key, change] : all) {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "layers/family_traits.hpp"
+#include "runtime/optimizers/optimizer_config.hpp"
 #include "runtime/schedule/schedule_config.hpp"
 
 namespace millrace::configs {
@@ -345,19 +346,46 @@ void train_keys(std::vector<Key>& keys) {
                               "have them. dualpipe always has 2.",
                               MEMBER(train.accumulators)),
                          1, 1 << 20));
+  keys.push_back(among(bind("train.numerics", identity,
+                            "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
+                            "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",
+                            MEMBER(train.numerics)),
+                       {"hf", "maxtext"}));
+  std::vector<std::string> optimizers;
+  for (const auto& choice : runtime::optimizer_choices) optimizers.emplace_back(choice.name);
+  keys.push_back(among(bind("train.optimizer", identity,
+                            "How a gradient becomes an update: adamw; adam_pax, MaxText's Adam with corrected moments; sgd as in PyTorch.",
+                            MEMBER(train.optimizer)),
+                       std::move(optimizers)));
   keys.push_back(between(bind("train.learning_rate", identity, "After the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
   keys.push_back(between(bind("train.final_learning_rate", identity, "Where the decay ends.", MEMBER(train.final_learning_rate)), 0, 1000));
   keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),
-                       {"cosine", "linear", "wsd", "constant"}));
+                       {"cosine", "linear", "wsd", "wsd-cosine", "constant"}));
   keys.push_back(between(bind("train.warmup_steps", identity, "Steps in which the learning rate rises.", MEMBER(train.warmup_steps)), 0,
                          many, "steps"));
-  keys.push_back(between(bind("train.decay_steps", identity, "wsd: steps in which it falls, at the end.", MEMBER(train.decay_steps)), 0,
-                         many, "steps"));
-  keys.push_back(between(bind("train.beta1", identity, "AdamW: memory of the gradient's mean.", MEMBER(train.beta1)), 0, 0.999999999));
-  keys.push_back(between(bind("train.beta2", identity, "AdamW: memory of the gradient's square.", MEMBER(train.beta2)), 0, 0.999999999));
-  keys.push_back(between(bind("train.epsilon", identity, "AdamW: added to the root.", MEMBER(train.epsilon)), 0, 1));
   keys.push_back(
-      between(bind("train.weight_decay", identity, "AdamW: of tensors with two dimensions or more.", MEMBER(train.weight_decay)), 0, 1000));
+      between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps in which it falls, at the end.", MEMBER(train.decay_steps)), 0,
+              many, "steps"));
+  keys.push_back(
+      between(bind("train.beta1", identity, "adamw, adam_pax: decay of the first moment, the gradient's mean.", MEMBER(train.beta1)), 0,
+              0.999999999));
+  keys.push_back(
+      between(bind("train.beta2", identity, "adamw, adam_pax: decay of the second moment, the mean of its square.", MEMBER(train.beta2)), 0,
+              0.999999999));
+  keys.push_back(
+      between(bind("train.epsilon", identity, "adamw, adam_pax: added to the root of the second moment.", MEMBER(train.epsilon)), 0, 1));
+  keys.push_back(between(
+      bind("train.momentum", identity, "sgd: decay of the sum of past gradients. 0: no momentum and no state.", MEMBER(train.momentum)), 0,
+      0.999999999));
+  keys.push_back(bind("train.nesterov", identity, "sgd: Nesterov's momentum; expected with train.momentum.", MEMBER(train.nesterov)));
+  keys.push_back(between(bind("train.weight_decay", identity,
+                              "adamw, adam_pax: decoupled, scaled by the learning rate; sgd: added to the gradient. On parameters with two "
+                              "dimensions or more, with train.numerics = maxtext on all.",
+                              MEMBER(train.weight_decay)),
+                         0, 1000));
+  keys.push_back(bind("train.decay_mask", identity,
+                      "Regular expressions of parameters that weight decay spares, searched in the name with / in place of its dots.",
+                      MEMBER(train.decay_mask)));
   keys.push_back(
       between(bind("train.clip", identity, "Largest global norm of the gradient; larger gradients are scaled down to it. 0: no clipping.",
                    MEMBER(train.clip)),

@@ -63,14 +63,15 @@ int main() {
   const auto model = small_llama();
   std::vector<runtime::RankStage> stages;
   stages.push_back(whole_model(model));
-  runtime::SequentialTrainer loop(std::move(stages), {});
+  runtime::RankOptions options;
+  options.optimizer = runtime::make_optimizer({.optimizer = "adamw", .weight_decay = 0});
+  runtime::SequentialTrainer loop(std::move(stages), options);
   for (const auto& spec : layers::model_parameters(model))
     layers::initial_values(spec, model.initializer_range, 1, 0, loop.rank().store().master(spec.name));
 
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = 1e-2;
+  runtime::UpdateScalars scalars{.learning_rate = 1e-2};
   double first = 0, last = 0;
   for (int step = 1; step <= 60; ++step) {
     scalars.update = step;

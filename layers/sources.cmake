@@ -21,7 +21,6 @@ target_sources(millrace_layers PRIVATE
   models/registry.cpp
   models/standard_family.cpp
   norm.cpp
-  optimizers/learning_rate.cpp
   partition.cpp
   rotary.cpp)
 # A family is a folder: its sources are found, so that a new one needs no line here.

@@ -20,15 +20,20 @@ struct TrainConfig {
   std::int64_t seed = 1;
   std::int64_t threads = 0;       // per rank; 0: cores / hosted ranks
   std::int64_t accumulators = 1;  // number of gradient sums, each over a contiguous part of the microbatches
+  std::string numerics = "hf";      // hf | maxtext: the rules of the learning rate, clipping and decay
+  std::string optimizer = "adamw";  // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;
   double final_learning_rate = 0.0;
-  std::string decay = "cosine";  // cosine | linear | wsd | constant
+  std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | constant
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;  // wsd: number of steps at the end over which the rate decays
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  double momentum = 0.0;
+  bool nesterov = false;
   double weight_decay = 0.1;
+  std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
   double clip = 1.0;    // largest global gradient norm; 0: no clipping
   double z_loss = 0.0;  // weight of log(Z)^2
   bool find_nan = false;

@@ -26,8 +26,8 @@ ARROWS = {
 # includes another.
 PARTS = {
     "kernels": ["base", ".", "reference", "cpu", "cuda", "no_cuda"],
-    "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "engine", "profile", "data", "data/tokenizers"],
-    "layers": [".", "attention", "losses", "optimizers", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
+    "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "data", "data/tokenizers"],
+    "layers": [".", "attention", "losses", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["report", "data", "compare", "inference", "commands", "."],

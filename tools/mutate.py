@@ -52,7 +52,7 @@ ROOMS = {
     'links': (3, ['cluster/links/*.cpp', 'cluster/control/wire_format.cpp'], []),
     'data': (2, ['runtime/data/*.cpp'], []),
     'tokenizers': (3, ['runtime/data/tokenizers/*.cpp'], []),
-    'learning rate': (1, ['layers/optimizers/*.cpp'], []),
+    'optimizers': (1, ['runtime/optimizers/*.cpp'], []),
 }
 
 

@@ -485,7 +485,7 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
   }
   const auto named = finder().find(words[1]);
   MILLRACE_CHECK(named.where.find(" on rank ") != std::string::npos && !named.where.starts_with("of "), ExitCode::usage, debugger,
-                 "{} {}, expected a weight, a gradient sum or a moment", named.name, named.where);
+                 "{} {}, expected a weight, a gradient sum or a state of the optimizer", named.name, named.where);
   watches_.push_back({named.name, hash_of(named.tensor)});
   fmt::print("watching {}, {}\n", named.name, named.where);
   return false;

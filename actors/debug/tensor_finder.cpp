@@ -47,13 +47,15 @@ void TensorFinder::add_weights() {
     const auto& store = compute.store();
     for (const auto& tensor : compute.parameters().tensors()) {
       if (!tensor.is_owner()) continue;
-      const auto add = [&](const std::string& name, const char* what, const kernels::Tensor& found) {
+      const auto add = [&](const std::string& name, const std::string& what, const kernels::Tensor& found) {
         entries_.push_back({{name, fmt::format("{} on rank {}", what, id), found}, ""});
       };
       add(tensor.name, "weight", store.master(tensor));
       add("grad." + tensor.name, "gradient sum", store.gradient(tensor));
-      add("m." + tensor.name, "first moment", store.first_moment(tensor));
-      add("v." + tensor.name, "second moment", store.second_moment(tensor));
+      for (std::size_t i = 0; i < store.states().size(); ++i) {
+        const auto& state = store.states()[i];
+        add(state.tensor_name(tensor.name), "state " + state.name, store.state(tensor, i));
+      }
     }
   }
 }

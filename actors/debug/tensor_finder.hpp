@@ -17,9 +17,9 @@ struct NamedTensor {
 };
 
 /// Finds what a name means where a session stands: a weight by its name in checkpoints ("model.layers.1.mlp.up_proj.weight"), grad.NAME
-/// its gradient sum so far, m.NAME and v.NAME its moments; tokens, positions, segments and targets of the action's microbatch; and the
-/// values of the action's program by the names that `ops` prints ("layers.1.mlp.swiglu"), as long as they are in memory. The end of a
-/// name will do where it is the end of one only.
+/// its gradient sum so far, STATE/NAME a state that the optimizer keeps for it ("adamw.m/…"); tokens, positions, segments and targets of
+/// the action's microbatch; and the values of the action's program by the names that `ops` prints ("layers.1.mlp.swiglu"), as long as they
+/// are in memory. The end of a name will do where it is the end of one only.
 class TensorFinder {
  public:
   TensorFinder(const actors::Stepper& stepper, const DebugCursor& standing);

@@ -53,7 +53,6 @@ Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider&
   std::promise<Evaluated> output;
   Pipeline::Start start;
   start.batches = &batches;
-  start.train = job.request.train;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     return pipeline.system().spawn<EvaluationActor>(EvaluationActor::Setup{plan.ranks(), std::move(to_ranks), &output}, microbatches);
   };

@@ -84,7 +84,6 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
   std::promise<Generated> output;
   Pipeline::Start start;
   start.batches = &nothing;
-  start.train = job.request.train;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     return pipeline.system().spawn<GenerationActor, caf::detached>(GenerationActor::Setup{plan.ranks(), std::move(to_ranks), &output},
                                                                    settings);

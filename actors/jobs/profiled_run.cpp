@@ -22,6 +22,7 @@
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/hash.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -134,7 +135,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   const auto run = only_steps(settings.run, settings.steps);
   const auto plan = make_plan(run.plan_request());
   check_ring(plan.schedule, settings.steps);
-  learning_rate(run.train).validate();
+  runtime::learning_rate(run.train).validate();
   const DatasetBatches batches(open_data(run, false), batch_shape(run));
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, run.directory, false));
   RankResources needs;
@@ -155,7 +156,6 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   Pipeline::Start start;
   start.batches = &batches;
   start.steps = run.train.steps;
-  start.train = run.train;
   for (auto& [rank, costs] : action_costs) start.action_costs[rank] = &costs;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     ProfileActor::Setup setup;

@@ -226,7 +226,6 @@ std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& set
   Pipeline::Start start;
   start.batches = &batches;
   start.steps = request.train.steps;
-  start.train = request.train;
   start.captured = times_of;
   start.arrival_delays = delays_of(settings.costs);
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {

@@ -2,12 +2,9 @@
 
 #include "actors/rank/initial_state.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
-
-layers::LearningRate learning_rate(const runtime::TrainConfig& train) {
-  return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps};
-}
 
 CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
                                    std::int64_t first_step, std::int64_t evaluation_microbatches) {
@@ -31,7 +28,7 @@ CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePl
   setup.vocabulary = plan.model.vocab_size;
   setup.flops_per_step = plan.model_flops(settings.train.microbatches);
   setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
-  setup.learning_rate = [rule = learning_rate(settings.train)](std::int64_t step) { return rule.at(step); };
+  setup.learning_rate = [rule = runtime::learning_rate(settings.train)](std::int64_t step) { return rule.at(step); };
   return setup;
 }
 

@@ -9,13 +9,11 @@
 #include "actors/rank/rank.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "actors/setup/run_settings.hpp"
-#include "layers/optimizers/learning_rate.hpp"
 #include "runtime/checkpoint/checkpoint_reader.hpp"
 
 /// What a run's parts are given, from its settings: the same whether actors train it or the stepper walks through it.
 namespace millrace::actors {
 
-[[nodiscard]] layers::LearningRate learning_rate(const runtime::TrainConfig& train);
 [[nodiscard]] runtime::BatchShape batch_shape(const JobConfig& settings);
 /// `batches` outlives the coordinator. `evaluation_microbatches` 0: nothing is evaluated.
 [[nodiscard]] CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePlan& plan, const BatchProvider& batches,
@@ -31,7 +29,7 @@ namespace millrace::actors {
 [[nodiscard]] runtime::Dataset open_data(const RunSettings& settings, bool whole);
 /// The threads a rank that a checkpoint's run had; 0 where it does not tell.
 [[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
-/// Parameters and moments of a rank: from `checkpoint`, where there is none from model.from, else from the seed.
+/// Parameters and optimizer states of a rank: from `checkpoint`, where there is none from model.from, else from the seed.
 void initialize(Rank& rank, const RunSettings& settings, const runtime::CheckpointReader* checkpoint);
 
 }  // namespace millrace::actors

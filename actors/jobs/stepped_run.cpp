@@ -7,6 +7,7 @@
 #include "cluster/host/host_cores.hpp"
 #include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -34,7 +35,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
   MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but what steps through a run looks at its memory on the CPU; expected device = \"cpu\"",
                  settings_.device);
-  learning_rate(settings_.train).validate();
+  runtime::learning_rate(settings_.train).validate();
   if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
 }
 

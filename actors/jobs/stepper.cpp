@@ -16,7 +16,7 @@ namespace millrace::actors {
 namespace {
 
 constexpr const char* stepper_name = "actors.stepper";
-constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::first_moment, runtime::MemoryKind::second_moment};
+constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::state};
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
   std::vector<std::span<std::byte>> parts;
@@ -160,7 +160,6 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     control.batches = setup.batches;
     control.first_step = setup.first_step;
     control.steps = setup.settings->train.steps;
-    control.train = setup.settings->train;
     seat.control = std::make_unique<RankControl>(control, *seat.door);
   }
   std::vector<HostedRank> ranks;

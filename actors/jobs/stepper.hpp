@@ -19,7 +19,7 @@
 
 namespace millrace::actors {
 
-/// Parameters and moments of all ranks between two steps: where a step can be begun again.
+/// Parameters and optimizer states of all ranks between two steps: where a step can be begun again.
 struct StateCopy {
   std::int64_t step = 0;                      // finished
   std::vector<std::vector<std::byte>> ranks;  // the bytes of each

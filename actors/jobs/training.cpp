@@ -31,6 +31,7 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/io/hash_recorder.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 #include "runtime/units.hpp"
 
 namespace millrace::actors {
@@ -179,7 +180,7 @@ void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
   auto server = status_server(session, settings);  // a port that is taken ends the run before it begins
   const auto plan = make_plan(settings.plan_request());
-  learning_rate(settings.train).validate();
+  runtime::learning_rate(settings.train).validate();
   std::optional<DatasetBatches> opened(std::in_place, open_data(settings, false), batch_shape(settings));
 
   // Process 0 finds where the run stands; all others hear of it.
@@ -237,7 +238,6 @@ void train(Session& session, const RunSettings& settings) {
   start.batches = &batches;
   start.first_step = beginning.step;
   start.steps = settings.train.steps;
-  start.train = settings.train;
   if (records) start.hash_directory = settings.directory;
   if (!settings.directory.empty()) start.nan_folder = runtime::join_path(settings.directory, "nan");
   start.checkpoint.store = directory ? &directory->store() : nullptr;
@@ -254,7 +254,7 @@ void train(Session& session, const RunSettings& settings) {
     setup.coordinator.evaluation_recorded = directory && directory->is_evaluated(beginning.step);
     setup.reporter = &reporter;
     for (const auto& parameter : plan.parameters)
-      setup.state_bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
+      setup.state_bytes += (1 + plan.optimizer->states().size()) * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;
     setup.text_of = text_of;

@@ -36,7 +36,7 @@ struct Optimize {
   auto tie() { return std::tie(step, update, gradient_scale, learning_rate); }
 };
 
-/// Copy parameters and moments into staging; the process's checkpoint actor writes them to `folder` meanwhile.
+/// Copy parameters and optimizer states into staging; the process's checkpoint actor writes them to `folder` meanwhile.
 struct TakeSnapshot {
   std::int64_t step = 0;
   std::string folder;
@@ -58,9 +58,10 @@ struct ComputeLogits {
   auto tie() { return std::tie(tokens, position, positions, segments); }
 };
 
-/// Send back what the hooks captured in the last step, and every gradient (parity).
+/// Send back what the hooks captured in the last step, and every gradient, or every parameter (parity).
 struct Collect {
-  auto tie() { return std::tie(); }
+  bool parameters = false;  // else gradients
+  auto tie() { return std::tie(parameters); }
 };
 
 /// Stop accepting, drain, quit.
@@ -115,7 +116,7 @@ struct CopyHash {
   auto tie() { return std::tie(name, hash); }
 };
 
-/// Parameters and moments are in staging; the next step may change them.
+/// Parameters and optimizer states are in staging; the next step may change them.
 struct SnapshotTaken {
   std::int32_t rank = 0;
   std::int64_t step = 0;

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "layers/optimizers/decay.hpp"
 #include "runtime/passes/differentiate.hpp"
 
 namespace millrace::actors {
@@ -37,7 +36,7 @@ std::vector<runtime::RankStage> ModelParts::stages() const {
     stage.stage = runtime::StageId(static_cast<int>(part));
     stage.training = programs[part];
     for (const auto& spec : layers::parameters(model, layout[part]))
-      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, layers::decays(spec.shape), false});
+      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order});
     stages.push_back(std::move(stage));
   }
   return stages;

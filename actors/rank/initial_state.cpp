@@ -17,7 +17,6 @@ void for_each_tensor(Rank& rank, Fill fill) {
   });
 }
 
-using Part = runtime::ParameterStore::Part;
 using Numbers = std::span<float>;
 
 }  // namespace
@@ -25,7 +24,7 @@ using Numbers = std::span<float>;
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
   for_each_tensor(
       rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-        store.fill(context, spec.name, Part::master,
+        store.fill(context, store.master(store.layout().at(spec.name)),
                    [&](Numbers numbers) { layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, numbers); });
       });
 }
@@ -34,19 +33,19 @@ void initialize_from_folder(Rank& rank, const std::string& folder) {
   const auto weights = layers::open_weights(folder, rank.plan().model);
   for_each_tensor(rank,
                   [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-                    store.fill(context, spec.name, Part::master, [&](Numbers numbers) { weights->read(spec, numbers); });
+                    store.fill(context, store.master(store.layout().at(spec.name)), [&](Numbers numbers) { weights->read(spec, numbers); });
                   });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
-  const bool trains = rank.compute().memory_plan().find(runtime::MemoryKind::first_moment) != nullptr;
-  for_each_tensor(
-      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-        store.fill(context, spec.name, Part::master, [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
-        if (!trains) return;
-        store.fill(context, spec.name, Part::first_moment, [&](Numbers numbers) { checkpoint.read("adamw.m/" + spec.name, numbers); });
-        store.fill(context, spec.name, Part::second_moment, [&](Numbers numbers) { checkpoint.read("adamw.v/" + spec.name, numbers); });
-      });
+  for_each_tensor(rank,
+                  [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
+                    const auto& tensor = store.layout().at(spec.name);
+                    store.fill(context, store.master(tensor), [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
+                    for (std::size_t i = 0; i < store.states().size(); ++i)
+                      store.fill(context, store.state(tensor, i),
+                                 [&](Numbers numbers) { checkpoint.read(store.states()[i].tensor_name(spec.name), numbers); });
+                  });
 }
 
 }  // namespace millrace::actors

@@ -8,12 +8,13 @@
 
 namespace millrace::actors {
 
-/// Fills a rank's parameters from the seed: a function of (seed, tensor name, element), whoever owns the tensor. Moments stay zero.
+/// Fills a rank's parameters from the seed: a function of (seed, tensor name, element), whoever owns the tensor. Optimizer states stay
+/// zero.
 void initialize_from_seed(Rank& rank, std::uint64_t seed);
 /// … from a Hugging Face folder. Errors: Error(model).
 void initialize_from_folder(Rank& rank, const std::string& folder);
-/// … parameters, and moments where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified. Errors:
-/// Error(checkpoint).
+/// … parameters, and the optimizer's states where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified.
+/// Errors: Error(checkpoint).
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint);
 
 }  // namespace millrace::actors

@@ -5,15 +5,20 @@
 
 #include "actors/rank/transfer_path.hpp"
 #include "cluster/links/link.hpp"
-#include "layers/optimizers/decay.hpp"
 
 namespace millrace::actors {
 namespace {
 
 constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
 
-runtime::StageParameter stage_parameter(const layers::ParameterSpec& spec, runtime::StageId stage, bool copy) {
-  return {spec.name, spec.shape, stage, spec.use, spec.order, layers::decays(spec.shape), copy};
+runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
+  return {spec.name,
+          spec.shape,
+          stage,
+          spec.use,
+          spec.order,
+          plan.decay.decays(spec.name, spec.shape),
+          plan.schedule.placement.replica_of(stage) > 0};
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
@@ -66,7 +71,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     rank_stage.training = plan_.programs(stage);
     if (needs_.logits && last && has_stage(logits, stage)) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
     for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()]))
-      rank_stage.parameters.push_back(stage_parameter(spec, stage, plan_.schedule.placement.replica_of(stage) > 0));
+      rank_stage.parameters.push_back(stage_parameter(plan_, spec, stage));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
     if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -80,6 +85,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.accumulators = plan_.accumulators;
   options.batches = training_batches + evaluation_batches;
   options.training = needs_.training;
+  options.optimizer = plan_.optimizer;
   options.staging = needs_.staging;
   options.threads = needs_.threads;
   options.plan_only = plan_only;

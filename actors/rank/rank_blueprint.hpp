@@ -17,7 +17,7 @@ struct RankResources {
   int ranks_per_process = 1;                 // consecutive ranks share a process
   bool staging = false;                      // room for snapshots
   bool logits = false;                       // the head also has a program that ends in logits
-  bool training = true;                      // false: forwards alone, without room for moments, gradients and what backward needs
+  bool training = true;                      // false: forwards alone, without room for optimizer states, gradients and what backward needs
   std::vector<kernels::Device> devices;      // of the process's ranks, by place; empty: all on the CPU
   kernels::DeviceContext::Options queue;     // of a rank on a GPU
   bool mpi_reaches_devices = false;          // MPI was built to send from and receive into a GPU's memory

@@ -131,14 +131,7 @@ void RankControl::handle(const ComputeLogits& message) {
 }
 
 void RankControl::handle(const Optimize& message) {
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = message.learning_rate;
-  scalars.beta1 = setup_.train.beta1;
-  scalars.beta2 = setup_.train.beta2;
-  scalars.epsilon = setup_.train.epsilon;
-  scalars.weight_decay = setup_.train.weight_decay;
-  scalars.gradient_scale = static_cast<float>(message.gradient_scale);
-  scalars.update = message.update;
+  const runtime::UpdateScalars scalars{message.learning_rate, static_cast<float>(message.gradient_scale), message.update};
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
   port_.work({RankTaskKind::optimizer, scalars});
 }
@@ -150,7 +143,7 @@ void RankControl::handle(const TakeSnapshot& message) {
   port_.work({RankTaskKind::snapshot, {}});
 }
 
-void RankControl::handle(const Collect&) {
+void RankControl::handle(const Collect& message) {
   // In parts that leave room for heartbeats between them.
   auto tell = [this](const CapturedTensor& tensor) {
     constexpr std::size_t most = std::size_t{1} << 20;
@@ -166,11 +159,11 @@ void RankControl::handle(const Collect&) {
   for (const auto& tensor : rank_.compute().parameters().tensors()) {
     if (!tensor.is_owner()) continue;
     CapturedTensor captured;
-    captured.name = "grad." + tensor.name;
+    captured.name = (message.parameters ? "" : "grad.") + tensor.name;
     captured.shape = tensor.shape.sizes();
     captured.values.resize(tensor.elements());
-    rank_.worker().run(
-        [&] { kernels::fetch(rank_.context(), store.gradient(tensor), std::as_writable_bytes(std::span(captured.values))); });
+    const kernels::Tensor place = message.parameters ? store.master(tensor) : store.gradient(tensor);
+    rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });
     tell(captured);
   }
   port_.report(Collected{rank_.id().value, true, {}});

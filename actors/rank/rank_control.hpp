@@ -18,7 +18,6 @@
 #include "actors/rank/sum_exchange.hpp"
 #include "actors/rank/wait_clock.hpp"
 #include "runtime/engine/rank_engine.hpp"
-#include "runtime/train_config.hpp"
 
 namespace millrace::actors {
 
@@ -48,7 +47,6 @@ struct RankControlSetup {
   Rank* rank = nullptr;                    // outlives the control
   const BatchProvider* batches = nullptr;  // outlives the control
   std::int64_t first_step = 0, steps = 0;
-  runtime::TrainConfig train;                            // the optimizer's numbers
   std::string hash_directory;                            // the run's, where hashes of all tensors are recorded; empty: they are not
   std::string nan_folder;                                // where the inputs of an operation that left a NaN are written; empty: nowhere
   int issue_ahead = 0;                                   // actions that may be issued and not done; 0: Rank::issue_ahead()

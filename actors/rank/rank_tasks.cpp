@@ -23,7 +23,7 @@ void RankTasks::perform(const RankTask& task) {
       return runtime::compute_square_sums(rank_.context(), store);
     case RankTaskKind::optimizer:
       store.after_snapshot(rank_.context());
-      return runtime::apply_adamw(rank_.context(), task.scalars, store);
+      return runtime::apply_optimizer(rank_.context(), task.scalars, store);
     case RankTaskKind::snapshot:
       return store.take_snapshot(rank_.context());
   }

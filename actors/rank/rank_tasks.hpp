@@ -5,7 +5,6 @@
 #include "actors/messages/messages.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/rank/sum_exchange.hpp"
-#include "kernels/adamw.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 
 namespace millrace::actors {
@@ -13,7 +12,7 @@ namespace millrace::actors {
 /// Rank-wide work for the compute worker, with what it needs to be told.
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
-  kernels::AdamwScalars scalars;  // of the optimizer
+  runtime::UpdateScalars scalars;  // of the optimizer
 };
 
 /// What a rank does beside its stages' programs: gradient sums, their squares, the optimizer, snapshots. On the worker, in order with the

@@ -120,6 +120,8 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.z_loss = train.z_loss;
+  plan.optimizer = runtime::make_optimizer(train);
+  plan.decay = runtime::DecayRule(train);
   const int replicas = plan.schedule.placement.replicas();
   plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
   const auto model_layout = plan.layout;

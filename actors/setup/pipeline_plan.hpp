@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "cluster/links/link.hpp"
 #include "layers/models/model.hpp"
 #include "layers/partition.hpp"
+#include "runtime/optimizers/decay.hpp"
+#include "runtime/optimizers/optimizer.hpp"
 #include "runtime/passes/rematerialize.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/schedule/ledger.hpp"
@@ -49,6 +52,8 @@ struct PipelinePlan {
   double z_loss = 0;
   int accumulators = 1;         // contiguous parts of a replica's microbatches with a gradient sum each
   bool split_backward = false;  // the table has I and W
+  std::shared_ptr<const runtime::Optimizer> optimizer;
+  runtime::DecayRule decay;  // which parameters the optimizer lets decay
 
   [[nodiscard]] int ranks() const { return schedule.placement.ranks(); }
   [[nodiscard]] int stages() const { return schedule.placement.stages(); }

@@ -262,11 +262,11 @@ void pointwise(Bench& bench, const Sizes& sizes) {
 void optimizer(Bench& bench, const Sizes& sizes) {
   if (!bench.wanted("adamw")) return;
   const Shape shape{sizes.mlp, sizes.hidden};
-  std::vector<AdamwTensors> tensors;
+  std::vector<OptimizerTensors> tensors;
   std::int64_t parameters = 0;
   for (; parameters < sizes.parameters; parameters += shape.elements()) {
-    AdamwTensors one;
-    for (Tensor* const each : {&one.p, &one.m, &one.v, &one.gradient}) *each = bench.tensor(DType::f32, shape);
+    OptimizerTensors one;
+    for (Tensor* const each : {&one.parameter, &one.states[0], &one.states[1], &one.gradient}) *each = bench.tensor(DType::f32, shape);
     one.copy = bench.tensor(DType::bf16, shape);
     tensors.push_back(one);
   }

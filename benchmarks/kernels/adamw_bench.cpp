@@ -18,8 +18,9 @@ int main(int count, char** arguments) {
   const Buffer p(elements * 4), m(elements * 4), v(elements * 4), gradient(elements * 4), copy(elements * 2);
   const auto tensor = [](const Buffer& buffer, DType dtype) { return make_tensor(buffer.data(), dtype, {elements}); };
   const double update = millrace::benchmarks::seconds_of([&] {
-    adamw(context, {.learning_rate = 1e-3, .weight_decay = 0.1}, tensor(p, DType::f32), tensor(m, DType::f32), tensor(v, DType::f32),
-          tensor(gradient, DType::f32), tensor(copy, DType::bf16));
+    const OptimizerTensors tensors{
+        tensor(p, DType::f32), tensor(gradient, DType::f32), tensor(copy, DType::bf16), {tensor(m, DType::f32), tensor(v, DType::f32)}};
+    adamw(context, {.learning_rate = 1e-3, .weight_decay = 0.1}, {&tensors, 1});
   });
   double sum = 0;
   const double norm = millrace::benchmarks::seconds_of([&] {

@@ -37,13 +37,7 @@ class Straight {
 
   PipelineDriver::Step step() {
     const auto begin = std::chrono::steady_clock::now();
-    kernels::AdamwScalars scalars;
-    scalars.learning_rate = kLearningRate;
-    scalars.beta1 = 0.9;
-    scalars.beta2 = 0.95;
-    scalars.epsilon = 1e-8;
-    scalars.weight_decay = 0.1;
-    scalars.update = step_ + 1;
+    const runtime::UpdateScalars scalars{.learning_rate = kLearningRate, .update = step_ + 1};
     const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
       batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets, places.samples});
     };
@@ -59,7 +53,7 @@ class Straight {
     stage.stage = runtime::StageId(0);
     stage.training = plan.programs(stage.stage);
     for (const auto& spec : plan.parameters)
-      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, spec.shape.rank() >= 2});
+      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, plan.decay.decays(spec.name, spec.shape)});
     return stages;
   }
   static runtime::RankOptions options(const actors::PipelinePlan& plan, int threads) {
@@ -68,6 +62,7 @@ class Straight {
     options.mode = plan.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
     options.accumulators = plan.accumulators;
     options.threads = threads;
+    options.optimizer = plan.optimizer;
     return options;
   }
 

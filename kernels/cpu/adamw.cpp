@@ -7,16 +7,11 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-void update(const ExecutionContext& context, const AdamwScalars& scalars, const Tensor& p, const Tensor& m, const Tensor& v,
-            const Tensor& gradient, const Tensor& copy) {
+void update(const ExecutionContext& context, const AdamwScalars& scalars, const OptimizerTensors& tensors) {
   const auto t = static_cast<double>(scalars.update);
   const AdamwLoop loop{
-      .p = p.as<float>(),
-      .m = m.as<float>(),
-      .v = v.as<float>(),
-      .gradient = gradient.as<float>(),
-      .copy = copy ? copy.as<BFloat16>() : nullptr,
-      .keep = static_cast<float>(1.0 - scalars.learning_rate * scalars.weight_decay),
+      .at = update_pointers<2>(tensors),
+      .keep = static_cast<float>(1.0 - scalars.learning_rate * (tensors.decays ? scalars.weight_decay : 0.0)),
       .negative_step_size = -static_cast<float>(scalars.learning_rate / (1.0 - std::pow(scalars.beta1, t))),
       .correction = static_cast<float>(std::sqrt(1.0 - std::pow(scalars.beta2, t))),
       .beta1 = static_cast<float>(scalars.beta1),
@@ -26,15 +21,12 @@ void update(const ExecutionContext& context, const AdamwScalars& scalars, const 
       .epsilon = static_cast<float>(scalars.epsilon),
       .gradient_scale = scalars.gradient_scale,
   };
-  context.team().for_ranges(p.elements(), 4096, [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
+  context.team().for_ranges(tensors.parameter.elements(), update_grain,
+                            [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });
 }
 
-void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const AdamwTensors> tensors) {
-  for (const auto& [p, m, v, gradient, copy, decays] : tensors) {
-    AdamwScalars own = scalars;
-    if (!decays) own.weight_decay = 0;
-    update(context, own, p, m, v, gradient, copy);
-  }
+void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const OptimizerTensors> tensors) {
+  for (const OptimizerTensors& each : tensors) update(context, scalars, each);
 }
 
 const InTable in_table[] = {

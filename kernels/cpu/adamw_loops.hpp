@@ -2,16 +2,15 @@
 
 #include <cstdint>
 
-#include "kernels/base/dtype.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/update_pointers.hpp"
 
 namespace millrace::kernels::cpu {
 
 /// What one update needs; the scalars are formed in double and rounded once.
 struct AdamwLoop {
-  float *p, *m, *v, *gradient;
-  BFloat16* copy;  // or null
-  float keep;      // 1 − lr·decay
+  UpdatePointers<2> at;  // states: m, v
+  float keep;            // 1 − lr·decay
   float negative_step_size;
   float correction;  // √(1 − β2ᵗ)
   float beta1, rest1, beta2, rest2, epsilon, gradient_scale;

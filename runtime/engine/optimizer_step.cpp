@@ -46,12 +46,17 @@ float clip_scale(double norm, double limit) {
   return static_cast<float>(std::min(1.0, limit / (norm + 1e-6)));
 }
 
-void apply_adamw(const kernels::ExecutionContext& context, const kernels::AdamwScalars& scalars, const ParameterStore& store) {
+float clip_scale(double norm, const TrainConfig& train) {
+  if (train.numerics != "maxtext" || train.clip <= 0) return clip_scale(norm, train.clip);
+  return norm < train.clip ? 1.0F : static_cast<float>(train.clip / norm);
+}
+
+void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store) {
   const auto updates = store.updates();
-  if (context.on_cuda()) return kernels::adamw(context, scalars, updates);  // nothing is packed there
+  if (context.on_cuda()) return store.optimizer().update(context, scalars, updates);  // nothing is packed there
   const auto& tensors = store.layout().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    kernels::adamw(context, scalars, updates.subspan(i, 1));
+    store.optimizer().update(context, scalars, updates.subspan(i, 1));
     store.pack_copies(context, tensors[i]);  // before the next one: bf16 copies may share a place
   }
 }

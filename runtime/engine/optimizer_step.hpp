@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/adamw.hpp"
 #include "kernels/base/execution_context.hpp"
 #include "runtime/engine/parameter_store.hpp"
+#include "runtime/train_config.hpp"
 
 namespace millrace::runtime {
 
@@ -29,9 +29,10 @@ void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>&
 /// What the gradient is multiplied with: min(1, limit / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 where limit is 0 (no
 /// clipping).
 [[nodiscard]] float clip_scale(double norm, double limit);
+/// The same with train.clip as the limit, by the rule of train.numerics: MaxText's is 1 where norm < limit, else limit / norm.
+[[nodiscard]] float clip_scale(double norm, const TrainConfig& train);
 
-/// One AdamW update of every tensor of the rank: decay only where the tensor decays, copies refreshed, gradients zeroed.
-/// `scalars.weight_decay` is that of the tensors that decay.
-void apply_adamw(const kernels::ExecutionContext& context, const kernels::AdamwScalars& scalars, const ParameterStore& store);
+/// One update of every tensor of the rank by the store's optimizer: copies are refreshed, gradients zeroed.
+void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store);
 
 }  // namespace millrace::runtime

@@ -44,7 +44,7 @@ struct StoredParameter {
   int order = 0;
   bool decays = true;
   bool copied = false;     // has a bf16 copy that programs compute with, or that its packed forms are made from
-  std::size_t offset = 0;  // in the regions of masters, first and second moments alike
+  std::size_t offset = 0;  // in the region of masters, and in that of each optimizer state
   std::size_t copy = 0;    // in the region of copies; one place for all that are only read packed
   bool plain = false;      // forms that programs read, as in StageParameter
   std::array<bool, 2> packed{};
@@ -60,7 +60,7 @@ struct StoredParameter {
   [[nodiscard]] bool is_owner() const noexcept;
 };
 
-/// Where a rank's weights, moments and gradient slots lie, in model order. Immutable; nothing here owns memory.
+/// Where a rank's weights, optimizer states and gradient slots lie, in model order. Immutable; nothing here owns memory.
 class ParameterLayout {
  public:
   /// With `compute` bf16 every tensor that programs do not read in fp32 gets a copy; each packed form that a stage asks for is a copy too.
@@ -73,7 +73,7 @@ class ParameterLayout {
   [[nodiscard]] const StoredParameter& at(std::string_view name) const;
   [[nodiscard]] const StoredParameter* find(std::string_view name) const noexcept;
 
-  [[nodiscard]] std::size_t master_bytes() const noexcept { return master_bytes_; }  // of moments too
+  [[nodiscard]] std::size_t master_bytes() const noexcept { return master_bytes_; }  // of each optimizer state too
   [[nodiscard]] std::size_t copy_bytes() const noexcept { return copy_bytes_; }
   [[nodiscard]] std::size_t accumulator_bytes() const noexcept { return accumulator_bytes_; }  // of one set
 

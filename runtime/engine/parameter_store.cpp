@@ -1,6 +1,7 @@
 #include "runtime/engine/parameter_store.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
@@ -14,16 +15,32 @@ std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<flo
 
 }  // namespace
 
-ParameterStore::ParameterStore(const ParameterLayout& layout, const RankMemory& memory) : layout_(layout), memory_(memory) {
+ParameterStore::ParameterStore(const ParameterLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer)
+    : layout_(layout), memory_(memory), optimizer_(std::move(optimizer)) {
   if (memory_.plan().find(MemoryKind::accumulator) == nullptr) return;
   for (const StoredParameter& tensor : layout_.tensors()) {
-    if (tensor.is_owner()) spoken_gradients_.push_back(gradient(tensor));
-    updates_.push_back({master(tensor), first_moment(tensor), second_moment(tensor), gradient(tensor), copy(tensor), tensor.decays});
+    if (tensor.is_owner()) owned_gradients_.push_back(gradient(tensor));
+    auto& update = updates_.emplace_back();
+    update.parameter = master(tensor);
+    update.gradient = gradient(tensor);
+    update.copy = copy(tensor);
+    update.decays = tensor.decays;
+    for (std::size_t i = 0; i < states().size(); ++i) update.states.at(i) = state(tensor, i);
   }
 }
 
+const Optimizer& ParameterStore::optimizer() const {
+  MILLRACE_CHECK(optimizer_ != nullptr, ExitCode::internal, "runtime.parameter_store", "an update of a rank that has no optimizer");
+  return *optimizer_;
+}
+
+std::span<const OptimizerState> ParameterStore::states() const noexcept {
+  if (optimizer_ == nullptr || memory_.plan().find(MemoryKind::accumulator) == nullptr) return {};
+  return optimizer_->states();
+}
+
 kernels::Tensor ParameterStore::square_sums() const {
-  const auto count = static_cast<std::int64_t>(spoken_gradients_.size());
+  const auto count = static_cast<std::int64_t>(owned_gradients_.size());
   return {memory_.slot_or_null(MemoryKind::square),
           kernels::DType::f64,
           {count},
@@ -40,11 +57,8 @@ int ParameterStore::accumulator_sets() const noexcept {
 }
 
 kernels::Tensor ParameterStore::master(const StoredParameter& tensor) const { return fp32(MemoryKind::master, 0, tensor.offset, tensor); }
-kernels::Tensor ParameterStore::first_moment(const StoredParameter& tensor) const {
-  return fp32(MemoryKind::first_moment, 0, tensor.offset, tensor);
-}
-kernels::Tensor ParameterStore::second_moment(const StoredParameter& tensor) const {
-  return fp32(MemoryKind::second_moment, 0, tensor.offset, tensor);
+kernels::Tensor ParameterStore::state(const StoredParameter& tensor, std::size_t state) const {
+  return fp32(MemoryKind::state, static_cast<int>(state), tensor.offset, tensor);
 }
 
 kernels::Tensor ParameterStore::copy(const StoredParameter& tensor) const {
@@ -108,29 +122,26 @@ void ParameterStore::take_snapshot(const kernels::ExecutionContext& context) con
   const std::size_t bytes = layout_.master_bytes();
   if (bytes == 0) return;
   if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::background, kernels::StreamKind::compute);
-  int slot = 0;
-  for (const auto kind : {MemoryKind::master, MemoryKind::first_moment, MemoryKind::second_moment}) {
-    if (memory_.plan().find(kind) == nullptr) continue;
-    std::byte* to = memory_.slot(MemoryKind::staging, no_stage, slot++);
+  const auto stage = [&](int slot, const std::byte* from) {
+    std::byte* to = memory_.slot(MemoryKind::staging, no_stage, slot);
     if (context.on_cuda())
-      context.device_context().copy(kernels::StreamKind::background, to, memory_.slot(kind), bytes);
+      context.device_context().copy(kernels::StreamKind::background, to, from, bytes);
     else
-      std::memcpy(to, memory_.slot(kind), bytes);
-  }
+      std::memcpy(to, from, bytes);
+  };
+  stage(0, memory_.slot(MemoryKind::master));
+  for (int state = 0; state < static_cast<int>(states().size()); ++state)
+    stage(1 + state, memory_.slot(MemoryKind::state, no_stage, state));
 }
 
 void ParameterStore::after_snapshot(const kernels::ExecutionContext& context) const {
   if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, kernels::StreamKind::background);
 }
 
-void ParameterStore::fill(const kernels::ExecutionContext& context, std::string_view name, Part part,
+void ParameterStore::fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
                           const std::function<void(std::span<float>)>& write) const {
-  const StoredParameter& tensor = layout_.at(name);
-  const kernels::Tensor place = part == Part::master         ? master(tensor)
-                                : part == Part::first_moment ? first_moment(tensor)
-                                                             : second_moment(tensor);
   if (!context.on_cuda()) return write(elements(place));
-  std::vector<float> numbers(tensor.elements());
+  std::vector<float> numbers(static_cast<std::size_t>(place.elements()));
   write(numbers);
   kernels::put(context, std::as_bytes(std::span(numbers)), place);
 }
@@ -140,11 +151,11 @@ std::span<const std::byte> ParameterStore::staged(const StoredParameter& tensor,
 }
 
 std::span<const std::byte> ParameterStore::snapshot_master(const StoredParameter& tensor) const { return staged(tensor, 0); }
-std::span<const std::byte> ParameterStore::snapshot_first_moment(const StoredParameter& tensor) const { return staged(tensor, 1); }
-std::span<const std::byte> ParameterStore::snapshot_second_moment(const StoredParameter& tensor) const { return staged(tensor, 2); }
+std::span<const std::byte> ParameterStore::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
+  return staged(tensor, 1 + static_cast<int>(state));
+}
 
 std::span<float> ParameterStore::master(std::string_view name) const { return elements(master(layout_.at(name))); }
-std::span<float> ParameterStore::first_moment(std::string_view name) const { return elements(first_moment(layout_.at(name))); }
-std::span<float> ParameterStore::second_moment(std::string_view name) const { return elements(second_moment(layout_.at(name))); }
+std::span<float> ParameterStore::state(std::string_view name, std::size_t index) const { return elements(state(layout_.at(name), index)); }
 
 }  // namespace millrace::runtime

@@ -3,31 +3,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "kernels/adamw.hpp"
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
+#include "kernels/optimizer_tensors.hpp"
 #include "runtime/engine/parameter_layout.hpp"
 #include "runtime/engine/rank_memory.hpp"
+#include "runtime/optimizers/optimizer.hpp"
 
 namespace millrace::runtime {
 
-/// The weights of a rank and what belongs to them, as tensors over the rank's arena. Owns nothing; layout and memory outlive it.
+/// The weights of a rank and what belongs to them, as tensors over the rank's arena. Owns no memory; layout and memory outlive it.
 /// Thread: the rank's compute worker, except where said.
 class ParameterStore {
  public:
-  ParameterStore(const ParameterLayout& layout, const RankMemory& memory);
+  /// `optimizer`: null where nothing is updated.
+  ParameterStore(const ParameterLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer = nullptr);
 
   [[nodiscard]] const ParameterLayout& layout() const noexcept { return layout_; }
+  /// Throws Error(internal) where there is none.
+  [[nodiscard]] const Optimizer& optimizer() const;
+  /// What the memory holds for each parameter beside its value: the optimizer's states. Empty on a rank that does not train.
+  [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
   [[nodiscard]] int accumulator_sets() const noexcept;
 
   // -- tensors, f32 unless said -----------------------------------------------------------------------------------------------------------
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
-  [[nodiscard]] kernels::Tensor first_moment(const StoredParameter& tensor) const;
-  [[nodiscard]] kernels::Tensor second_moment(const StoredParameter& tensor) const;
+  /// `state`: a place in states().
+  [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty where there is none; see StoredParameter::copy
   /// Gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
@@ -42,42 +49,40 @@ class ParameterStore {
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
   /// The gradients of the tensors that this rank is_owner for, in model order, and the f64 [as many] of memory for their square sums, which
   /// the host can read.
-  [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return spoken_gradients_; }
+  [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
   /// What the optimizer works on, tensor by tensor.
-  [[nodiscard]] std::span<const kernels::AdamwTensors> updates() const noexcept { return updates_; }
+  [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
   /// bf16 and packed copies from the masters: whenever those were written, by initial values, a checkpoint or a hand.
   void refresh_copies(const kernels::ExecutionContext& context) const;
   /// The packed copies of one tensor, from its bf16 copy where it has one: after the optimizer, which writes that copy itself.
   void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
-  /// Parameters and moments into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
+  /// Parameters and states into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
   /// what is queued on the compute lane meanwhile must not write them: `after_snapshot` lets it wait.
   void take_snapshot(const kernels::ExecutionContext& context) const;
   void after_snapshot(const kernels::ExecutionContext& context) const;
   /// Bytes of the last snapshot. Any thread, once it is complete.
   [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
-  [[nodiscard]] std::span<const std::byte> snapshot_first_moment(const StoredParameter& tensor) const;
-  [[nodiscard]] std::span<const std::byte> snapshot_second_moment(const StoredParameter& tensor) const;
+  [[nodiscard]] std::span<const std::byte> snapshot_state(const StoredParameter& tensor, std::size_t state) const;
 
-  // -- by name ----------------------------------------------------------------------------------------------------------------------------
-  enum class Part : std::uint8_t { master, first_moment, second_moment };
-  /// Has `write` fill the elements of a tensor, wherever they lie. Throws Error(internal) if the rank does not hold it.
-  void fill(const kernels::ExecutionContext& context, std::string_view name, Part part,
+  // -- elements ---------------------------------------------------------------------------------------------------------------------------
+  /// Has `write` fill the elements of an f32 tensor of the store, wherever it lies.
+  void fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
             const std::function<void(std::span<float>)>& write) const;
   /// Elements of a tensor to fill or read, on a CPU. Throw Error(internal) if the rank does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
-  [[nodiscard]] std::span<float> first_moment(std::string_view name) const;
-  [[nodiscard]] std::span<float> second_moment(std::string_view name) const;
+  [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
  private:
   [[nodiscard]] kernels::Tensor fp32(MemoryKind kind, int slot, std::size_t offset, const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> staged(const StoredParameter& tensor, int slot) const;
   const ParameterLayout& layout_;
   const RankMemory& memory_;
-  std::vector<kernels::Tensor> spoken_gradients_;
-  std::vector<kernels::AdamwTensors> updates_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::vector<kernels::Tensor> owned_gradients_;
+  std::vector<kernels::OptimizerTensors> updates_;
 };
 
 }  // namespace millrace::runtime

@@ -56,9 +56,14 @@ std::size_t tokens_in(const std::vector<Stage*>& stages) {
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
   const ParameterPlaces places = layout_.places();
-  RankMemoryRequest demand{
-      options.accumulators, options.training, options.staging, options.batches, options.device.kind == kernels::DeviceKind::cuda, {},
-      options.rings};
+  RankMemoryRequest demand{options.accumulators,
+                           options.training,
+                           options.optimizer == nullptr ? 0 : static_cast<int>(options.optimizer->states().size()),
+                           options.staging,
+                           options.batches,
+                           options.device.kind == kernels::DeviceKind::cuda,
+                           {},
+                           options.rings};
   for (RankStage& stage : stages) {
     owned_.push_back(std::make_unique<Stage>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
                                              options.processor()));
@@ -69,7 +74,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   if (options.plan_only) return;
   memory_ = std::make_unique<RankMemory>(*plan_, options.device);
   for (Stage* stage : stages_) stage->attach(*memory_);
-  store_ = std::make_unique<ParameterStore>(layout_, *memory_);
+  store_ = std::make_unique<ParameterStore>(layout_, *memory_, options.training ? options.optimizer : nullptr);
   batch_tokens_ = tokens_in(stages_);
 }
 

@@ -27,13 +27,14 @@ struct RankOptions {
   kernels::DType compute = kernels::DType::f32;
   BackwardMode mode = BackwardMode::fused;
   int accumulators = 1;
-  int batches = 1;                // microbatches whose tokens the rank holds at a time
-  bool training = true;           // moments and accumulators
-  bool staging = false;           // room for a snapshot
-  int threads = 1;                // of the context that will run the programs
-  bool plan_only = false;         // no arena: memory() and what lies in it are not there
-  std::vector<RingDemand> rings;  // of channels that begin or end on the rank
-  kernels::Device device;         // of that context
+  int batches = 1;                                       // microbatches whose tokens the rank holds at a time
+  bool training = true;                                  // accumulators, and the optimizer's states
+  bool staging = false;                                  // room for a snapshot
+  int threads = 1;                                       // of the context that will run the programs
+  bool plan_only = false;                                // no arena: memory() and what lies in it are not there
+  std::vector<RingDemand> rings;                         // of channels that begin or end on the rank
+  kernels::Device device;                                // of that context
+  std::shared_ptr<const Optimizer> optimizer = nullptr;  // null: gradients are computed, and nothing is updated
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 

@@ -12,10 +12,9 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
-      "master",       "copy",        "first_moment", "second_moment", "accumulator",  "staging",  "workspace",
-      "batch",        "scalar",      "constant",     "stash_input",   "stash_weight", "handoff",  "boundary_in",
-      "boundary_out", "gradient_in", "gradient_out", "result",        "logits",       "ring",     "square",
-      "offload",      "batch_copy",  "result_copy",  "scalar_copy",   "logits_copy",  "ring_copy"};
+      "master",      "copy",         "state",   "accumulator", "staging",      "workspace",   "batch",        "scalar",   "constant",
+      "stash_input", "stash_weight", "handoff", "boundary_in", "boundary_out", "gradient_in", "gradient_out", "result",   "logits",
+      "ring",        "square",       "offload", "batch_copy",  "result_copy",  "scalar_copy", "logits_copy",  "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -29,11 +28,10 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
   add(master, no_stage, parameters.master_bytes(), 1);
   add(copy, no_stage, parameters.copy_bytes(), 1);
   if (demand.training) {
-    add(first_moment, no_stage, parameters.master_bytes(), 1);
-    add(second_moment, no_stage, parameters.master_bytes(), 1);
+    add(state, no_stage, parameters.master_bytes(), demand.states);
     add(accumulator, no_stage, parameters.accumulator_bytes(), demand.accumulators);
   }
-  const int staged = demand.staging ? (demand.training ? 3 : 1) : 0;
+  const int staged = demand.staging ? 1 + (demand.training ? demand.states : 0) : 0;
   on_device_ ? add_pinned(staging, no_stage, parameters.master_bytes(), staged) : add(staging, no_stage, parameters.master_bytes(), staged);
   add(workspace, no_stage, largest(&StageMemoryRequest::workspace), 1);
   add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);

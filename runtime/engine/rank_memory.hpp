@@ -16,20 +16,19 @@ namespace millrace::runtime {
 
 /// What a stretch of a rank's arena is for.
 enum class MemoryKind : std::uint8_t {
-  master,         // fp32 parameters
-  copy,           // bf16 and packed copies of the matrices
-  first_moment,   // AdamW's m
-  second_moment,  // AdamW's v
-  accumulator,    // gradient sums; a slot is a whole set
-  staging,        // of a snapshot: slots 0 parameters, 1 first moments, 2 second moments
-  workspace,      // one, shared by all programs of the rank
-  batch,          // tokens, positions, segments, targets of a microbatch
-  scalar,         // f32 loss scale
-  constant,       // of a stage: a slot a program
-  stash_input,    // F to I
-  stash_weight,   // F to W
-  handoff,        // I to W
-  boundary_in,    // boundary tensors of a stage in the straight loop; under actors they lie in rings
+  master,        // fp32 parameters
+  copy,          // bf16 and packed copies of the matrices
+  state,         // of the optimizer, fp32: a slot is one state of all parameters
+  accumulator,   // gradient sums; a slot is a whole set
+  staging,       // of a snapshot: slot 0 parameters, then a slot for each state
+  workspace,     // one, shared by all programs of the rank
+  batch,         // tokens, positions, segments, targets of a microbatch
+  scalar,        // f32 loss scale
+  constant,      // of a stage: a slot a program
+  stash_input,   // F to I
+  stash_weight,  // F to W
+  handoff,       // I to W
+  boundary_in,   // boundary tensors of a stage in the straight loop; under actors they lie in rings
   boundary_out,
   gradient_in,
   gradient_out,
@@ -45,7 +44,7 @@ enum class MemoryKind : std::uint8_t {
   logits_copy,
   ring_copy,  // of a channel whose link cannot reach the device's memory
 };
-inline constexpr std::size_t kMemoryKinds = 27;
+inline constexpr std::size_t kMemoryKinds = 26;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's
@@ -79,7 +78,8 @@ struct RingDemand {
 
 struct RankMemoryRequest {
   int accumulators = 1;    // sets
-  bool training = true;    // moments and accumulators
+  bool training = true;    // accumulators, and the optimizer's states
+  int states = 0;          // that the optimizer keeps for each parameter
   bool staging = false;    // room for a snapshot
   int batches = 1;         // microbatches whose tokens are held at a time
   bool on_device = false;  // a GPU's: two arenas, one of the device and one of pinned host memory

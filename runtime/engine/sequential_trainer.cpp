@@ -88,7 +88,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
 }
 
 StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
-                                     const FillBatch& fill, kernels::AdamwScalars scalars, double clip, OperationHook* hook) {
+                                     const FillBatch& fill, UpdateScalars scalars, double clip, OperationHook* hook) {
   StraightStep step;
   step.sums = accumulate(context, microbatches, valid_targets, fill, hook);
   step.loss = step.sums.loss / static_cast<double>(valid_targets);
@@ -96,7 +96,7 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
                  "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
   scalars.gradient_scale = clip_scale(step.norm, clip);
-  apply_adamw(context, scalars, rank_.store());
+  apply_optimizer(context, scalars, rank_.store());
   return step;
 }
 

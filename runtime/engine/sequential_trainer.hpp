@@ -26,7 +26,7 @@ struct StraightStep {
 using FillBatch = std::function<void(std::int64_t m, const BatchPlaces& batch)>;
 
 /// The plainest trainer that there is: all stages on one rank, for each microbatch forward through all and backward through all, then norm,
-/// clip and AdamW. No actors, no schedule, no links: the control that every pipelined run is compared with, bit for bit.
+/// clip and optimizer. No actors, no schedule, no links: the control that every pipelined run is compared with, bit for bit.
 class SequentialTrainer {
  public:
   /// `stages` are all stages of the model in order; their slot counts are set here.
@@ -39,10 +39,10 @@ class SequentialTrainer {
   /// too. `valid_targets` > 0 is what the loss is divided by.
   StraightSums accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
                           const FillBatch& fill, OperationHook* hook = nullptr);
-  /// accumulate, then norm, clipping to `clip` (0: none) and AdamW. `scalars.gradient_scale` is set here.
-  /// Throws Error(numerics) before anything is changed when loss or norm is not finite.
+  /// accumulate, then norm, clipping to `clip` (0: none) and the update by the optimizer of RankOptions. `scalars.gradient_scale` is set
+  /// here. Throws Error(numerics) before anything is changed when loss or norm is not finite.
   StraightStep step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets, const FillBatch& fill,
-                    kernels::AdamwScalars scalars, double clip, OperationHook* hook = nullptr);
+                    UpdateScalars scalars, double clip, OperationHook* hook = nullptr);
   /// Loss sums without gradients.
   StraightSums evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
                         OperationHook* hook = nullptr);

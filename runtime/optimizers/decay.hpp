@@ -1,10 +1,30 @@
 #pragma once
 
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "kernels/base/shape.hpp"
+#include "runtime/train_config.hpp"
 
-namespace millrace::layers {
+namespace millrace::runtime {
 
-/// Weight decay is for matrices: tensors of two and more axes. Norm scales and biases are spared.
-[[nodiscard]] constexpr bool decays(const kernels::Shape& shape) noexcept { return shape.rank() >= 2; }
+/// Which parameters weight decay applies to. With train.numerics = hf those of two and more axes: norm scales and biases are spared, as in
+/// the usual recipes of PyTorch. With maxtext all of them, as MaxText does. In both, train.decay_mask spares more (MaxText's adamw_mask).
+class DecayRule {
+ public:
+  DecayRule() = default;  // matrices
+  /// Throws Error(config) for an entry of train.decay_mask that is no regular expression.
+  explicit DecayRule(const TrainConfig& train);
 
-}  // namespace millrace::layers
+  /// Whether weight decay applies to the parameter of this name and shape. The expressions are searched in its path, which is the name
+  /// with "/" in place of ".": "params/decoder/layers_0/mlp/wi_0/kernel".
+  [[nodiscard]] bool decays(std::string_view name, const kernels::Shape& shape) const;
+
+ private:
+  bool vectors_ = false;
+  std::vector<std::regex> mask_;
+};
+
+}  // namespace millrace::runtime

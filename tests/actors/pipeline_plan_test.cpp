@@ -159,7 +159,7 @@ TEST(RankBlueprint, HasNoRoomForTrainingWhereOnlyForwardsRun) {
   needs.training = false;
   const auto runs = RankBlueprint(plan, runtime::RankId(0), needs).build(true);
   using enum runtime::MemoryKind;
-  for (const auto kind : {first_moment, second_moment, accumulator, stash_input}) {
+  for (const auto kind : {state, accumulator, stash_input}) {
     EXPECT_GT(trains->memory_plan().bytes(kind), 0U) << to_string(kind);
     EXPECT_EQ(runs->memory_plan().bytes(kind), 0U) << to_string(kind);
   }

@@ -92,10 +92,6 @@ class Bench {
       control.batches = &batches_;
       control.first_step = options.first_step;
       control.steps = options.steps;
-      control.train.beta1 = 0.75;
-      control.train.beta2 = 0.875;
-      control.train.epsilon = 0.5;
-      control.train.weight_decay = 0.25;
       control.issue_ahead = options.issue_ahead;
       control.captured = options.captured;
       control.device_memory = options.device_memory;

@@ -22,7 +22,11 @@ struct State {
         copy(DType::bf16, {size}) {
     for (std::int64_t i = 0; i < size; ++i) v.set(i, m.get(i) * m.get(i));
   }
-  void update(const ExecutionContext& context, const AdamwScalars& scalars) { adamw(context, scalars, *p, *m, *v, *gradient, *copy); }
+  [[nodiscard]] OptimizerTensors tensors() const { return {*p, *gradient, *copy, {*m, *v}}; }
+  void update(const ExecutionContext& context, const AdamwScalars& scalars) const { update(context, scalars, tensors()); }
+  static void update(const ExecutionContext& context, const AdamwScalars& scalars, const OptimizerTensors& tensors) {
+    adamw(context, scalars, {&tensors, 1});
+  }
 };
 
 TEST(Adamw, FollowsTheWorkedExample) {
@@ -36,7 +40,8 @@ TEST(Adamw, FollowsTheWorkedExample) {
     const double wanted_p[] = {0.9890000002, 0.9853273058, 0.9811291278};
     for (int t = 0; t < 3; ++t) {
       gradient.set(0, gradients[t]);
-      adamw(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1}, *p, *m, *v, *gradient, *copy);
+      State::update(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1},
+                    {*p, *gradient, *copy, {*m, *v}});
       // Each step rounds p twice, and what is taken off, a hundredth, some ten times; m and v three times.
       EXPECT_NEAR(p.get(0), wanted_p[t], tests::roundings(3 * t + 3));
       EXPECT_NEAR(m.get(0), wanted_m[t], tests::roundings(3 * t + 3) * 0.05);
@@ -95,7 +100,7 @@ TEST(Adamw, WorksWithoutACopyAndScalesTheGradient) {
   ThreadTeam team(2);
   State scaled(100), plain(100);
   for (std::int64_t i = 0; i < 100; ++i) plain.gradient.set(i, 0.5 * plain.gradient.get(i));
-  adamw(fast(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, *scaled.p, *scaled.m, *scaled.v, *scaled.gradient, {});
+  State::update(fast(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, {*scaled.p, *scaled.gradient, {}, {*scaled.m, *scaled.v}});
   plain.update(fast(team), {.learning_rate = 0.1});
   EXPECT_TRUE(same_bits(scaled.p, plain.p));
 }
@@ -111,13 +116,13 @@ TEST(Adamw, DoesForManyWhatItDoesForEach) {
       std::vector<State> found, wanted;
       found.reserve(150);
       wanted.reserve(150);
-      std::vector<AdamwTensors> tensors;
+      std::vector<OptimizerTensors> tensors;
       for (std::int64_t i = 0; i < count; ++i) {
         State& state = found.emplace_back(size_of_number(i));
-        tensors.push_back({*state.p, *state.m, *state.v, *state.gradient, i % 3 == 0 ? Tensor{} : *state.copy, i % 4 != 1});
+        tensors.push_back({*state.p, *state.gradient, i % 3 == 0 ? Tensor{} : *state.copy, {*state.m, *state.v}, i % 4 != 1});
         State& alone = wanted.emplace_back(size_of_number(i));
-        adamw(ExecutionContext(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay, *alone.p, *alone.m, *alone.v,
-              *alone.gradient, i % 3 == 0 ? Tensor{} : *alone.copy);
+        State::update(ExecutionContext(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay,
+                      {*alone.p, *alone.gradient, i % 3 == 0 ? Tensor{} : *alone.copy, {*alone.m, *alone.v}});
       }
       adamw(fast(team), scalars, tensors);
       for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -133,8 +138,14 @@ TEST(Adamw, RefusesWhatDoesNotFit) {
   const Data other(DType::f32, {9});
   const int internal = static_cast<int>(ExitCode::internal);
   EXPECT_EQ(testing::thrown([&] { state.update(fast(team), {.update = 0}); }), internal);
-  EXPECT_EQ(testing::thrown([&] { adamw(fast(team), {}, *state.p, *other, *state.v, *state.gradient, *state.copy); }), internal);
-  EXPECT_EQ(testing::thrown([&] { adamw(fast(team), {}, *state.p, *state.m, *state.v, *state.gradient, *state.p); }), internal);
+  const auto refuses = [&](const OptimizerTensors& tensors) {
+    return testing::thrown([&] { State::update(fast(team), {}, tensors); }) == internal;
+  };
+  EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.copy, {*other, *state.v}}));
+  EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.copy, {*state.m, *other}}));
+  EXPECT_TRUE(refuses({*state.p, *other, *state.copy, {*state.m, *state.v}}));
+  EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.p, {*state.m, *state.v}}));
+  EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.copy, {*state.m}}));
 }
 
 }  // namespace

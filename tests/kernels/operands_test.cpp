@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/activation.hpp"
+#include "kernels/adam_pax.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/bias.hpp"
@@ -22,6 +23,7 @@
 #include "kernels/matmul.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/sgd.hpp"
 #include "kernels/sinusoid.hpp"
 #include "kernels/square_sum.hpp"
 #include "tests/kernels/fixture.hpp"
@@ -142,15 +144,31 @@ void add_elements(std::vector<Call>& calls, DType type) {
                    [](const ExecutionContext& s, const Operands& o, Scratch) {
                      square_sums(s, {&o[0], 1}, o[1]);
                    }});
-  const auto moment = [&](const char* name, bool leads) { return Operand{name, DType::f32, shape, leads}; };
-  calls.push_back(
-      {"adamw",
-       {moment("p", true),
-        moment("m", false),
-        moment("v", false),
-        moment("gradient", false),
-        {.name = "copy", .dtype = DType::bf16, .shape = shape, .may_lack = true}},
-       [](const ExecutionContext& s, const Operands& o, Scratch) { adamw(s, {.learning_rate = 0.1}, o[0], o[1], o[2], o[3], o[4]); }});
+  const auto updated = [&](const char* name, bool leads = false) { return Operand{name, DType::f32, shape, leads}; };
+  const Operand copy{.name = "copy", .dtype = DType::bf16, .shape = shape, .may_lack = true};
+  const auto tensors = [](const Operands& o) {  // parameter, gradient, copy, states
+    OptimizerTensors all{o[0], o[1], o[2], {}};
+    for (std::size_t i = 3; i < o.size(); ++i) all.states.at(i - 3) = o[i];
+    return all;
+  };
+  calls.push_back({"adamw",
+                   {updated("parameter", true), updated("gradient"), copy, updated("m"), updated("v")},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch) {
+                     const auto all = tensors(o);
+                     adamw(s, {.learning_rate = 0.1}, {&all, 1});
+                   }});
+  calls.push_back({"adam_pax",
+                   {updated("parameter", true), updated("gradient"), copy, updated("m"), updated("v")},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch) {
+                     const auto all = tensors(o);
+                     adam_pax(s, {.learning_rate = 0.1}, {&all, 1});
+                   }});
+  calls.push_back({"sgd",
+                   {updated("parameter", true), updated("gradient"), copy, updated("momentum")},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch) {
+                     const auto all = tensors(o);
+                     sgd(s, {.learning_rate = 0.1, .momentum = 0.5}, {&all, 1});
+                   }});
   calls.push_back(
       {"split_columns",
        {{"the whole", type, {kTokens, kWidth}, true}, {"a part", type, {kTokens, 21}, true}, {"a part", type, {kTokens, 19}, true}},

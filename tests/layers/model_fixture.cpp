@@ -8,7 +8,7 @@
 
 #include "layers/formats/model_folder.hpp"
 #include "layers/initial_values.hpp"
-#include "layers/optimizers/decay.hpp"
+#include "runtime/optimizers/decay.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "tests/support/paths.hpp"
 
@@ -28,7 +28,8 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
     stage_options.output = Output::logits;
     if (part.head) stage.logits = runtime::differentiate(build_stage(config, part, stage_options), policy);
     for (const ParameterSpec& spec : parameters(config, part)) {
-      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, decays(spec.shape)});
+      stage.parameters.push_back(
+          {spec.name, spec.shape, stage.stage, spec.use, spec.order, runtime::DecayRule(options.train).decays(spec.name, spec.shape)});
     }
     stages.push_back(std::move(stage));
   }
@@ -47,8 +48,17 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
     : config_(config),
       team_(options.threads),
       context_(team_, options.implementation),
-      loop_(build_stages(config, options),
-            {options.compute, options.mode, options.accumulators, 1, true, options.staging, options.threads, {}}) {}
+      loop_(build_stages(config, options), {options.compute,
+                                            options.mode,
+                                            options.accumulators,
+                                            1,
+                                            true,
+                                            options.staging,
+                                            options.threads,
+                                            false,
+                                            {},
+                                            {},
+                                            runtime::make_optimizer(options.train)}) {}
 
 void Model::load(const std::string& folder) {
   const FolderWeights weights(folder, config_);
@@ -75,8 +85,7 @@ std::vector<std::uint32_t> Model::parameter_bits() const {
   std::vector<std::uint32_t> bits;
   for (const auto& tensor : store().layout().tensors()) {
     append_bits(bits, store().master(tensor));
-    append_bits(bits, store().first_moment(tensor));
-    append_bits(bits, store().second_moment(tensor));
+    for (std::size_t state = 0; state < store().states().size(); ++state) append_bits(bits, store().state(tensor, state));
   }
   return bits;
 }

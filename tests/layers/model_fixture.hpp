@@ -10,6 +10,7 @@
 #include "layers/models/model.hpp"
 #include "runtime/engine/sequential_trainer.hpp"
 #include "runtime/io/safetensors.hpp"
+#include "runtime/train_config.hpp"
 
 /// What the tests of models share: a model in a straight loop, batches from token ids, and the golden vectors.
 namespace millrace::layers::testing {
@@ -25,6 +26,7 @@ struct LoopOptions {
   bool staging = false;
   int threads = 1;
   kernels::Implementation implementation = kernels::Implementation::fast;
+  runtime::TrainConfig train{.weight_decay = 0};  // the optimizer's scalars and the decay's rule
 };
 
 /// A model with its memory, team and context.

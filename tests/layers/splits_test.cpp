@@ -18,15 +18,13 @@ struct Outcome {
 Outcome train(bool tied, LoopOptions options, std::int64_t microbatches = 3) {
   options.rows = 2;
   options.sequence = 12;
+  options.train.weight_decay = 0.1;
   Model model(tiny_model(tied), options);
   model.initialise(7);
   const std::int64_t targets = microbatches * 2 * 11;
   Outcome outcome;
   for (std::int64_t s = 0; s < 2; ++s) {
-    kernels::AdamwScalars scalars;
-    scalars.learning_rate = 1e-2;
-    scalars.weight_decay = 0.1;
-    scalars.update = s + 1;
+    const runtime::UpdateScalars scalars{.learning_rate = 1e-2, .update = s + 1};
     const auto fill = rows_of(random_ids(static_cast<std::size_t>(microbatches * 24), 61, static_cast<std::uint32_t>(s + 1)), 2, 12);
     const auto step = model.loop().step(model.context(), microbatches, targets, fill, scalars, 1.0);
     outcome.losses.push_back(std::bit_cast<std::uint64_t>(step.loss));

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "layers/formats/config_file.hpp"
-#include "layers/optimizers/learning_rate.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 #include "tests/layers/model_fixture.hpp"
 
 // Four AdamW steps of four microbatches against PyTorch's: losses, norms before clipping, learning rates and the parameters at the end.
@@ -19,12 +19,13 @@ TEST(Steps, FourAdamwStepsAgreeWithPytorch) {
   ASSERT_EQ(steps, 4);
   const auto ids = read_ids(golden, "input_ids");
   const auto losses = read_floats(golden, "loss"), norms = read_floats(golden, "grad_norm"), rates = read_floats(golden, "learning_rate");
-  const LearningRate schedule{"cosine", 1e-2, 1e-3, steps, 2, 0};
+  const runtime::LearningRate schedule{"cosine", 1e-2, 1e-3, steps, 2, 0};
 
   LoopOptions options;
   options.layout = "E t | t*2 H";
   options.rows = rows;
   options.sequence = sequence;
+  options.train.weight_decay = 0.1;
   Model model(config, options);
   model.load(folder);
 
@@ -35,10 +36,7 @@ TEST(Steps, FourAdamwStepsAgreeWithPytorch) {
     const double rate = schedule.at(s);
     EXPECT_NEAR(rate, rates.at(at), 1e-9) << "step " << s;
     const auto begin = ids.begin() + s * per_step;
-    kernels::AdamwScalars scalars;
-    scalars.learning_rate = rate;
-    scalars.weight_decay = 0.1;
-    scalars.update = s + 1;
+    const runtime::UpdateScalars scalars{.learning_rate = rate, .update = s + 1};
     const auto step = model.loop().step(model.context(), microbatches, microbatches * rows * (sequence - 1),
                                         rows_of({begin, begin + per_step}, rows, sequence), scalars, 1.0);
     EXPECT_NEAR(step.loss, losses.at(at), 2e-5) << "step " << s;

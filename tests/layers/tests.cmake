@@ -3,5 +3,5 @@ millrace_add_test(layers_model_test
           maxtext_rope_test.cpp model_folder_test.cpp llmc_file_test.cpp odd_sizes_test.cpp
   LIBRARIES millrace_layers nlohmann_json::nlohmann_json)
 millrace_add_test(layers_units_test
-  SOURCES partition_test.cpp initial_values_test.cpp rotary_test.cpp model_test.cpp optimizers/learning_rate_test.cpp
+  SOURCES partition_test.cpp initial_values_test.cpp rotary_test.cpp model_test.cpp
   LIBRARIES millrace_layers)

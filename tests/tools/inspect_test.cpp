@@ -26,7 +26,7 @@ TEST(Inspect, AStageShowsItsProgramsPlacesAndPeak) {
   const auto result = run_millrace(inspect({"--stage", "0"}));
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"forward: ", "backward: ", "layers.0.self_attn.q_proj", "query_proj", "stash_input+", "workspace+", "[256, ",
-                            " flop", "memory of rank 0", "master", "second_moment", "peak of rank 0: "});
+                            " flop", "memory of rank 0", "master", "state", "peak of rank 0: "});
   EXPECT_EQ(result.out.find("input_gradient: "), std::string::npos);
 }
 

@@ -162,6 +162,7 @@ RankMemoryRequest demand() {
   RankMemoryRequest demand;
   demand.accumulators = 2;
   demand.staging = true;
+  demand.states = 2;
   demand.batches = 3;
   demand.stages.resize(2);
   for (int i = 0; i < 2; ++i) {
@@ -188,7 +189,8 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   }
   EXPECT_EQ(plan.total_bytes(), end);
   EXPECT_EQ(plan.bytes(MemoryKind::accumulator), 2 * 1152U);
-  EXPECT_EQ(plan.bytes(MemoryKind::staging), 3 * 640U);
+  EXPECT_EQ(plan.bytes(MemoryKind::state), 2 * 640U);
+  EXPECT_EQ(plan.bytes(MemoryKind::staging), 3 * 640U) << "parameters and both states";
   EXPECT_EQ(plan.bytes(MemoryKind::stash_input), 7 * 1024U);
   EXPECT_EQ(plan.bytes(MemoryKind::workspace), 5120U) << "shared: the largest, not the sum";
   EXPECT_EQ(plan.bytes(MemoryKind::batch), 3 * 512U);
@@ -279,11 +281,11 @@ TEST(RankMemory, SaysWhatItWasForWhereTheSystemHasNone) {
                        "1073741824.00 GiB"});
 }
 
-TEST(RankMemory, EvaluationNeedsNoMoments) {
+TEST(RankMemory, EvaluationNeedsNoStates) {
   auto forward = demand();
   forward.training = false;
   const RankMemoryPlan plan(layout(kernels::DType::f32), forward);
-  EXPECT_EQ(plan.find(MemoryKind::first_moment), nullptr);
+  EXPECT_EQ(plan.find(MemoryKind::state), nullptr);
   EXPECT_EQ(plan.find(MemoryKind::accumulator), nullptr);
 }
 

@@ -39,8 +39,7 @@ TEST(Stage, EvaluationGivesTheTrainingLoss) {
 TEST(Stage, AccumulatorsAreZeroAfterTheUpdate) {
   Model model(tiny_model(true), small());
   model.initialise(1);
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = 1e-3;
+  UpdateScalars scalars{.learning_rate = 1e-3};
   (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0);
   for (const auto& tensor : model.store().layout().tensors()) {
     for (const auto& use : tensor.uses) {
@@ -56,22 +55,20 @@ TEST(Stage, ABadStepChangesNothing) {
   model.store().master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
   model.store().refresh_copies(model.context());
   const auto before = model.parameter_bits();
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = 1e-3;
+  UpdateScalars scalars{.learning_rate = 1e-3};
   tests::expect_error([&] { (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0); },
                       ExitCode::numerics, {"finite"});
   EXPECT_EQ(model.parameter_bits(), before);
 }
 
 TEST(Stage, DecayMovesMatricesOnly) {
-  Model model(tiny_model(false), small());
+  auto options = small();
+  options.train.weight_decay = 0.5;
+  Model model(tiny_model(false), options);
   model.initialise(1);
   const auto norm = model.parameter("model.norm.weight"), matrix = model.parameter("model.layers.0.mlp.up_proj.weight");
   model.store().zero_accumulators(model.context());
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = 0.5;
-  scalars.weight_decay = 0.5;
-  apply_adamw(model.context(), scalars, model.store());  // gradients are zero: only decay moves anything
+  apply_optimizer(model.context(), {.learning_rate = 0.5}, model.store());  // gradients are zero: only decay moves anything
   EXPECT_EQ(model.parameter("model.norm.weight"), norm);
   const auto decayed = model.parameter("model.layers.0.mlp.up_proj.weight");
   for (std::size_t i = 0; i < matrix.size(); ++i) ASSERT_FLOAT_EQ(decayed[i], matrix[i] * 0.75F);
@@ -111,8 +108,7 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
   options.staging = true;
   Model model(tiny_model(true), options);
   model.initialise(1);
-  kernels::AdamwScalars scalars;
-  scalars.learning_rate = 1e-3;
+  UpdateScalars scalars{.learning_rate = 1e-3};
   const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
   (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
   const auto& store = model.store();
@@ -123,15 +119,14 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
   std::vector<std::vector<std::byte>> wanted;
   for (const auto& tensor : store.layout().tensors()) {
     wanted.push_back(bytes(store.master(tensor.name)));
-    wanted.push_back(bytes(store.first_moment(tensor.name)));
-    wanted.push_back(bytes(store.second_moment(tensor.name)));
+    for (std::size_t state = 0; state < store.states().size(); ++state) wanted.push_back(bytes(store.state(tensor.name, state)));
   }
   store.take_snapshot(model.context());
   scalars.update = 2;
   (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
   std::size_t next = 0;
   for (const auto& tensor : store.layout().tensors()) {
-    for (const auto kept : {store.snapshot_master(tensor), store.snapshot_first_moment(tensor), store.snapshot_second_moment(tensor)}) {
+    for (const auto kept : {store.snapshot_master(tensor), store.snapshot_state(tensor, 0), store.snapshot_state(tensor, 1)}) {
       EXPECT_EQ(std::vector<std::byte>(kept.begin(), kept.end()), wanted.at(next++)) << tensor.name;
     }
     EXPECT_NE(bytes(store.master(tensor.name)), wanted.at(next - 3)) << tensor.name << ": the next step moved nothing";

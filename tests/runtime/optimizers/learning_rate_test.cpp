@@ -1,13 +1,12 @@
-#include "layers/optimizers/learning_rate.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "layers/optimizers/decay.hpp"
 #include "tests/support/expect_error.hpp"
 
-namespace millrace::layers {
+namespace millrace::runtime {
 namespace {
 
 TEST(LearningRate, WarmsUpFromTheFirstStep) {
@@ -65,11 +64,65 @@ TEST(LearningRate, RefusesWhatDoesNotFit) {
   LearningRate{"wsd", 1, 0, 10, 6, 4}.validate();
 }
 
-TEST(Decay, SparesVectors) {
-  EXPECT_TRUE(decays({4, 4}));
-  EXPECT_TRUE(decays({2, 4, 4}));
-  EXPECT_FALSE(decays({4}));
+TEST(LearningRate, FallsInACosineAtTheEndOfWsd) {
+  const LearningRate rate{"wsd-cosine", 1.0, 0.1, 100, 4, 10};
+  EXPECT_EQ(rate.at(90), 1.0);
+  EXPECT_NEAR(rate.at(95), 0.55, 1e-15);
+  EXPECT_NEAR(rate.at(99), 0.1 + 0.9 * (1 + std::cos(0.9 * M_PI)) / 2, 1e-15);
+  EXPECT_NEAR(rate.at(100), 0.1, 1e-15);
+}
+
+// The vectors of MaxText's create_learning_rate_schedule: lr 1, final 0.1, N = 100, warm-up 0.1.
+TEST(LearningRate, FollowsMaxtextsCosine) {
+  const LearningRate rate{"cosine", 1.0, 0.1, 100, 10, 0, "maxtext"};
+  const struct {
+    std::int64_t step;
+    double rate;
+  } expected[] = {{0, 0}, {5, 0.5}, {9, 0.9}, {10, 1}, {54, 0.557942}, {55, 0.542058}, {98, 0.100280}, {99, 0.1}, {100, 0}, {119, 0}};
+  for (const auto& one : expected) EXPECT_NEAR(rate.at(one.step), one.rate, 1e-6) << one.step;
+  EXPECT_EQ(rate.at(99), static_cast<double>(0.1F)) << "the last step has exactly the final rate, in fp32";
+}
+
+TEST(LearningRate, FollowsMaxtextsWsd) {
+  const struct {
+    std::int64_t step;
+    double line, cosine;
+  } expected[] = {{89, 1, 1}, {90, 1, 1}, {91, 0.9, 0.972862}, {95, 0.5, 0.471858}, {99, 0.1, 0.1}, {100, 0, 0}};
+  for (const auto& one : expected) {
+    EXPECT_NEAR((LearningRate{"wsd", 1.0, 0.1, 100, 10, 10, "maxtext"}.at(one.step)), one.line, 1e-6) << one.step;
+    EXPECT_NEAR((LearningRate{"wsd-cosine", 1.0, 0.1, 100, 10, 10, "maxtext"}.at(one.step)), one.cosine, 1e-6) << one.step;
+  }
+}
+
+TEST(LearningRate, OfMaxtextWithADecayOfOneStep) {
+  EXPECT_EQ((LearningRate{"wsd", 1.0, 0.25, 10, 2, 1, "maxtext"}.at(9)), 1.0) << "a line of one step stays at its peak";
+  EXPECT_EQ((LearningRate{"wsd-cosine", 1.0, 0.25, 10, 2, 1, "maxtext"}.at(9)), 0.25);
+  EXPECT_EQ((LearningRate{"cosine", 1.0, 0.25, 3, 2, 0, "maxtext"}.at(2)), 0.25);
+  EXPECT_EQ((LearningRate{"wsd", 1.0, 0.25, 10, 2, 0, "maxtext"}.at(9)), 1.0) << "an empty decay vanishes";
+  EXPECT_EQ((LearningRate{"cosine", 1.0, 0.25, 4, 0, 0, "maxtext"}.at(0)), 1.0) << "an empty warm-up vanishes";
+}
+
+TEST(LearningRate, RefusesWhatMaxtextLacks) {
+  for (const char* rule : {"linear", "constant"})
+    tests::expect_error([&] { LearningRate{rule, 1, 0, 10, 0, 0, "maxtext"}.validate(); }, ExitCode::config, {rule, "wsd-cosine"});
+  LearningRate{"wsd-cosine", 1, 0, 10, 6, 4, "maxtext"}.validate();
+}
+
+TEST(LearningRate, ComesFromTheKeys) {
+  TrainConfig train;
+  train.decay = "wsd";
+  train.learning_rate = 0.5;
+  train.final_learning_rate = 0.25;
+  train.steps = 10;
+  train.warmup_steps = 3;
+  train.decay_steps = 4;
+  train.numerics = "maxtext";
+  const LearningRate rate = learning_rate(train);
+  EXPECT_EQ(rate.at(3), 0.5);
+  EXPECT_EQ(rate.at(6), 0.5);
+  EXPECT_EQ(rate.at(9), 0.25);
+  EXPECT_EQ(rate.at(10), 0.0);
 }
 
 }  // namespace
-}  // namespace millrace::layers
+}  // namespace millrace::runtime

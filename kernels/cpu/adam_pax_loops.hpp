@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/update_pointers.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// What one update needs; the scalars are formed in double and rounded once.
+struct AdamPaxLoop {
+  UpdatePointers<2> at;  // states: m, v
+  float keep;            // 1 − lr·decay
+  float rate;
+  float decay1, rest1, decay2, rest2;  // d(β) and 1 − d(β)
+  float epsilon, gradient_scale;
+};
+
+MILLRACE_CPU_KERNEL(adam_pax_range, void(const AdamPaxLoop& loop, std::int64_t begin, std::int64_t end));
+
+}  // namespace millrace::kernels::cpu

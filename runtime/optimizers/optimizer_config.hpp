@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+namespace millrace::runtime {
+
+class Optimizer;
+struct TrainConfig;
+
+/// What train.optimizer may say, and which keys of [train] that optimizer reads beside the learning rate and the clip.
+struct OptimizerChoice {
+  std::string_view name;
+  std::array<std::string_view, 4> keys;
+  [[nodiscard]] constexpr bool reads(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
+};
+
+using MakeOptimizer = std::shared_ptr<const Optimizer>(const TrainConfig&);
+MakeOptimizer make_adamw, make_adam_pax, make_sgd;
+
+struct OptimizerRow : OptimizerChoice {
+  MakeOptimizer* make;
+};
+
+/// All optimizers, in the order of the documentation. A further one is a row here and a file beside this one that defines its function.
+inline constexpr std::array optimizer_table{
+    OptimizerRow{{"adamw", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adamw},
+    OptimizerRow{{"adam_pax", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adam_pax},
+    OptimizerRow{{"sgd", {"train.momentum", "train.nesterov", "train.weight_decay"}}, make_sgd},
+};
+
+/// The table without its functions: what a description of keys needs, which links no optimizer.
+inline constexpr auto optimizer_choices = [] {
+  std::array<OptimizerChoice, optimizer_table.size()> choices{};
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i] = optimizer_table[i];
+  return choices;
+}();
+
+}  // namespace millrace::runtime

@@ -1,0 +1,4 @@
+millrace_add_test(runtime_optimizers_test LIBRARIES millrace_runtime SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/decay_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/learning_rate_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/optimizer_test.cpp)
