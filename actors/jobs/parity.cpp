@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "actors/driver_actor.hpp"
+#include "actors/jobs/golden_rows.hpp"
 #include "actors/jobs/parity_report.hpp"
+#include "actors/jobs/recorded_steps.hpp"
+#include "actors/jobs/tensor_gather.hpp"
 #include "actors/rank/capture_hook.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/initial_state.hpp"
@@ -39,25 +42,14 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   }
   void handle(const Collected& collected) {
     if (collected.last) {
-      if (all()) finish(std::move(output_));
-      return;
+      if (!all()) return;
+      output_.tensors = tensors_.take();
+      return finish(std::move(output_));
     }
-    auto& tensors = output_.tensors;
-    const auto [newest, is_new] = newest_.emplace(collected.rank, tensors.size());
-    if (is_new || is_whole(tensors[newest->second])) {
-      newest->second = tensors.size();
-      return tensors.push_back(collected.tensor);
-    }
-    auto& values = tensors[newest->second].values;
-    values.insert(values.end(), collected.tensor.values.begin(), collected.tensor.values.end());
+    tensors_.add(collected);
   }
 
  private:
-  static bool is_whole(const CapturedTensor& tensor) {
-    std::int64_t elements = 1;
-    for (const auto size : tensor.shape) elements *= size;
-    return static_cast<std::int64_t>(tensor.values.size()) >= elements;
-  }
   void next_logits() {
     if (next_ == logits_.size()) return tell(Collect{});
     tell(logits_[next_++]);
@@ -67,55 +59,9 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   const std::vector<ComputeLogits> logits_;  // one a microbatch
   std::size_t next_ = 0;
   std::map<int, std::vector<double>> losses_;  // by rank
-  std::map<int, std::size_t> newest_;          // tensor that came, by rank
+  TensorGather tensors_;
   ParityOutput output_;
 };
-
-using Integers = std::vector<std::vector<std::int32_t>>;
-
-/// An integer tensor [rows, sequence] of golden.safetensors.
-Integers read_integers(const runtime::SafetensorsFile& golden, const char* name) {
-  const auto& entry = golden.at(name);
-  const bool wide = entry.dtype == runtime::FileDType::i64;
-  MILLRACE_CHECK((wide || entry.dtype == runtime::FileDType::i32) && entry.shape.size() == 2 && entry.shape[0] > 0 && entry.shape[1] > 0,
-                 ExitCode::model, "actors.parity", "{}: {} has {} axes, expected int64 or int32 [rows, sequence]", golden.path(), name,
-                 entry.shape.size());
-  const auto rows = static_cast<std::size_t>(entry.shape[0]), sequence = static_cast<std::size_t>(entry.shape[1]);
-  std::vector<std::int64_t> long_values(wide ? rows * sequence : 0);
-  std::vector<std::int32_t> values(rows * sequence);
-  golden.read_bytes(entry, 0, wide ? std::as_writable_bytes(std::span(long_values)) : std::as_writable_bytes(std::span(values)));
-  for (std::size_t i = 0; i < long_values.size(); ++i) {
-    MILLRACE_CHECK(long_values[i] >= -1 && long_values[i] <= INT32_MAX, ExitCode::model, "actors.parity",
-                   "{}: {}[{}] = {}, expected a token", golden.path(), name, i, long_values[i]);
-    values[i] = static_cast<std::int32_t>(long_values[i]);
-  }
-  Integers result(rows);
-  for (std::size_t i = 0; i < values.size(); ++i) result[i / sequence].push_back(values[i]);
-  return result;
-}
-
-/// The rows of golden.safetensors: packed documents with their own positions and targets where it has them, else a document each.
-std::vector<GivenRow> read_rows(const runtime::SafetensorsFile& golden, std::int64_t vocabulary) {
-  std::vector<GivenRow> rows;
-  for (auto& tokens : read_integers(golden, "input_ids")) {
-    for (const auto token : tokens)
-      MILLRACE_CHECK(token >= 0 && token < vocabulary, ExitCode::model, "actors.parity",
-                     "{}: a token {} in input_ids, the vocabulary has {}", golden.path(), token, vocabulary);
-    rows.push_back(GivenRows::document(std::move(tokens)));
-  }
-  if (golden.find("segment_ids") == nullptr) return rows;
-  const auto positions = read_integers(golden, "positions"), segments = read_integers(golden, "segment_ids"),
-             targets = read_integers(golden, "targets"), counted = read_integers(golden, "targets_segmentation");
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (const Integers* other : {&positions, &segments, &targets, &counted})
-      MILLRACE_CHECK(other->size() == rows.size() && (*other)[r].size() == rows[r].tokens.size(), ExitCode::model, "actors.parity",
-                     "{}: positions, segment_ids, targets and targets_segmentation, expected in the shape of input_ids", golden.path());
-    rows[r].positions = positions[r];
-    rows[r].segments = segments[r];
-    for (std::size_t i = 0; i < targets[r].size(); ++i) rows[r].targets[i] = counted[r][i] != 0 ? targets[r][i] : -1;
-  }
-  return rows;
-}
 
 /// The same rows for the passes that give logits, `rows` of them each.
 std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size_t rows) {
@@ -131,19 +77,16 @@ std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size
 
 }  // namespace
 
-bool run_parity(Session& session, const ParitySettings& settings) {
-  const auto config = layers::read_config_file(settings.folder);
-  if (session.leads())
-    for (const auto& warning : config.warnings) cluster::log_warning("{}", warning);
-  const runtime::SafetensorsFile golden(runtime::join_path(settings.folder, "golden.safetensors"));
-  const auto all = read_rows(golden, config.model.vocab_size);
-  // MaxText rounds a tied table's gradient of the whole batch to bf16: a sum of rounded parts would be another number.
-  const bool whole = config.model.numerics == "maxtext" && config.model.tie_word_embeddings;
-  const std::size_t rows = whole ? all.size() : 1;
-  const GivenRows batches(all, rows);
+// MaxText rounds a tied table's gradient of the whole batch to bf16: a sum of rounded parts would be another number.
+std::size_t parity_rows(const layers::ModelConfig& model, std::size_t all) {
+  return model.numerics == "maxtext" && model.tie_word_embeddings ? all : 1;
+}
 
+PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigFile& config, const runtime::TrainConfig& train,
+                           const std::vector<GivenRow>& all, std::size_t rows) {
   PlanRequest request;
   request.model = config.model;
+  request.train = train;
   request.train.dtype = settings.dtype;
   request.device = kernels::device_kind(settings.device);
   request.train.batch = static_cast<std::int64_t>(rows);
@@ -155,7 +98,22 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   request.pipeline.schedule = settings.schedule;
   request.pipeline.layout = settings.layout;
   request.rematerialize.policy = {settings.rematerialize};
-  const auto plan = make_plan(request);
+  return request;
+}
+
+bool run_parity(Session& session, const ParitySettings& settings) {
+  const auto config = layers::read_config_file(settings.folder);
+  if (session.leads())
+    for (const auto& warning : config.warnings) cluster::log_warning("{}", warning);
+  const runtime::SafetensorsFile golden(runtime::join_path(settings.folder, "golden.safetensors"));
+  if (has_recorded_steps(golden)) return run_recorded_steps(session, settings, config, golden);
+  const auto steps = read_golden_rows(golden, config.model.vocab_size);
+  MILLRACE_CHECK(steps.size() == 1, ExitCode::model, "actors.parity", "{}: {} steps of input_ids without step.*, expected [rows, sequence]",
+                 golden.path(), steps.size());
+  const auto& all = steps.front();
+  const std::size_t rows = parity_rows(config.model, all.size());
+  const GivenRows batches(all, rows);
+  const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
 
   RankResources needs;
   needs.threads = settings.threads;
@@ -175,7 +133,6 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   Pipeline::Start start;
   start.batches = &batches;
   start.steps = 1;
-  start.train = request.train;
   start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), std::move(to_ranks), &output}, plan.head_ranks(),

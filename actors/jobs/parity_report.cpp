@@ -80,16 +80,11 @@ std::map<std::string, std::vector<float>> assemble(const ParityOutput& output, s
   return whole;
 }
 
-/// Gradients of parameters that files keep transposed, as files keep them.
-void store_transposed(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
-  for (const auto& spec : plan.parameters) {
-    const auto gradient = found.find("grad." + spec.name);
-    if (!spec.stored.transposed || gradient == found.end()) continue;
-    const auto computed = gradient->second;
-    const auto rows = static_cast<std::size_t>(spec.shape[0]), columns = static_cast<std::size_t>(spec.shape[1]);
-    for (std::size_t row = 0; row < rows; ++row)
-      for (std::size_t column = 0; column < columns; ++column) gradient->second[column * rows + row] = computed[row * columns + column];
-  }
+/// Gradients as files keep their parameters.
+void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
+  for (const auto& spec : plan.parameters)
+    if (const auto gradient = found.find("grad." + spec.name); gradient != found.end())
+      gradient->second = as_stored(spec, std::move(gradient->second));
 }
 
 /// Says which tensors have a wider limit for their few entries, and which of those need it.
@@ -109,6 +104,15 @@ void print_few_entries(const std::map<std::string, Verdict>& verdicts, double us
 
 }  // namespace
 
+std::vector<float> as_stored(const layers::ParameterSpec& spec, std::vector<float> values) {
+  if (!spec.stored.transposed) return values;
+  const auto rows = static_cast<std::size_t>(spec.shape[0]), columns = static_cast<std::size_t>(spec.shape[1]);
+  std::vector<float> stored(values.size());
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column) stored[column * rows + row] = values[row * columns + column];
+  return stored;
+}
+
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
   auto found = assemble(output, rows);
@@ -125,7 +129,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     found["z_loss"] = {static_cast<float>(z_sum / targets)};
     for (const char* of_other_models : {"moe_lb_loss", "mtp_loss", "indexer_loss"}) found[of_other_models] = {0};
   }
-  store_transposed(plan, found);
+  store_gradients(plan, found);
 
   fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
              settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);

@@ -17,6 +17,9 @@ struct ParityOutput {
   std::vector<CapturedTensor> tensors;
 };
 
+/// Elements of a parameter, or of its gradient, in the order in which files keep the parameter.
+[[nodiscard]] std::vector<float> as_stored(const layers::ParameterSpec& spec, std::vector<float> values);
+
 /// Judges every tensor by the parity_rule of the folder and prints one line per group with the tensor that is worst, then the hash of
 /// everything computed. Returns false where something is beyond its limit; a tensor that golden has and the output lacks, or the reverse
 /// for gradients, always is.

@@ -1,5 +1,5 @@
-#include "kernels/sgd.hpp"
 #include "kernels/cuda/update.cuh"
+#include "kernels/sgd.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {

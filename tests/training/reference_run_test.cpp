@@ -11,8 +11,8 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/training/command.hpp"
 
-// `millrace train` against runs computed by PyTorch (tools/reference/train_steps.py): order of the data, initial values, masks,
-// loss, norm, clipping, learning rate and AdamW of every step, none of it at its default.
+// `millrace train` against runs computed by PyTorch (tools/reference/train_steps.py): order of the data, initial values, masks, loss, norm,
+// clipping, learning rate and optimizer of every step, none of it at its default.
 namespace millrace::tests {
 namespace {
 
@@ -134,6 +134,12 @@ INSTANTIATE_TEST_SUITE_P(Runs, ReferenceRun,
                              {"linear", "two_ranks", 1, two_ranks},
                              {"wsd", "two_chunks", 1, {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=looped-bfs"}},
                              {"constant", "gpipe", 1, {"pipeline.ranks=3", "pipeline.schedule=gpipe"}},
+                             {"sgd", "two_ranks", 1, two_ranks},
+                             {"nesterov",
+                              "two_processes_resumed",
+                              2,
+                              {"pipeline.ranks=2", "checkpoint.every=3"},
+                              {"MILLRACE_FAULT=point=checkpoint.after_commit:hit=1:kill:rank=0"}},
                          }),
                          [](const auto& one) { return one.param.run + "_" + one.param.layout; });
 

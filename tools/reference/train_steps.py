@@ -4,7 +4,7 @@
     python3 tools/reference/train_steps.py      # needs torch and safetensors
 
 Nothing here comes from millrace: the model, the order of the data, the initial values and the learning rate are written again from their
-definitions, and the optimizer is torch.optim.AdamW. All arithmetic is in float64, so that a difference is the other side's rounding.
+definitions, and the optimizer is torch.optim.AdamW or torch.optim.SGD. All arithmetic is in float64, so that a difference is the other side's rounding.
 
 Each run is a JSON file: the words that `millrace train` gets, and of every step its loss, gradient norm before clipping, learning rate and
 targets; then the norm of every parameter at the end, and the FLOPs of a step. `cosine.safetensors` has all parameters of one run's end.
@@ -240,7 +240,10 @@ def train(name, run, config, tokens):
     decay = run["train.weight_decay"]
     groups = [{"params": [v for v in p.values() if v.dim() >= 2], "weight_decay": decay},
               {"params": [v for v in p.values() if v.dim() < 2], "weight_decay": 0.0}]  # fmt: skip
-    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(run["train.beta1"], run["train.beta2"]), eps=run["train.epsilon"])
+    if run.get("train.optimizer") == "sgd":
+        optimizer = torch.optim.SGD(groups, lr=1.0, momentum=run["train.momentum"], nesterov=run.get("train.nesterov", False))
+    else:
+        optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(run["train.beta1"], run["train.beta2"]), eps=run["train.epsilon"])
     steps = []
     for s in range(run["train.steps"]):
         batches = [microbatch(tokens, run["train.seed"], s, m, run.get("data.packing", True)) for m in range(MICROBATCHES)]
@@ -302,6 +305,12 @@ def main():
     train("constant", {"train.seed": 3, "train.steps": 5, "train.decay": "constant", "train.warmup_steps": 2, "train.learning_rate": 0.008,
                        "train.beta1": 0.0, "train.beta2": 0.5, "train.epsilon": 0.001, "train.weight_decay": 1.0,
                        "train.clip": 2.4}, config, tokens)  # fmt: skip
+    train("sgd", {"train.optimizer": "sgd", "train.seed": 9, "train.steps": 7, "train.decay": "constant", "train.warmup_steps": 2,
+                  "train.learning_rate": 0.04, "train.momentum": 0.7, "train.weight_decay": 0.2, "train.clip": 2.4},
+          config, tokens)  # fmt: skip
+    train("nesterov", {"train.optimizer": "sgd", "train.seed": 13, "train.steps": 8, "train.decay": "cosine", "train.warmup_steps": 1,
+                       "train.learning_rate": 0.05, "train.final_learning_rate": 0.01, "train.momentum": 0.8, "train.nesterov": True,
+                       "train.weight_decay": 0.4, "train.clip": 2.4}, config, tokens)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -90,6 +90,34 @@ constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use
 /// initial values are the folder's weights, whatever they were once drawn from.
 constexpr std::array decided_by_the_run = {"dense_init_scale", "dtype", "gradient_clipping_threshold", "max_target_length", "weight_dtype"};
 
+/// How the file's model was trained, and how a run of recorded steps trains it again (actors/jobs/recorded_training.cpp).
+constexpr std::array keys_of_training = {
+    "adam_b1",
+    "adam_b2",
+    "adam_eps",
+    "adam_eps_root",
+    "adam_weight_decay",
+    "adamw_mask",
+    "gradient_accumulation_steps",
+    "learning_rate",
+    "learning_rate_final_fraction",
+    "learning_rate_schedule_steps",
+    "lr_schedule_type",
+    "mu_dtype",
+    "muon_beta",
+    "muon_consistent_rms",
+    "muon_weight_decay",
+    "opt_type",
+    "skip_step_interval",
+    "skip_step_on_spikes",
+    "skip_step_scaling_factor",
+    "steps",
+    "trainable_parameters_mask",
+    "warmup_steps_fraction",
+    "wsd_decay_steps_fraction",
+    "wsd_decay_style",
+};
+
 /// `key`, from which MaxText derives `derived` by a factor, has to say the same: MaxText would read another model from it.
 void check_size(JsonReader& reader, const char* key, const char* derived, std::int64_t factor) {
   const auto base = reader.integer(key, INT64_MIN, 1LL << 40);
@@ -191,6 +219,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextBlock& block) {
   know(numbers_of_yarn);
   know(arrangement);
   know(decided_by_the_run);
+  know(keys_of_training);
 }
 
 }  // namespace millrace::layers

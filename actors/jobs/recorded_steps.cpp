@@ -1,0 +1,155 @@
+#include "actors/jobs/recorded_steps.hpp"
+
+#include <algorithm>
+#include <caf/actor_system.hpp>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "actors/driver_actor.hpp"
+#include "actors/jobs/golden_rows.hpp"
+#include "actors/jobs/parity_report.hpp"
+#include "actors/jobs/recorded_steps_report.hpp"
+#include "actors/jobs/tensor_gather.hpp"
+#include "actors/rank/capture_hook.hpp"
+#include "actors/rank/device_placement.hpp"
+#include "actors/rank/initial_state.hpp"
+#include "runtime/engine/optimizer_step.hpp"
+#include "runtime/io/hash.hpp"
+#include "runtime/optimizers/learning_rate.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// What the driver of the steps needs to know.
+struct StepsSetup {
+  const PipelinePlan* plan = nullptr;  // outlives the driver, as the batches do
+  const BatchProvider* batches = nullptr;
+  runtime::TrainConfig train;
+  std::int64_t steps = 0;
+  std::vector<std::int64_t> parameters_after;  // numbers of steps after which parameters are kept
+};
+
+/// Drives each step through gradients, update and the collection of all parameters.
+class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> {
+ public:
+  RecordedStepsActor(caf::actor_config& config, Setup setup, StepsSetup steps)
+      : DriverActor(config, std::move(setup)), setup_(std::move(steps)), rate_(runtime::learning_rate(setup_.train)) {}
+
+  using DriverActor::handle;
+  void handle(const RankReady&) {
+    if (all()) tell(RunStep{0});
+  }
+  void handle(const StepReport& report) {
+    reports_[report.rank] = report;
+    if (all()) update();
+  }
+  void handle(const Optimized&) {
+    if (all()) tell(Collect{.parameters = true});
+  }
+  void handle(const Collected& collected) {
+    if (!collected.last) return gather_.add(collected);
+    if (all()) end_step();
+  }
+
+ private:
+  void update() {
+    const auto step = static_cast<std::int64_t>(output_.steps.size());
+    TrainedStep& result = output_.steps.emplace_back();
+    result.targets = setup_.batches->valid_targets(step);
+    double sum = 0;
+    for (const int head : setup_.plan->head_ranks())
+      for (const double loss : reports_.at(head).losses) sum += loss;
+    result.loss = sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));
+    std::vector<runtime::TensorSquareSum> squares;
+    for (const auto& [rank, report] : reports_)
+      for (const auto& tensor : report.squares) squares.push_back({tensor.tensor, tensor.squares});
+    result.raw_grad_norm = runtime::global_norm(squares);
+    const auto scale = runtime::clip_scale(result.raw_grad_norm, setup_.train);
+    result.grad_norm = result.raw_grad_norm * static_cast<double>(scale);
+    result.learning_rate = rate_.at(step);
+    tell(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate});
+  }
+
+  void end_step() {
+    TrainedStep& result = output_.steps.back();
+    std::map<std::string, std::vector<float>> found;
+    double z_sum = 0;
+    for (auto& tensor : gather_.take()) {
+      if (tensor.name.starts_with("loss_sums/")) z_sum += static_cast<double>(tensor.values.at(1));
+      found[tensor.name] = std::move(tensor.values);
+    }
+    result.z_loss = z_sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));
+    double squares = 0;  // tensor by tensor in model order, as norms are added everywhere
+    for (const auto& spec : setup_.plan->parameters) {
+      double own = 0;
+      for (const double value : found.at(spec.name)) own += value * value;
+      squares += own;
+    }
+    result.param_norm = std::sqrt(squares);
+    const auto done = static_cast<std::int64_t>(output_.steps.size());
+    if (std::ranges::find(setup_.parameters_after, done) != setup_.parameters_after.end())
+      for (const auto& spec : setup_.plan->parameters)
+        output_.parameters[done][spec.name] = as_stored(spec, std::move(found.at(spec.name)));
+    if (done == setup_.steps) return finish(std::move(output_));
+    tell(RunStep{done});
+  }
+
+  const StepsSetup setup_;
+  const runtime::LearningRate rate_;
+  std::map<int, StepReport> reports_;  // by rank
+  TensorGather gather_;
+  TrainedSteps output_;
+};
+
+}  // namespace
+
+bool has_recorded_steps(const runtime::SafetensorsFile& golden) {
+  return std::ranges::any_of(golden.tensors(), [](const auto& tensor) { return tensor.name.starts_with("step."); });
+}
+
+bool run_recorded_steps(Session& session, const ParitySettings& settings, const layers::ConfigFile& config,
+                        const runtime::SafetensorsFile& golden) {
+  constexpr const char* who = "actors.parity";
+  MILLRACE_CHECK(settings.dtype == "fp32", ExitCode::config, who, "--dtype {}, expected fp32: the steps of {} were recorded in it",
+                 settings.dtype, settings.folder);
+  auto recorded = read_golden_rows(golden, config.model.vocab_size);
+  const auto steps = static_cast<std::int64_t>(recorded.size());
+  StepsSetup driver{nullptr, nullptr, recorded_training(settings.folder), steps, recorded_parameter_steps(golden)};
+  runtime::learning_rate(driver.train).validate();
+  for (const auto after : driver.parameters_after)
+    MILLRACE_CHECK(after >= 1 && after <= steps, ExitCode::model, who, "{}: parameters after {} steps, expected 1 to {}", golden.path(),
+                   after, steps);
+  const std::size_t rows = parity_rows(config.model, recorded.front().size());
+  const auto plan = make_plan(parity_request(settings, config, driver.train, recorded.front(), rows));
+  const GivenSteps batches(std::move(recorded), rows);
+  driver.plan = &plan;
+  driver.batches = &batches;
+
+  RankResources needs;
+  needs.threads = settings.threads;
+  JobConfig placed;
+  placed.device = settings.device;
+  place_on_devices(needs, session, placed);
+  Pipeline pipeline(session, plan, needs);
+  std::map<const Rank*, std::unique_ptr<CaptureHook>> hooks;
+  for (auto* rank : pipeline.ranks()) {
+    initialize_from_folder(*rank, settings.folder);
+    auto& hook = hooks[rank];
+    hook = std::make_unique<CaptureHook>(*rank);
+    rank->hook = hook.get();
+  }
+  std::promise<TrainedSteps> output;
+  Pipeline::Start start;
+  start.batches = &batches;
+  start.steps = steps;
+  start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
+  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
+    return pipeline.system().spawn<RecordedStepsActor>(RecordedStepsActor::Setup{plan.ranks(), std::move(to_ranks), &output}, driver);
+  };
+  session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
+  const auto trained = drive(session, pipeline, start, output);
+  return !session.leads() || report_recorded_steps(settings, plan, golden, trained);
+}
+
+}  // namespace millrace::actors

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/jobs/parity.hpp"
+#include "actors/setup/pipeline_plan.hpp"
+#include "runtime/io/safetensors.hpp"
+
+namespace millrace::actors {
+
+/// What one trained step came to, under the names of MaxText's scalars.
+struct TrainedStep {
+  double loss = 0;           // mean over the valid targets, z-loss included
+  double z_loss = 0;         // the z-loss's part of it
+  double raw_grad_norm = 0;  // before clipping
+  double grad_norm = 0;      // after it
+  double param_norm = 0;     // after the update
+  double learning_rate = 0;
+  std::int64_t targets = 0;
+};
+
+/// The steps, and the parameters as files keep them after some of them, by number of steps.
+struct TrainedSteps {
+  std::vector<TrainedStep> steps;
+  std::map<std::int64_t, std::map<std::string, std::vector<float>>> parameters;
+};
+
+/// The numbers n of the tensors after<n>.<parameter> in golden.safetensors.
+[[nodiscard]] std::vector<std::int64_t> recorded_parameter_steps(const runtime::SafetensorsFile& golden);
+
+/// Compares with golden.safetensors and prints a line for each scalar and each set of parameters, then the hash of everything computed.
+/// Returns false where something is beyond its limit, or is there on one side only.
+[[nodiscard]] bool report_recorded_steps(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
+                                         const TrainedSteps& trained);
+
+}  // namespace millrace::actors

@@ -1,0 +1,85 @@
+#include <cmath>
+
+#include "actors/jobs/recorded_steps.hpp"
+#include "runtime/io/file_system.hpp"
+#include "runtime/io/json_reader.hpp"
+#include "runtime/io/strict_json.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::Json;
+using runtime::JsonReader;
+
+/// A key whose value would change what a step computes, and the only value that is computed here.
+void check_only_value(JsonReader& reader, const char* key, const Json& expected, const char* why) {
+  const Json* value = reader.find(key);
+  if (value != nullptr && *value != expected) reader.refuse(key, fmt::format("expected {}: {}", expected.dump(), why));
+}
+
+double number_or(JsonReader& reader, const char* key, double missing) { return reader.number(key, -1e30, 1e30).value_or(missing); }
+
+/// int(steps · fraction), as Python rounds.
+std::int64_t steps_part(std::int64_t steps, double fraction) { return static_cast<std::int64_t>(static_cast<double>(steps) * fraction); }
+
+void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
+  train.optimizer = reader.text("opt_type").value_or("adamw");
+  if (train.optimizer != "adamw" && train.optimizer != "adam_pax" && train.optimizer != "sgd")
+    reader.refuse("opt_type", "expected adamw, adam_pax or sgd: there is no other optimizer of MaxText's here");
+  check_only_value(reader, "adam_eps_root", 0.0, "epsilon is added outside of the root");
+  check_only_value(reader, "mu_dtype", "float32", "states are fp32");
+  check_only_value(reader, "weight_dtype", "float32", "parameters are fp32");
+  check_only_value(reader, "grad_dtype", "float32", "gradients are fp32");
+  check_only_value(reader, "trainable_parameters_mask", Json::array(), "every parameter is trained");
+  if (train.optimizer == "sgd") {  // MaxText's has neither
+    train.momentum = 0;
+    train.weight_decay = 0;
+    return;
+  }
+  train.beta1 = number_or(reader, "adam_b1", 0.9);
+  train.beta2 = number_or(reader, "adam_b2", 0.95);
+  train.epsilon = number_or(reader, "adam_eps", 1e-8);
+  train.weight_decay = number_or(reader, "adam_weight_decay", 0.1);
+  if (const Json* mask = reader.find("adamw_mask"); mask != nullptr) {
+    if (!mask->is_array()) reader.refuse("adamw_mask", "expected a list of regular expressions");
+    for (const Json& expression : *mask) {
+      if (!expression.is_string()) reader.refuse("adamw_mask", "expected a list of regular expressions");
+      train.decay_mask.push_back(expression.get<std::string>());
+    }
+  }
+}
+
+void read_learning_rate(JsonReader& reader, runtime::TrainConfig& train) {
+  constexpr std::int64_t many = 1'000'000'000;
+  const auto steps = reader.integer("learning_rate_schedule_steps", -1, many).value_or(-1);
+  train.steps = steps > 0 ? steps : reader.integer("steps", 1, many).value_or(1);
+  train.learning_rate = number_or(reader, "learning_rate", 3e-5);
+  train.final_learning_rate = train.learning_rate * number_or(reader, "learning_rate_final_fraction", 0.1);
+  train.warmup_steps = steps_part(train.steps, number_or(reader, "warmup_steps_fraction", 0.1));
+  train.decay = reader.text("lr_schedule_type").value_or("cosine");
+  if (train.decay != "cosine" && train.decay != "wsd") reader.refuse("lr_schedule_type", "expected cosine or wsd");
+  if (train.decay == "cosine") return;
+  train.decay_steps = steps_part(train.steps, number_or(reader, "wsd_decay_steps_fraction", 0.1));
+  const auto style = reader.text("wsd_decay_style").value_or("linear");
+  if (style != "linear" && style != "cosine") reader.refuse("wsd_decay_style", "expected linear or cosine");
+  if (style == "cosine") train.decay = "wsd-cosine";
+}
+
+}  // namespace
+
+runtime::TrainConfig recorded_training(const std::string& folder) {
+  const auto path = runtime::join_path(folder, "config.json");
+  const Json json = runtime::parse_strict_json(runtime::read_text_file(path, 4 << 20, ExitCode::model), 16, ExitCode::model, path);
+  JsonReader reader(json, path);
+  if (reader.find("decoder_block") == nullptr) reader.refuse("decoder_block", "expected the keys of MaxText beside recorded steps");
+  runtime::TrainConfig train;
+  train.numerics = "maxtext";
+  check_only_value(reader, "gradient_accumulation_steps", 1, "accumulation as MaxText counts it is not here");
+  check_only_value(reader, "skip_step_on_spikes", false, "no step is skipped here");
+  read_optimizer(reader, train);
+  read_learning_rate(reader, train);
+  train.clip = std::fmax(0.0, number_or(reader, "gradient_clipping_threshold", 1.0));
+  return train;
+}
+
+}  // namespace millrace::actors
