@@ -72,7 +72,7 @@ std::string operations_text(const actors::Stepper& stepper, const DebugCursor& s
     std::string results, operands;
     for (const auto id : operation.outputs) results += (results.empty() ? "" : ", ") + kernels::to_string(programs.value(id).type.shape);
     for (const auto id : operation.inputs) operands += (operands.empty() ? "" : ", ") + programs.value(id).name;
-    text += fmt::format("{} {:>3}  {:<44} {:<26} {:<22} ({})\n", index == at ? "→" : " ", index, operation.name, operation.rule->name(),
+    text += fmt::format("{} {:>3}  {:<44} {:<32} {:<22} ({})\n", index == at ? "→" : " ", index, operation.name, kind_of(operation),
                         results, operands);
   }
   return text;

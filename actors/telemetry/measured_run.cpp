@@ -37,7 +37,7 @@ std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::v
       time.stage = runtime::StageId(sum.stage);
       time.layer = operation.layer;
       time.name = operation.name;
-      time.kind = operation.rule->name();
+      time.kind = runtime::kind_of(operation);
       time.pass = "FIWB"[static_cast<std::size_t>(sum.kind)];
       time.count = sum.count;
       time.nanoseconds = sum.nanoseconds;

@@ -6,11 +6,9 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
-#include "runtime/passes/fuse_bias.hpp"
-#include "runtime/passes/fuse_sums.hpp"
+#include "runtime/passes/choose_epilogues.hpp"
 #include "runtime/passes/merge_backward.hpp"
 #include "runtime/passes/offload.hpp"
-#include "runtime/passes/pack_weights.hpp"
 #include "runtime/passes/recompute.hpp"
 #include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/ops/rules.hpp"
@@ -46,7 +44,9 @@ class Differentiator final : public GradientBuilder {
       if (!reached()) continue;
       program_ = ProgramKind::input_gradient;
       operation->rule->input_gradient(*this);
+      pass_to_addend();
       program_ = ProgramKind::weight_gradient;
+      sum_into_bias();
       operation->rule->weight_gradient(*this);
     }
     if (set_.boundary_in.valid()) set_.gradient_out = gradients_[index(set_.boundary_in)];
@@ -136,6 +136,18 @@ class Differentiator final : public GradientBuilder {
   }
 
  private:
+  /// The gradient of an addend is the result's.
+  void pass_to_addend() {
+    const auto last = forward_->inputs.size() - 1;
+    if (forward_->attributes.epilogue.add == Epilogue::Add::addend && wants(last)) add_gradient(last, output_gradient(0));
+  }
+
+  /// The gradient of a bias is the result's, summed over tokens.
+  void sum_into_bias() {
+    if (forward_->attributes.epilogue.add != Epilogue::Add::bias) return;
+    append_accumulate(bias_weight_gradient_rule(), {output_gradient(0)}, {accumulator(forward_->inputs.size() - 1)}, {}, "db");
+  }
+
   /// Activations that depend on a parameter or on the stage's input.
   static std::vector<bool> wanted_values(const ProgramSet& set) {
     std::vector<bool> wanted(set.values.size(), false);
@@ -255,13 +267,12 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.boundary_out = forward.boundary_out;
   set.loss = forward.loss;
   set.logits = forward.logits;
-  fuse_bias(set, device);
-  fuse_sums(set, ProgramKind::forward);
+  choose_epilogues(set, ProgramKind::forward, device);
   Differentiator(set).run();
-  fuse_sums(set, ProgramKind::input_gradient);
+  choose_epilogues(set, ProgramKind::input_gradient, device);
   insert_recomputation(set, policy);
   copy_what_stays(set);
-  pack_weights(set, device);
+  choose_packed_weights(set, device);
   leave_to_input_gradient(set);
   insert_offload(set, policy);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =

@@ -25,15 +25,15 @@ std::vector<std::size_t> anchors(const std::vector<Operation>& input_gradient, c
 
 /// Two neighbours as one operation, where the input gradient's rule knows how and has all that the weight gradient reads.
 bool fuse(const Operation& input_gradient, const Operation& weight_gradient, Operation& fused) {
-  const auto* rule = input_gradient.rule->fused_with(*weight_gradient.rule);
-  if (rule == nullptr) return false;
+  const auto able = input_gradient.rule->epilogues();
+  if (able.both == nullptr || able.weight_gradient != weight_gradient.rule) return false;
   const auto has = [&](ValueId id) {
     const auto among = [id](const std::vector<ValueId>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
     return among(input_gradient.inputs) || among(input_gradient.outputs);
   };
   if (!std::all_of(weight_gradient.inputs.begin(), weight_gradient.inputs.end(), has)) return false;
   fused = input_gradient;
-  fused.rule = rule;
+  fused.rule = able.both;
   fused.outputs.insert(fused.outputs.end(), weight_gradient.outputs.begin(), weight_gradient.outputs.end());
   fused.name += "+dw";
   return true;

@@ -12,11 +12,13 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/options.hpp"
+#include "runtime/program/epilogue.hpp"
 
 namespace millrace::runtime {
 
-/// The constants of one operation: the Options struct of its kernel, whichever that is. The rule knows the struct and reads it; everybody
-/// else prints and compares its members. Immutable, cheap to copy; several operations may share one.
+/// What one operation computes beyond its operands: the Options struct of its kernel, whichever that is, and its epilogue. The rule knows
+/// the struct and reads it; everybody else prints and compares its members. Options are immutable, and cheap to copy: operations share
+/// them.
 class Attributes {
  public:
   /// An operation without options.
@@ -35,11 +37,14 @@ class Attributes {
   /// "epsilon=1e-05 offset=0 round_first=1": the members in the struct's order; empty without options.
   [[nodiscard]] std::string text() const { return held_ == nullptr ? "" : held_->text(); }
   [[nodiscard]] std::size_t hash() const { return held_ == nullptr ? 0 : held_->hash(); }
-  /// Equal: both without options, or one struct with equal members.
+  /// Equal: one epilogue, and both without options or with one struct and equal members.
   friend bool operator==(const Attributes& a, const Attributes& b) {
+    if (a.epilogue != b.epilogue) return false;
     if (a.held_ == b.held_) return true;
     return a.held_ != nullptr && b.held_ != nullptr && a.held_->equals(*b.held_);
   }
+
+  Epilogue epilogue;
 
  private:
   struct AnyHeld {

@@ -13,6 +13,9 @@ std::size_t OperationRule::scratch_bytes(std::span<const ValueType>, std::span<c
 
 std::string_view OperationRule::output_suffix(std::size_t i) const { return i == 0 ? "" : "second"; }
 
-const OperationRule* OperationRule::fused_with(const OperationRule&) const { return nullptr; }
+std::string kind_of(const Operation& operation) {
+  const auto add = operation.attributes.epilogue.add;
+  return std::string(operation.rule->name()) + (add == Epilogue::Add::addend ? " + addend" : add == Epilogue::Add::bias ? " + bias" : "");
+}
 
 }  // namespace millrace::runtime

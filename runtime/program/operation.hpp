@@ -46,21 +46,8 @@ class OperationRule {
                    std::span<const kernels::Tensor> outputs, const Attributes& attributes, kernels::Scratch scratch) const = 0;
   /// What is put after the operation's name for result `i`; the first has the operation's own name.
   [[nodiscard]] virtual std::string_view output_suffix(std::size_t i) const;
-  /// For an input gradient: the rule that yields its results and adds `weight_gradient`'s, from its own operands and with the same bits as
-  /// one after the other; B uses it. nullptr: there is none.
-  [[nodiscard]] virtual const OperationRule* fused_with(const OperationRule& weight_gradient) const;
-  /// The same operation where its operand `operand`, a weight, is packed as `form` says; no rule where its kernel reads plain weights.
-  struct Packed {
-    const OperationRule* rule = nullptr;
-    std::size_t operand = 0;
-    WeightForm form = WeightForm::plain;
-  };
-  [[nodiscard]] virtual Packed packed() const { return {}; }
-  /// The same operation with one operand more, of its only result's type, which is added to the result before it is rounded. nullptr: there
-  /// is none.
-  [[nodiscard]] virtual const OperationRule* plus() const { return nullptr; }
-  /// The same operation with a bias f32 [N] as one operand more, which is added to every row of its only result. nullptr: there is none.
-  [[nodiscard]] virtual const OperationRule* biased() const { return nullptr; }
+  /// What its operations can do beside their own work. Their attributes say what they do; infer, cost and run go by that. Default: nothing.
+  [[nodiscard]] virtual Epilogues epilogues() const { return {}; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };
@@ -75,5 +62,8 @@ struct Operation {
   int layer = -1;
   bool recomputed = false;  // stands in I for a value that rematerialisation did not keep
 };
+
+/// "linear", "linear + bias", "rms_norm_input_gradient + addend": the rule with what else the operation does.
+[[nodiscard]] std::string kind_of(const Operation& operation);
 
 }  // namespace millrace::runtime

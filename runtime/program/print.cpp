@@ -31,7 +31,7 @@ std::string place_of(const Place& placement) { return fmt::format("{}+{}", to_st
 void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPlan& plan, std::size_t position,
               const Operation& operation) {
   const auto one = cost(programs, operation);
-  Row head = {std::to_string(position),    operation.name,          std::string(operation.rule->name()),
+  Row head = {std::to_string(position),    operation.name,          kind_of(operation),
               operation.attributes.text(), short_number(one.flops), short_number(one.bytes)};
   for (const auto id : operation.outputs) {
     const auto& value = programs.value(id);

@@ -111,9 +111,9 @@ class InputGradient final : public GradientWithLoss {
     return {2 * product_flops(inputs), rules::traffic(inputs, outputs)};
   }
 
-  const OperationRule* fused_with(const OperationRule& weight_gradient) const override {
+  Epilogues epilogues() const override {
     static const BothGradients both;
-    return &weight_gradient == &weight_gradient_rule() ? &both : nullptr;
+    return {.weight_gradient = &weight_gradient_rule(), .both = &both};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::linear_cross_entropy_input_gradient}; }

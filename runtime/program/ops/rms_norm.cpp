@@ -22,28 +22,23 @@ kernels::Tensor numbers(kernels::Tensor tensor) {
   return tensor;
 }
 
-/// dy, x [T, n·D], weight f32 [D], r f32 [T, n] → dx [T, n·D]; `plus` adds one operand more.
+/// dy, x [T, n·D], weight f32 [D], r f32 [T, n] → dx [T, n·D].
 class RmsNormInputGradient final : public OperationRule {
  public:
-  explicit RmsNormInputGradient(bool plus) : plus_(plus) {}
-  static const RmsNormInputGradient& either(bool plus) {
-    static const RmsNormInputGradient alone(false), added(true);
-    return plus ? added : alone;
-  }
-  std::string_view name() const override { return plus_ ? "rms_norm_input_gradient_plus" : "rms_norm_input_gradient"; }
-  const OperationRule* plus() const override { return plus_ ? nullptr : &either(true); }
+  std::string_view name() const override { return "rms_norm_input_gradient"; }
+  Epilogues epilogues() const override { return {.addend = true}; }
 
-  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == (plus_ ? 5U : 4U) && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] &&
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    rules::require(inputs.size() == (adds(attributes) ? 5U : 4U) && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] &&
                        is_weight(inputs[2], inputs[1]) && inputs[3] == scales_of(inputs[1], inputs[2].shape[0]) &&
-                       (!plus_ || inputs[4] == inputs[0]),
+                       (!adds(attributes) || inputs[4] == inputs[0]),
                    name(), inputs, "dy and x [T, n * D], weight f32 [D], r f32 [T, n] (and an addend of dy's type)");
     return {inputs[0]};
   }
 
   /// An element: dy·w, its product with x and their sum, then r·(g − x·c).
-  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {(plus_ ? 7 : 6) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+  Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
+    return {(adds(attributes) ? 7 : 6) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::rms_norm_input_gradient}; }
@@ -51,13 +46,14 @@ class RmsNormInputGradient final : public OperationRule {
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[2].shape[0];
     kernels::Tensor addend;
-    if (plus_) addend = vectors(inputs[4], width);
+    if (adds(attributes)) addend = vectors(inputs[4], width);
     kernels::rms_norm_input_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
-                                     attributes.as<kernels::RmsNormOptions>(), vectors(outputs[0], width), plus_ ? &addend : nullptr);
+                                     attributes.as<kernels::RmsNormOptions>(), vectors(outputs[0], width),
+                                     adds(attributes) ? &addend : nullptr);
   }
 
  private:
-  bool plus_;
+  static bool adds(const Attributes& attributes) { return attributes.epilogue.add == Epilogue::Add::addend; }
 };
 
 /// dy, x [T, n·D], r f32 [T, n]: adds into f32 [D].
@@ -98,9 +94,9 @@ class RmsNorm final : public OperationRule {
   }
 
   void input_gradient(GradientBuilder& builder) const override {
+    static const RmsNormInputGradient rule;
     if (!builder.wants(0)) return;
-    builder.add_gradient(0, builder.append(RmsNormInputGradient::either(false),
-                                           {builder.output_gradient(0), builder.input(0), builder.input(1), builder.output(1)},
+    builder.add_gradient(0, builder.append(rule, {builder.output_gradient(0), builder.input(0), builder.input(1), builder.output(1)},
                                            builder.forward().attributes, "dx")[0]);
   }
 

@@ -1,10 +1,9 @@
 millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/attributes_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/builder_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/choose_epilogues_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/differentiate_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/executor_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/fuse_bias_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/fuse_sums_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/offload_test.cpp
