@@ -137,7 +137,7 @@ bool run_recorded_steps(Session& session, const ParitySettings& settings, const 
     initialize_from_folder(*rank, settings.folder);
     auto& hook = hooks[rank];
     hook = std::make_unique<CaptureHook>(*rank);
-    rank->hook = hook.get();
+    rank->set_hook(hook.get());
   }
   std::promise<TrainedSteps> output;
   Pipeline::Start start;
