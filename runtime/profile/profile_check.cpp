@@ -26,7 +26,7 @@ std::string rank_problem(const Json& parts, const Json& causes, double wall) {
 
 std::vector<std::string> profile_problems(const std::string& text) {
   const Json profile = Json::parse(text, nullptr, false);
-  if (profile.is_discarded()) return {"no JSON"};
+  if (profile.is_discarded()) return {"not JSON"};
   std::vector<std::string> problems;
   try {
     const auto format = profile.at("format").get<std::string>();

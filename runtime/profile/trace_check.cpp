@@ -35,7 +35,7 @@ class Checker {
  public:
   std::vector<std::string> check(const std::string& text) {
     const Json file = Json::parse(text, nullptr, false);
-    if (file.is_discarded()) return {"no JSON"};
+    if (file.is_discarded()) return {"not JSON"};
     if (!file.is_object() || !file.contains("traceEvents") || !file.at("traceEvents").is_array())
       return {"not an object with a list traceEvents"};
     read_clocks(file);

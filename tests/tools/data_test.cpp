@@ -66,7 +66,7 @@ TEST(Data, LeavesNoFileWhereItFails) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.bin"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
   ASSERT_EQ(run_millrace(with({folder / "good.txt"})).code, 0);
-  expect_failure(run_millrace(with({folder / "good.txt"})), ExitCode::usage, {"out.bin", "there already", "--overwrite"});
+  expect_failure(run_millrace(with({folder / "good.txt"})), ExitCode::usage, {"out.bin", "exists already", "--overwrite"});
   EXPECT_EQ(run_millrace(with({"--overwrite", "--no-eod", folder / "good.txt"})).code, 0);
   expect_parts(run_millrace({"data", "inspect", folder / "out"}).out, {"tokens     4"});
 }

@@ -48,7 +48,7 @@ TEST(ScheduleShow, DrawsAndCounts) {
 TEST(ScheduleShow, CostsWarmUpAndGroupReachTheSchedule) {
   expect_parts(run("show", "1f1b", {"--costs", "1,1.1,0.8,0.05"}).out, {"makespan        32.7", "link 0.05"});
   expect_parts(run("show", "1f1b", {"--warmup", "6"}).out, {"peak               7 "});
-  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages per rank"});
+  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages a rank"});
   expect_parts(run("show", "interleaved", {"--group", "8"}).out, {"peak             7.5 "});
   const Words unequal{"--costs", "1,1.4,0.6,0.2", "--memory"};
   for (const auto& [limit, makespan] : {std::pair("4", 31.8), std::pair("5", 30.0)}) {
@@ -134,7 +134,7 @@ TEST(ScheduleCheck, BoundsMayKillASchedule) {
   EXPECT_EQ(run("check", "interleaved", {"--slots", "4"}).code, 0);
   const auto result = run("check", "interleaved", {"--slots", "3"});
   EXPECT_EQ(result.code, found_a_fault);
-  expect_parts(result.out, {"finds no free slot of 3 on its edge", "cycle: ", "live  this engine", "interleaved: rejected"});
+  expect_parts(result.out, {"finds none of the 3 slots on its edge free", "cycle: ", "live  this engine", "interleaved: rejected"});
 }
 
 TEST(ScheduleCheck, AnUnreadableTableIsAnotherMatter) {

@@ -131,7 +131,7 @@ TEST(Dataset, FilesWithoutOneToHoldOutSayWhy) {
     EXPECT_EQ(data.held_out, nullptr);
     return data.held_out_text;
   };
-  EXPECT_EQ(text_of(10), "nothing: data.held_out = 10 takes every 10th file, and there are 3");
+  EXPECT_EQ(text_of(10), "nothing: data.held_out = 10 takes every 10th file, but there are only 3");
   EXPECT_EQ(text_of(0), "nothing (data.held_out = 0)");
   folder.write("c", "");
   EXPECT_EQ(text_of(3), "nothing: the 1 held-out files have 0 tokens");

@@ -98,7 +98,7 @@ TEST(Megatron, RefusesWhatDoesNotFit) {
     all.emplace_back("a.idx");
     expect_error([&] { TokenFile(folder.write("a.bin", bin), 100); }, ExitCode::data, all);
   };
-  refused([](Index& index) { index.magic = "MMIDIDX\1"; }, {"no index"});
+  refused([](Index& index) { index.magic = "MMIDIDX\1"; }, {"not an index"});
   refused([](Index& index) { index.version = 2; }, {"version 2"});
   refused([](Index& index) { index.code = 7; }, {"element code 7"});
   refused([](Index& index) { index.sequences = ~std::uint64_t{0}; }, {"too few"});
@@ -112,7 +112,7 @@ TEST(Megatron, RefusesWhatDoesNotFit) {
   refused([](Index& index) { index.documents = raw<std::int64_t>({0, 4, 3}); }, {"border 1", "4"});
   refused([](Index& index) { index.documents = raw<std::int64_t>({1, 2, 3}); }, {"border 0"});
   refused([](Index& index) { index.documents = raw<std::int64_t>({0, 2, 2}); }, {"border 2"});
-  refused([](Index& index) { index.borders = 0, index.documents.clear(); }, {"no borders"});
+  refused([](Index& index) { index.borders = 0, index.documents.clear(); }, {"no document borders"});
 }
 
 TEST(Megatron, IsTrainingDataByItsPrefix) {

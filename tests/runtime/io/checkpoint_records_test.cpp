@@ -82,7 +82,7 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
   const struct {
     const char *from, *to, *word;
   } table[] = {
-      {"\"schema\": 1", "\"schema\": 2", "schema 2, this program knows 1"},
+      {"\"schema\": 1", "\"schema\": 2", "schema 2, expected 1"},
       {"\"schema\": 1", "\"schema\": \"1\"", "'schema' is not a whole number"},
       {"\"step\": 7", "\"steps\": 7", "'step' is missing"},
       {"\"step\": 7", "\"step\": -7", "'step' is not a whole number"},

@@ -235,8 +235,8 @@ TEST(FileSystem, AWriteThatTakesNothingIsAnError) {
     if (call.number > 100) throw std::runtime_error("asked for ever");
     return call.operation == FileOperation::write ? FileFault::no_progress : FileFault::none;
   });
-  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { file.write("x"); }), "took none of 1 bytes"));
-  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { file.write_at(2, std::as_bytes(std::span("x", 1))); }), "took none"));
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { file.write("x"); }), "accepted none of 1 bytes"));
+  EXPECT_TRUE(contains(error_of(ExitCode::storage, [&] { file.write_at(2, std::as_bytes(std::span("x", 1))); }), "accepted none"));
   set_file_hook({});
   EXPECT_EQ(slurp(scratch / "file"), "12345678");
 }

@@ -140,7 +140,7 @@ TEST_F(Index, EveryTensorIsWhereTheIndexSays) {
   EXPECT_TRUE(contains(opening_error(folder), "'b' is not in the index"));
   write(folder, 20);
   fs::copy_file(folder + "/" + first, folder + "/" + second, fs::copy_options::overwrite_existing);
-  EXPECT_TRUE(contains(opening_error(folder), "'a' is both in " + folder + "/" + first));
+  EXPECT_TRUE(contains(opening_error(folder), "'a' is in both " + folder + "/" + first));
 }
 
 TEST_F(Index, MissingFilesAndSizesAreNamed) {
@@ -167,7 +167,7 @@ TEST_F(Index, MissingFilesAndSizesAreNamed) {
   write(folder, 20);
   fs::remove(folder + "/" + second);
   EXPECT_TRUE(contains(opening_error(folder), second));
-  EXPECT_TRUE(contains(opening_error(scratch / "nothing"), "there is no model.safetensors"));
+  EXPECT_TRUE(contains(opening_error(scratch / "nothing"), "neither model.safetensors nor model.safetensors.index.json exists"));
 }
 
 TEST_F(Index, HostileJsonIsRefused) {
@@ -185,7 +185,7 @@ TEST_F(Index, LinksStayInTheFolderOrInTheCache) {
   EXPECT_TRUE(contains(opening_error(folder), "leads out of the folder"));
   fs::remove(folder + "/" + second);
   fs::create_symlink("nothing", folder + "/" + second);
-  EXPECT_TRUE(contains(opening_error(folder), folder + "/" + second + ": the link leads nowhere: No such file"));
+  EXPECT_TRUE(contains(opening_error(folder), folder + "/" + second + ": the link cannot be resolved: No such file"));
   fs::remove(folder + "/" + second);
   fs::copy_file(scratch / "outside.safetensors", folder + "/beside");
   fs::create_symlink("beside", folder + "/" + second);

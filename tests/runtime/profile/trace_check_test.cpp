@@ -111,7 +111,7 @@ TEST(TraceCheck, RefusesAReceiveBeforeItsSendUnlessTheClocksAllowIt) {
 }
 
 TEST(TraceCheck, RefusesWhatIsNoTrace) {
-  expect_problem(Json::array(), "no object");
+  expect_problem(Json::array(), "not an object");
   EXPECT_EQ(trace_problems("{\"traceEvents\":[").front(), "not JSON");
   const auto changed = [](const std::string& phase, const char* field, const Json& value) {
     Json trace = sound();

@@ -105,7 +105,7 @@ std::optional<ScheduleRequest> advised(ScheduleRequest request, const std::strin
   bool changed = false;
   const auto take = [&](const char* key, int& value) {
     const std::string text = fmt::format("{} = ", key);
-    const std::size_t at = message.find(text, std::min(message.find("nearest legal"), message.find("take ")));
+    const std::size_t at = message.find(text, std::min(message.find("nearest legal"), message.find("; use ")));
     if (at == std::string::npos) return;
     value = std::stoi(message.substr(at + text.size()));
     changed = true;

@@ -49,7 +49,7 @@ TEST(Table, HeaderIsCheckedAgainstTheCells) {
   expect_contains(refusal("#microbatches 3\n" + cells), "own.csv:1: #microbatches, expected #M");
   expect_contains(refusal("#ranks 3\n" + cells), "own.csv:1: #ranks, expected #P");
   expect_contains(refusal("#chunks 3\n" + cells), "own.csv:1: #chunks, expected #V");
-  expect_contains(refusal("#placement single mine\n" + cells), "own.csv:1: \"mine\" behind #placement single");
+  expect_contains(refusal("#placement single mine\n" + cells), "own.csv:1: \"mine\" after #placement single");
   expect_contains(refusal("#P 3\n" + cells), "own.csv: #P says 3, the table has 2");
   expect_contains(refusal("#V 2\n" + cells), "own.csv: #V says 2, the table has 1");
   expect_contains(refusal("#M 4\n" + cells), "own.csv: #M says 4, the table has 2");
@@ -88,7 +88,7 @@ TEST(Table, NamesWhatIsWrong) {
   expect_contains(refusal("0F0,(0F1;0F0)OVERLAP_F_B\n"), "expected F first and B or I second");
   expect_contains(refusal("0F0,(0F0;0B0)OVERLAP_F_B\n"), "both halves of an overlapped pair are of microbatch 0");
   expect_contains(refusal("0F0,(0F1;0B0)\n"), "expected an overlapped pair like (0F5;7B0)OVERLAP_F_B");
-  expect_contains(refusal("# nothing\n"), "no line");
+  expect_contains(refusal("# nothing\n"), "no row of a rank");
   expect_contains(refusal("0F0,0B0,2F0,2B0\n"), "stage 1 is missing");
   expect_contains(refusal("0F0\n0B0\n"), "rank 1");
   expect_contains(refusal("0F0\n1F0,1B0\n"), "stage 0 on rank 0 has no B");
@@ -100,7 +100,7 @@ TEST(Table, CellsAreCheckedBeforeTheSchedule) {
   EXPECT_NO_THROW(check_cells("0F0\n1F0,1B0\n", "own.csv"));  // can be parsed, but is not a schedule
   expect_contains(error_of(ExitCode::config, [] { check_cells("0F0,0X0\n", "own.csv"); }), "own.csv:1: cell 2");
   expect_contains(error_of(ExitCode::config, [] { check_cells("#M two\n0F0\n", "own.csv"); }), "own.csv:1");
-  expect_contains(error_of(ExitCode::config, [] { check_cells("# nothing\n", "own.csv"); }), "no line");
+  expect_contains(error_of(ExitCode::config, [] { check_cells("# nothing\n", "own.csv"); }), "no row of a rank");
 }
 
 TEST(Table, FullTablesKeepTheirTransfers) {

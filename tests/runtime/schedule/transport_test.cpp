@@ -125,7 +125,7 @@ TEST(Transport, ReportsNameTheTokenAndTheCycle) {
   model.slots = slots_everywhere(schedule.placement, 1);
   const Liveness dead = replay_transport(schedule.placement, full_table(schedule), model);
   ASSERT_FALSE(dead.live);
-  expect_contains(dead.report, "finds no free slot of 1 on its edge");
+  expect_contains(dead.report, "finds none of the 1 slots on its edge free");
   EXPECT_FALSE(dead.cycle.empty());
 
   FullTable unsent = full_table(one_f_one_b(2, 1));
