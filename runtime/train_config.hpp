@@ -18,8 +18,8 @@ struct TrainConfig {
   std::int64_t sequence = 128;
   std::int64_t microbatches = 8;
   std::int64_t seed = 1;
-  std::int64_t threads = 0;       // per rank; 0: cores / hosted ranks
-  std::int64_t accumulators = 1;  // number of gradient sums, each over a contiguous part of the microbatches
+  std::int64_t threads = 0;         // per rank; 0: cores / hosted ranks
+  std::int64_t accumulators = 1;    // number of gradient sums, each over a contiguous part of the microbatches
   std::string numerics = "hf";      // hf | maxtext: the rules of the learning rate, clipping and decay
   std::string optimizer = "adamw";  // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;
@@ -34,8 +34,8 @@ struct TrainConfig {
   bool nesterov = false;
   double weight_decay = 0.1;
   std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
-  double clip = 1.0;    // largest global gradient norm; 0: no clipping
-  double z_loss = 0.0;  // weight of log(Z)^2
+  double clip = 1.0;                    // largest global gradient norm; 0: no clipping
+  double z_loss = 0.0;                  // weight of log(Z)^2
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

@@ -35,7 +35,8 @@ class PairedTimes {
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, runtime::median(ones_) * 1e3);
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, runtime::median(others_) * 1e3);
     fmt::print("{} / {}: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, {}; load {:.2f}\n", one, other,
-               least(ones_) / least(others_), runtime::median(ones_) / runtime::median(others_), runtime::median(ratios_), expected, load[0]);
+               least(ones_) / least(others_), runtime::median(ones_) / runtime::median(others_), runtime::median(ratios_), expected,
+               load[0]);
   }
 
  private:

@@ -52,7 +52,7 @@ LastPart last_part(const TokenStream& stream, std::int64_t every) {
   constexpr std::int64_t min_tokens = 2;
   if (target < min_tokens) return {size, false, fmt::format("its {} tokens are too few to hold out one in {}", size, every)};
   const std::int64_t cut = size - target;
-  const std::int64_t before = document_before(stream, cut + 1);                         // may equal the cut
+  const std::int64_t before = document_before(stream, cut + 1);                        // may equal the cut
   const std::int64_t after = before == cut ? cut : stream.next_border(cut, size) + 1;  // equals size if no further document begins
   const bool has_after = size - after >= min_tokens, has_before = before >= (size + 1) / 2;
   if (has_after && (!has_before || after - cut <= cut - before)) return {after, true, {}};

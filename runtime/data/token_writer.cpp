@@ -109,9 +109,10 @@ void TokenWriter::append(std::span<const std::int32_t> ids) {
   tokens_ += static_cast<std::int64_t>(ids.size());
   in_document_ += static_cast<std::int64_t>(ids.size());
   MILLRACE_CHECK(target_ != TokenTarget::llmc || tokens_ <= max_tokens, ExitCode::data, who,
-                 "{}: more than {} tokens, which llm.c's header cannot count; write several files, or Megatron's format", path_, max_tokens);
-  MILLRACE_CHECK(in_document_ <= max_tokens, ExitCode::data, who, "{}: document {} has more than {} tokens, which Megatron's index cannot count",
-                 path_, documents_, max_tokens);
+                 "{}: more than {} tokens, which llm.c's header cannot count; write several files, or Megatron's format", path_,
+                 max_tokens);
+  MILLRACE_CHECK(in_document_ <= max_tokens, ExitCode::data, who,
+                 "{}: document {} has more than {} tokens, which Megatron's index cannot count", path_, documents_, max_tokens);
 }
 
 void TokenWriter::end_document() {

@@ -64,7 +64,7 @@ TEST_F(Completion, OffersTheOptionsOfTheCommand) {
 
 TEST_F(Completion, OffersTheValuesOfAnOption) {
   EXPECT_EQ(in_bash("millrace parity DIR --dtype "), (Words{"bf16", "fp32"}));
-  EXPECT_EQ(in_bash("millrace parity DIR --dtype=b"), (Words{"bf16"}));  // bash replaces only what follows "="
+  EXPECT_EQ(in_bash("millrace parity DIR --dtype=b"), (Words{"bf16"}));      // bash replaces only what follows "="
   EXPECT_EQ(in_bash("millrace inspect --log-level w"), (Words{"warning"}));  // every command has it
   EXPECT_EQ(in_bash("millrace inspect --program w"), (Words{"weight_gradient"}));
   EXPECT_EQ(in_bash("millrace parity DIR --schedule "), sorted(runtime::schedule_names()));

@@ -54,7 +54,8 @@ const Family& family_of(const std::string& name, std::size_t pieces, const std::
        where, pieces);
 }
 
-/// Returns nothing if the text is not base64. Our own, since OpenSSL's decoder reads beyond what base64 allows and Boost's is no public header.
+/// Returns nothing if the text is not base64. Our own, since OpenSSL's decoder reads beyond what base64 allows and Boost's is no public
+/// header.
 std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
   const auto value_of = [](char letter) -> int {

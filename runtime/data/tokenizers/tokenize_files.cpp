@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* who = "tokenize";
 constexpr std::size_t part_bytes = std::size_t{1} << 20;  // bytes of text that are encoded at a time, so that the ids stay in the cache
-constexpr int max_line_depth = 64;                          // nesting of JSON
+constexpr int max_line_depth = 64;                        // nesting of JSON
 
 class FileTokenizer {
  public:

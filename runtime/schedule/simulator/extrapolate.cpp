@@ -51,9 +51,9 @@ struct Slowest {
 class Extrapolator {
  public:
   Extrapolator(const Schedule& schedule, const Costs& costs, const ScaleModel& model) : schedule_(schedule), costs_(costs), model_(model) {
-    MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= min_samples && model.optimizer >= 0,
-                   ExitCode::internal, who, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples",
-                   model.spread, costs.noise.jitter, model.samples, model.optimizer, min_samples);
+    MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= min_samples && model.optimizer >= 0, ExitCode::internal,
+                   who, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples", model.spread,
+                   costs.noise.jitter, model.samples, model.optimizer, min_samples);
     MILLRACE_CHECK(model.error.error >= 0 && model.error.growth >= 0 && model.error.ranks >= 1, ExitCode::internal, who,
                    "error {}, growing by {}, of {} ranks, expected none below 0 and a rank", model.error.error, model.error.growth,
                    model.error.ranks);

@@ -77,7 +77,9 @@ TEST(Lateness, SlowLinksAreNamedByEdge) {
   costs.links[0].latency = 3;  // activations, 0 to 1
   const auto found = late(made_up(schedule, costs));
   ASSERT_FALSE(found.empty());
-  EXPECT_NE(found.front().what.find("a boundary (activation) that a rank waits for takes 3.000 ms from stage 0 on rank 0 to rank 1"), std::string::npos) << found.front().what;
+  EXPECT_NE(found.front().what.find("a boundary (activation) that a rank waits for takes 3.000 ms from stage 0 on rank 0 to rank 1"),
+            std::string::npos)
+      << found.front().what;
 }
 
 TEST(Lateness, KeepsTheCostliest) {
