@@ -178,11 +178,11 @@ TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   for (const char* name : {"a", "b"}) folder_.write(std::string("text/") + name, std::string(5000, *name));
   expect_failure(
       train({"evaluate.every=2"}), ExitCode::config,
-      {"evaluate.every = 2, but there is nothing to evaluate: held out is nothing: data.held_out = 10 takes every 10th file, and "
-       "there are 2"});
+      {"evaluate.every = 2, but there is nothing to evaluate: held out is nothing: data.held_out = 10 takes every 10th file, but "
+       "there are only 2"});
   const auto run = train();
   EXPECT_EQ(run.code, 0) << run.err;
-  expect_parts(run.out, {"held out  nothing: data.held_out = 10 takes every 10th file, and there are 2\n"});
+  expect_parts(run.out, {"held out  nothing: data.held_out = 10 takes every 10th file, but there are only 2\n"});
   // The held-out documents have a single token each, so there is no next token.
   folder_.write("text/b", "");
   std::string tokens(400, '\1');

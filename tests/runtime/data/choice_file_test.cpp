@@ -97,8 +97,8 @@ TEST(ChoiceFile, HasAsManyExamplesAsItSays) {
   expect_refused(File{{}}, {"0 examples, expected one or more"});
   expect_refused(File{{first_example}, 20240522, 1, 2}, {"example 1: the file ends in it, at 1052 bytes"});
   expect_refused(File{{first_example, second_example}, 20240522, 1, 1},
-                 {std::to_string(2 * second_example.size()) + " bytes behind the last of 1 examples"});
-  expect_refused(File{{first_example}}.bytes() + '\0', {"1 bytes behind the last of 1 examples"});
+                 {std::to_string(2 * second_example.size()) + " bytes follow the last of 1 examples"});
+  expect_refused(File{{first_example}}.bytes() + '\0', {"1 bytes follow the last of 1 examples"});
 }
 
 TEST(ChoiceFile, EndsAtNoPlaceWithinAnExample) {
@@ -111,11 +111,11 @@ TEST(ChoiceFile, ExamplesAreAsLongAsTheySay) {
     Numbers numbers = second_example;
     numbers[1] = static_cast<std::uint16_t>(numbers[1] + off);
     expect_refused(File{{first_example, numbers}, 20240522, 1, -1, 100},
-                   {"example 1: " + std::to_string(2 * numbers.size()) + " bytes, said to have " + std::to_string(numbers[1])});
+                   {"example 1: " + std::to_string(2 * numbers.size()) + " bytes, but its header says " + std::to_string(numbers[1])});
   }
   const auto longest = static_cast<std::int32_t>(2 * second_example.size());
   expect_refused(File{{first_example, second_example}, 20240522, 1, -1, longest - 1},
-                 {"example 1: ", "(the longest " + std::to_string(longest - 1) + ")"});
+                 {"example 1: ", "(longest example: " + std::to_string(longest - 1) + ")"});
 }
 
 TEST(ChoiceFile, ExamplesBeginWithMarkAndIndex) {

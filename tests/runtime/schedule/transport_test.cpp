@@ -175,46 +175,48 @@ TEST(Transport, ReportsSayWhatEachRankLacks) {
   implicit.slots = slots_everywhere(two, 1);
   implicit.outbox = 1;
   queue.transport = Transport::direction_fifo;
-  expect_reported(two, {{"0SEND_F0 0F0", "1RECV_F0 1F0"},
-                        {},
-                        "rank 0 is stuck at 0SEND_F0 (cell 0 of 2): the activation of microbatch 0 from stage 0 is not made before it\n"
-                        "rank 1 is stuck at 1RECV_F0 (cell 0 of 2): no activation of microbatch 0 from stage 0, which rank 0 makes; rank 0 "
-                        "is stuck at 0SEND_F0\n"
-                        "cycle: rank 0 waits for itself\n",
-                        {0}});
-  expect_reported(two, {{"0F0 0SEND_F0", "1F0 1RECV_F0"},
-                        rendezvous,
-                        "rank 0 is stuck at 0SEND_F0 (cell 1 of 2): rank 1 has not come to the receive; rank 1 is stuck at 1F0\n"
-                        "rank 1 is stuck at 1F0 (cell 0 of 2): no activation of microbatch 0 from stage 0, which rank 0 has made and not "
-                        "sent; rank 0 is stuck at 0SEND_F0\n"
-                        "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
-                        {0, 1}});
-  expect_reported(two, {{"0F0 0SEND_F0 0F1 0SEND_F1 0F2 0SEND_F2 0F3 0SEND_F3", "1F3"},
-                        implicit,
-                        "rank 0 is stuck at 0SEND_F2 (cell 5 of 8): the outbox of 1 on the activation edge from stage 0 to 1 is full; rank "
-                        "1 is stuck at 1F3\n"
-                        "rank 1 is stuck at 1F3 (cell 0 of 1): no activation of microbatch 3 from stage 0, which rank 0 makes; rank 0 is "
-                        "stuck at 0SEND_F2\n"
-                        "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
-                        {0, 1}});
+  expect_reported(two,
+                  {{"0SEND_F0 0F0", "1RECV_F0 1F0"},
+                   {},
+                   "rank 0 is stuck at 0SEND_F0 (cell 0 of 2): the activation of microbatch 0 from stage 0 is not produced before it\n"
+                   "rank 1 is stuck at 1RECV_F0 (cell 0 of 2): no activation of microbatch 0 from stage 0, which rank 0 produces; rank 0 "
+                   "is stuck at 0SEND_F0\n"
+                   "cycle: rank 0 waits for itself\n",
+                   {0}});
+  expect_reported(two,
+                  {{"0F0 0SEND_F0", "1F0 1RECV_F0"},
+                   rendezvous,
+                   "rank 0 is stuck at 0SEND_F0 (cell 1 of 2): rank 1 has not reached the receive; rank 1 is stuck at 1F0\n"
+                   "rank 1 is stuck at 1F0 (cell 0 of 2): no activation of microbatch 0 from stage 0, which rank 0 has produced but not "
+                   "sent; rank 0 is stuck at 0SEND_F0\n"
+                   "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
+                   {0, 1}});
+  expect_reported(two,
+                  {{"0F0 0SEND_F0 0F1 0SEND_F1 0F2 0SEND_F2 0F3 0SEND_F3", "1F3"},
+                   implicit,
+                   "rank 0 is stuck at 0SEND_F2 (cell 5 of 8): the outbox of 1 on the activation edge from stage 0 to 1 is full; rank "
+                   "1 is stuck at 1F3\n"
+                   "rank 1 is stuck at 1F3 (cell 0 of 1): no activation of microbatch 3 from stage 0, which rank 0 produces; rank 0 is "
+                   "stuck at 0SEND_F2\n"
+                   "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
+                   {0, 1}});
   expect_reported(two, {{"0F0 0SEND_F0", "1RECV_F1 1F1"},
                         {},
-                        "rank 1 is stuck at 1RECV_F1 (cell 0 of 2): no activation of microbatch 1 from stage 0, which no rank makes\n",
+                        "rank 1 is stuck at 1RECV_F1 (cell 0 of 2): no activation of microbatch 1 from stage 0, which no rank produces\n",
                         {}});
-  expect_reported(two,
-                  {{"0F0 0SEND_F0", "1F0"},
-                   {},
-                   "rank 1 is stuck at 1F0 (cell 0 of 1): no activation of microbatch 0 from stage 0, which has come and is not taken: "
-                   "it stands behind another token, or no receive stands before this cell\n"
-                   "cycle: rank 1 waits for itself\n",
-                   {1}});
-  expect_reported(two,
-                  {{"0F0 0SEND_F0 0F1 0SEND_F1", "1RECV_F1 1RECV_F0 1F0 1F1"},
-                   queue,
-                   "rank 1 is stuck at 1RECV_F1 (cell 0 of 4): no activation of microbatch 1 from stage 0, which is sent and stands in "
-                   "a queue\n"
-                   "cycle: rank 1 waits for itself\n",
-                   {1}});
+  expect_reported(
+      two, {{"0F0 0SEND_F0", "1F0"},
+            {},
+            "rank 1 is stuck at 1F0 (cell 0 of 1): no activation of microbatch 0 from stage 0, which has arrived but is not received: "
+            "another boundary is ahead of it, or there is no receive before this cell\n"
+            "cycle: rank 1 waits for itself\n",
+            {1}});
+  expect_reported(two, {{"0F0 0SEND_F0 0F1 0SEND_F1", "1RECV_F1 1RECV_F0 1F0 1F1"},
+                        queue,
+                        "rank 1 is stuck at 1RECV_F1 (cell 0 of 4): no activation of microbatch 1 from stage 0, which is sent but waits in "
+                        "a queue\n"
+                        "cycle: rank 1 waits for itself\n",
+                        {1}});
 }
 
 // A queue that both directions share: who must move first is found from head to head.
@@ -223,17 +225,18 @@ TEST(Transport, ReportsFollowTheQueues) {
   TransportModel shared;
   shared.transport = Transport::rank_fifo;
   shared.implicit_receives = true;
-  expect_reported(three, {{"0B0 0F0 0SEND_F0", "1RECV_F0 1RECV_B0 1B0 1SEND_B0", "2B0 2SEND_B0"},
-                          shared,
-                          "rank 0 is stuck at 0B0 (cell 0 of 3): no gradient of microbatch 0 from stage 1, which rank 1 makes; rank 1 is "
-                          "stuck at 1B0\n"
-                          "rank 1 is stuck at 1B0 (cell 2 of 4): no gradient of microbatch 0 from stage 2, which is sent and stands in a "
-                          "queue; rank 0 is stuck at 0B0\n"
-                          "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
-                          {0, 1}});
+  expect_reported(three,
+                  {{"0B0 0F0 0SEND_F0", "1RECV_F0 1RECV_B0 1B0 1SEND_B0", "2B0 2SEND_B0"},
+                   shared,
+                   "rank 0 is stuck at 0B0 (cell 0 of 3): no gradient of microbatch 0 from stage 1, which rank 1 produces; rank 1 is "
+                   "stuck at 1B0\n"
+                   "rank 1 is stuck at 1B0 (cell 2 of 4): no gradient of microbatch 0 from stage 2, which is sent but waits in a "
+                   "queue; rank 0 is stuck at 0B0\n"
+                   "cycle: rank 0 waits for rank 1, which waits for rank 0\n",
+                   {0, 1}});
   expect_reported(three, {{"0F1 0SEND_F1 0F0 0SEND_F0", "1RECV_F0 1RECV_B0 1B0 1RECV_F1", "2B0 2SEND_B0"},
                           shared,
-                          "rank 1 is stuck at 1B0 (cell 2 of 4): no gradient of microbatch 0 from stage 2, which is sent and stands in a "
+                          "rank 1 is stuck at 1B0 (cell 2 of 4): no gradient of microbatch 0 from stage 2, which is sent but waits in a "
                           "queue\n"
                           "cycle: rank 1 waits for itself\n",
                           {1}});
