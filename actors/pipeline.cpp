@@ -71,6 +71,9 @@ Pipeline::~Pipeline() {
   inboxes_.clear();
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
+  // An actor counts as done while its worker is still in CAF's clean-up of it, which uses the system: the workers come to rest first.
+  system_->await_all_actors_done();
+  for (const auto& rank : ranks_) rank->worker().run([] {});
   system_.reset();
 }
 
