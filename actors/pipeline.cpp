@@ -71,10 +71,15 @@ Pipeline::~Pipeline() {
   inboxes_.clear();
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
-  // An actor counts as done while its worker is still in CAF's clean-up of it, which uses the system: the workers come to rest first.
   system_->await_all_actors_done();
-  for (const auto& rank : ranks_) rank->worker().run([] {});
+  settle_workers();
   system_.reset();
+}
+
+/// Returns when the workers have run all that was sent to their actors so far, and have let go of those that ended. CAF counts an actor as
+/// done in the middle of the task that ends it, and the rest of that task uses the system.
+void Pipeline::settle_workers() {
+  for (const auto& rank : ranks_) rank->worker().run([] {});
 }
 
 std::vector<Rank*> Pipeline::ranks() const {
@@ -163,7 +168,7 @@ void Pipeline::begin(const Start& start) {
 
   // What was made and set so far (actors, hooks) comes before all that the workers run: messages say so too, but through CAF, where
   // ThreadSanitizer sees no order.
-  for (const auto& rank : ranks_) rank->worker().run([] {});
+  settle_workers();
 
   links_ = connect(plan_, topology, session_.transport(), hosted);
   find_rings();
@@ -208,6 +213,7 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
 void Pipeline::wait() {
   caf::scoped_actor self(*system_);
   self->wait_for(rank_actors_);
+  settle_workers();  // the stages' actors have ended too, and their stages are the ranks' again
   caf::anon_send_exit(checkpoint_, caf::exit_reason::user_shutdown);
 }
 

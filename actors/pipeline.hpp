@@ -59,6 +59,7 @@ class Pipeline {
 
  private:
   void begin(const Start& start);
+  void settle_workers();
   void deliver(const ToRank& message);
   void watch(std::span<const cluster::Progress> ranks);
   void find_rings();

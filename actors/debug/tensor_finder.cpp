@@ -127,6 +127,11 @@ std::string TensorFinder::elsewhere(const std::string& name) const {
 }
 
 NamedTensor TensorFinder::find(const std::string& name) const {
+  // A weight's name is also the end of the names of its gradient and of its states; these are meant only in full.
+  const auto ends_in_name = [&](const Entry& entry) {
+    const bool derived = entry.named.where.starts_with("gradient") || entry.named.where.starts_with("state");
+    return !derived && entry.named.name.ends_with("." + name);
+  };
   const Entry* found = nullptr;
   int ends = 0;
   for (const auto& entry : entries_) {
@@ -135,16 +140,14 @@ NamedTensor TensorFinder::find(const std::string& name) const {
       ends = 1;
       break;
     }
-    if (!entry.named.name.ends_with("." + name) || entry.named.name.starts_with("grad.") || entry.named.name.starts_with("m.") ||
-        entry.named.name.starts_with("v."))
-      continue;
+    if (!ends_in_name(entry)) continue;
     found = &entry;
     ++ends;
   }
   if (ends > 1) {
     std::vector<std::string> all;
     for (const auto& entry : entries_)
-      if (entry.named.name.ends_with("." + name)) all.push_back(entry.named.name);
+      if (ends_in_name(entry)) all.push_back(entry.named.name);
     if (all.size() > 6) {
       all.resize(6);
       all.emplace_back("…");

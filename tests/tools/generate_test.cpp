@@ -159,7 +159,7 @@ TEST(Generate, NamesWhatWasMeant) {
   expect_failure(write_on(golden("hf_llama"), "", bytes), ExitCode::usage, {"--prompt is empty"});
   expect_failure(run_millrace({"generate", "--model", golden("hf_llama")}), ExitCode::usage, {"neither --prompt nor --prompt-file"});
   expect_failure(run_millrace({"generate", "--prompt", "a"}), ExitCode::usage, {"neither --model nor --checkpoint"});
-  expect_failure(write_on("/no/such/folder", "a", bytes), ExitCode::model, {"/no/such/folder: no such folder"});
+  expect_failure(write_on("/no/such/folder", "a", bytes), ExitCode::model, {"/no/such/folder: there is no such folder"});
   expect_failure(write_on("docs", "a", bytes), ExitCode::model, {"docs: no model, expected a folder with config.json"});
   expect_failure(run_millrace({"generate", "--checkpoint", "docs", "--prompt", "a"}), ExitCode::checkpoint,
                  {"docs: neither a run directory"});

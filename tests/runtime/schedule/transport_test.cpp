@@ -134,7 +134,7 @@ TEST(Transport, ReportsNameTheTokenAndTheCycle) {
   ASSERT_FALSE(missing.live);
   expect_contains(missing.report,
                   "rank 1 is stuck at 1RECV_F0 (cell 0 of 4): no activation of microbatch 0 from stage 0, which rank 0 has "
-                  "made and not sent; rank 0 is stuck at 0RECV_B0");
+                  "produced but not sent; rank 0 is stuck at 0RECV_B0");
   EXPECT_EQ(missing.cycle, (std::vector<RankId>{RankId{0}, RankId{1}}));
 }
 
