@@ -4,7 +4,7 @@
 
 namespace millrace::actors {
 
-/// The first stage: owns the embedding's table besides its layers. That it looks the microbatch's tokens up is in its program; that it is
+/// The first stage: has the embedding besides its layers. That it looks the microbatch's tokens up is in its program; that it is
 /// the owner of a tied table, in norm and checkpoints, is StoredParameter::is_owner. A stage that is first and last has a HeadActor.
 class EmbeddingActor : public StageActor {
  public:

@@ -12,8 +12,9 @@
 
 namespace millrace::actors {
 
-/// A decoder stage: owns its programs and its shard of the weights, and runs what its rank has decided, on the rank's compute worker. The
-/// rank actor is told when an action is done. A stage actor that ends gives its stage back to the rank, in whose memory the shard lies.
+/// A decoder stage: owns its programs, and runs what its rank has decided, on the rank's compute worker. The stage's weights, gradients and
+/// optimizer states lie in the rank's ParameterStore. The rank actor is told when an action is done. A stage actor that ends gives its
+/// stage back to the rank.
 class StageActor : public WorkerActor {
  public:
   /// `rank` outlives the actor.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -82,6 +83,7 @@ TEST_F(Signals, ASecondCtrlCEndsAtOnce) {
   // The step lasts longer than any timeout.
   Job job({}, training_.words("run"), {"MILLRACE_FAULT=point=stage0.forward:from=9:delay=600000"});
   ASSERT_TRUE(job.wait_for("step 2/", Training::patience)) << job.out() << job.err();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // until step 3 runs: between two steps one signal ends the run
   ::kill(job.launcher(), SIGINT);
   ASSERT_TRUE(job.wait_for("asked to stop", Training::patience)) << job.out() << job.err();
   ::kill(job.launcher(), SIGINT);
