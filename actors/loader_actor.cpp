@@ -13,8 +13,7 @@ caf::behavior LoaderActor::make_behavior() {
 
 void LoaderActor::load(const LoadBatch& request) {
   try {
-    const auto places = rank_.compute().batch(request.slot);
-    const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets, places.samples};
+    const auto view = rank_.compute().batch(request.slot);
     if (request.held_out) {
       batches_.fill_evaluation(request.microbatch, view);
     } else {

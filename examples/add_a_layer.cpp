@@ -188,7 +188,7 @@ runtime::ForwardProgram write_forward() {
   return builder.finish();
 }
 
-void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
+void fill_batch(std::int64_t, const runtime::BatchView& batch) {
   for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     batch.tokens[t] = static_cast<std::int32_t>(t * 5 % vocabulary);
     batch.targets[t] = static_cast<std::int32_t>(t * 7 % vocabulary);

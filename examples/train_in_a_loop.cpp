@@ -46,7 +46,7 @@ runtime::RankStage whole_model(const layers::ModelConfig& model) {
 }
 
 /// Rows begin at different letters of the text; the target of a letter is the next letter.
-void fill_batch(std::int64_t microbatch, const runtime::BatchPlaces& batch) {
+void fill_batch(std::int64_t microbatch, const runtime::BatchView& batch) {
   for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     const std::size_t row = t / sequence, column = t % sequence;
     const std::size_t letter = (static_cast<std::size_t>(microbatch) * 53 + row * 17 + column) % text.size();

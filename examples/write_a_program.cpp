@@ -55,7 +55,7 @@ void fill_weights(const runtime::RankCompute& rank) {
 }
 
 /// The token after t is 3 t + 1.
-void fill_batch(std::int64_t, const runtime::BatchPlaces& batch) {
+void fill_batch(std::int64_t, const runtime::BatchView& batch) {
   for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     batch.tokens[t] = static_cast<std::int32_t>(t * 5 % vocabulary);
     batch.positions[t] = static_cast<std::int32_t>(t % sequence);

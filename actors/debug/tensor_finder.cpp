@@ -90,16 +90,10 @@ void TensorFinder::add_values() {
   }
   const auto batch = compute.batch(action.slots.batch);
   const auto& plan = stepper_.plan();
-  const auto add = [&](const char* name, std::span<std::int32_t> numbers) {
-    entries_.push_back({{name, fmt::format("of microbatch {} on rank {}", action.action.microbatch, standing_.rank),
-                         kernels::make_tensor(numbers.data(), kernels::DType::i32, {plan.rows, plan.sequence})},
+  for (const runtime::BatchField& field : runtime::batch_fields)
+    entries_.push_back({{std::string(field.name), fmt::format("of microbatch {} on rank {}", action.action.microbatch, standing_.rank),
+                         kernels::make_tensor((batch.*field.array).data(), kernels::DType::i32, {plan.rows, plan.sequence})},
                         ""});
-  };
-  add("tokens", batch.tokens);
-  add("positions", batch.positions);
-  add("segments", batch.segments);
-  add("targets", batch.targets);
-  add("samples", batch.samples);
 }
 
 std::vector<std::string> TensorFinder::names() const {

@@ -52,12 +52,7 @@ void RecordingRunner::run(Rank& rank, runtime::Stage& stage, const Execute& exec
   call.execute = execute;
   if (execute.action.kind == ActionKind::forward) {
     call.boundary_in = copy(execute.slots.boundary_in, bytes);
-    const auto batch = rank.compute().batch(execute.slots.batch);
-    call.tokens.assign(batch.tokens.begin(), batch.tokens.end());
-    call.positions.assign(batch.positions.begin(), batch.positions.end());
-    call.segments.assign(batch.segments.begin(), batch.segments.end());
-    call.targets.assign(batch.targets.begin(), batch.targets.end());
-    call.samples.assign(batch.samples.begin(), batch.samples.end());
+    call.batch = runtime::Batch(rank.compute().batch(execute.slots.batch));
   }
   if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, bytes);
   ProgramRunner::run(rank, stage, execute);
@@ -80,12 +75,7 @@ ReplayedRound replay(Rank& rank, const StageRecording& recording) {
     if (execute.action.kind == ActionKind::forward) forwards[microbatch] = &call;
     if (runtime::makes_gradient(execute.action.kind)) gradients[microbatch] = &call;
     const auto* forward = forwards.at(microbatch);
-    const auto batch = rank.compute().batch(slots.batch);
-    std::copy(forward->tokens.begin(), forward->tokens.end(), batch.tokens.begin());
-    std::copy(forward->positions.begin(), forward->positions.end(), batch.positions.begin());
-    std::copy(forward->segments.begin(), forward->segments.end(), batch.segments.begin());
-    std::copy(forward->targets.begin(), forward->targets.end(), batch.targets.begin());
-    std::copy(forward->samples.begin(), forward->samples.end(), batch.samples.begin());
+    runtime::copy_batch(forward->batch, rank.compute().batch(slots.batch));
     // Programs read these only; the executor's bases are not const.
     slots.boundary_in = forward->boundary_in.empty() ? nullptr : const_cast<std::byte*>(forward->boundary_in.data());
     const auto gradient = gradients.find(microbatch);

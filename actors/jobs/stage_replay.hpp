@@ -8,6 +8,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "actors/rank/action_runner.hpp"
+#include "runtime/batch.hpp"
 #include "runtime/ids.hpp"
 
 namespace millrace::actors {
@@ -15,9 +16,9 @@ namespace millrace::actors {
 /// One action of a stage with all that came in from elsewhere, and a hash of what went out.
 struct StageCall {
   Execute execute;
-  std::vector<std::byte> boundary_in, gradient_in;                          // of actions that are the first to read them
-  std::vector<std::int32_t> tokens, positions, segments, targets, samples;  // of forwards
-  std::string output;  // hash of the token or gradient that it made; empty where it makes none
+  std::vector<std::byte> boundary_in, gradient_in;  // of actions that are the first to read them
+  runtime::Batch batch;                             // of forwards
+  std::string output;                               // hash of the token or gradient that it made; empty where it makes none
 };
 
 /// What one stage did in a step.

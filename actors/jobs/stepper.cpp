@@ -78,9 +78,7 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   }
   void load(const LoadBatch& request) override {
     stepper_.post([this, request] {
-      const auto places = seat_.rank->compute().batch(request.slot);
-      const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets, places.samples};
-      stepper_.setup_.batches->fill(request.step, request.microbatch, view);
+      stepper_.setup_.batches->fill(request.step, request.microbatch, seat_.rank->compute().batch(request.slot));
       seat_.control->batch_ready(request);
     });
   }

@@ -54,6 +54,7 @@ void CostProbe::fill(const actors::PlanRequest& request) {
   std::size_t next = 0;
   for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {
     const auto batch = rank_.batch(microbatch);
+    runtime::pad(batch);
     for (std::size_t place = 0; place < batch.tokens.size(); ++place) {
       batch.tokens[place] = static_cast<std::int32_t>(next++ * 7919 % vocabulary);
       batch.targets[place] = static_cast<std::int32_t>(next * 7919 % vocabulary);

@@ -70,6 +70,7 @@ class GivenRows : public BatchProvider {
   }
 
   void fill(std::int64_t, std::int64_t microbatch, const runtime::BatchView& batch) const override {
+    runtime::pad(batch);
     for (std::size_t r = 0; r < rows_; ++r) {
       const GivenRow& row = all_.at(static_cast<std::size_t>(microbatch) * rows_ + r);
       const std::size_t length = row.tokens.size();
@@ -78,7 +79,6 @@ class GivenRows : public BatchProvider {
         batch.positions[r * length + i] = row.positions[i];
         batch.segments[r * length + i] = row.segments[i];
         batch.targets[r * length + i] = row.targets[i];
-        batch.samples[r * length + i] = 0;
       }
     }
   }

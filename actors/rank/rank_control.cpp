@@ -119,12 +119,11 @@ void RankControl::handle(const ComputeLogits& message) {
   // What follows the text is padding and sees nothing of it.
   const auto places = rank_.compute().batch(rank_.training_batches());
   const auto sequence = static_cast<std::size_t>(rank_.plan().sequence);
+  runtime::pad(places);
   for (std::size_t i = 0; i < places.tokens.size(); ++i) {
     places.tokens[i] = i < message.tokens.size() ? message.tokens[i] : 0;
     places.positions[i] = i < message.positions.size() ? message.positions[i] : static_cast<std::int32_t>(i % sequence);
     places.segments[i] = i < message.segments.size() ? message.segments[i] : i < message.tokens.size() ? 1 : 0;
-    places.targets[i] = -1;
-    places.samples[i] = 0;
   }
   logits_position_ = message.position;
   start(Table::logits, rank_.logits_plan(), step_);

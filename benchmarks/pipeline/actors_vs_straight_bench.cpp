@@ -38,9 +38,7 @@ class Straight {
   PipelineDriver::Step step() {
     const auto begin = std::chrono::steady_clock::now();
     const runtime::UpdateScalars scalars{.learning_rate = kLearningRate, .update = step_ + 1};
-    const auto fill = [this](std::int64_t microbatch, const runtime::BatchPlaces& places) {
-      batches_.fill(step_, microbatch, {places.tokens, places.positions, places.segments, places.targets, places.samples});
-    };
+    const auto fill = [this](std::int64_t microbatch, const runtime::BatchView& places) { batches_.fill(step_, microbatch, places); };
     const auto done = loop_.step(context_, plan_.schedule.microbatches, batches_.valid_targets(step_), fill, scalars, kClip);
     ++step_;
     return {done.loss, done.norm, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};

@@ -14,10 +14,7 @@ constexpr std::uint64_t evaluation_seed = 0x6d696c6c72616365ULL;
 
 /// The part of a batch that holds one row.
 BatchView row_of(const BatchView& batch, std::int64_t row, std::int64_t sequence) {
-  const auto first = static_cast<std::size_t>(row * sequence);
-  const auto count = static_cast<std::size_t>(sequence);
-  return {batch.tokens.subspan(first, count), batch.positions.subspan(first, count), batch.segments.subspan(first, count),
-          batch.targets.subspan(first, count), batch.samples.subspan(first, count)};
+  return part_of(batch, static_cast<std::size_t>(row * sequence), static_cast<std::size_t>(sequence));
 }
 
 /// Dropout key of a sample of the run. Two samples share a key with a probability of 2⁻³¹.
@@ -25,17 +22,10 @@ std::int32_t sample_key(std::uint64_t seed, std::int64_t sample) {
   return static_cast<std::int32_t>(1 + (splitmix(splitmix(seed) ^ static_cast<std::uint64_t>(sample)) >> 33) % 0x7fffffff);
 }
 
-void pad(const BatchView& row, std::int64_t from) {
-  const auto start = static_cast<std::size_t>(from);
-  std::ranges::fill(row.tokens.subspan(start), 0);
-  std::ranges::fill(row.positions.subspan(start), 0);
-  std::ranges::fill(row.segments.subspan(start), 0);
-  std::ranges::fill(row.targets.subspan(start), -1);
-}
-
-/// Writes `count` tokens from index `first` on with their targets, segments and positions, then the row's padding. Token first +
-/// count must be inside the stream.
+/// Writes `count` tokens from index `first` on with their targets, segments and positions; the rest of the row, and every other
+/// field, is padding. Token first + count must be inside the stream.
 void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count, bool packing, const BatchView& row) {
+  pad(row);
   const auto inputs = row.tokens.first(static_cast<std::size_t>(count));
   stream.read(first, inputs);
   std::copy(inputs.begin() + 1, inputs.end(), row.targets.begin());
@@ -54,7 +44,6 @@ void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count,
     ++segment;
     start = end;
   }
-  pad(row, count);
 }
 
 /// Counts the tokens of [first, first + count) whose target is not masked.
@@ -117,9 +106,8 @@ void EvaluationSource::fill(std::int64_t microbatch, const BatchView& batch) con
   for (std::int64_t row = 0; row < shape_.rows; ++row) {
     const std::int64_t sample = microbatch * shape_.rows + row;
     const BatchView out = row_of(batch, row, shape_.sequence);
-    std::ranges::fill(out.samples, 0);
     if (sample >= windows_) {
-      pad(out, 0);
+      pad(out);
       continue;
     }
     const std::int64_t first = window_of(sample) * shape_.sequence;

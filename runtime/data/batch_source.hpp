@@ -1,34 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
+#include "runtime/batch.hpp"
 #include "runtime/data/token_stream.hpp"
 
 namespace millrace::runtime {
-
-/// A view of one microbatch: five arrays of rows * sequence entries, row-major, owned by the caller.
-struct BatchView {
-  std::span<std::int32_t> tokens;     // the model's input
-  std::span<std::int32_t> positions;  // position of the token in its document, counted within the row
-  std::span<std::int32_t> segments;   // document of the token: 1, 2, … within a row; 0 for padding
-  std::span<std::int32_t> targets;    // the next token; -1 if masked (document border, padding)
-  std::span<std::int32_t> samples;    // dropout key: a positive number made from (seed, sample); 0: no dropout (evaluation)
-};
-
-/// A microbatch that owns its arrays.
-struct Batch {
-  Batch(std::int64_t rows, std::int64_t sequence)
-      : tokens(static_cast<std::size_t>(rows * sequence)),
-        positions(tokens.size()),
-        segments(tokens.size()),
-        targets(tokens.size()),
-        samples(tokens.size()) {}
-  [[nodiscard]] BatchView view() noexcept { return {tokens, positions, segments, targets, samples}; }
-
-  std::vector<std::int32_t> tokens, positions, segments, targets, samples;
-};
 
 /// The shape of a run's batches. A step is `microbatches` microbatches of `rows` rows of `sequence` tokens.
 struct BatchShape {

@@ -99,15 +99,16 @@ void RankCompute::take_back(std::unique_ptr<Stage> stage) {
   owned_[static_cast<std::size_t>(place - stages_.begin())] = std::move(stage);
 }
 
-BatchPlaces RankCompute::batch(int index) const {
+BatchView RankCompute::batch(int index) const {
   if (batch_tokens_ == 0) return {};
   std::byte* copy = memory_->slot_or_null(MemoryKind::batch_copy, no_stage, index);
   std::byte* base = copy != nullptr ? copy : memory_->slot(MemoryKind::batch, no_stage, index);
-  const auto field = [&](std::string_view name) {
-    const std::size_t offset = batch_offset(name, static_cast<std::int64_t>(batch_tokens_));
-    return std::span<std::int32_t>{reinterpret_cast<std::int32_t*>(base + offset), batch_tokens_};
-  };
-  return {field("tokens"), field("positions"), field("segments"), field("targets"), field("samples")};
+  BatchView batch;
+  for (const BatchField& field : batch_fields) {
+    const std::size_t offset = batch_offset(field.name, static_cast<std::int64_t>(batch_tokens_));
+    batch.*field.array = {reinterpret_cast<std::int32_t*>(base + offset), batch_tokens_};
+  }
+  return batch;
 }
 
 void RankCompute::set_loss_scale(float scale) const {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/batch.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/parameter_layout.hpp"
 #include "runtime/engine/parameter_store.hpp"
@@ -38,11 +39,6 @@ struct RankOptions {
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 
-/// The five arrays of a microbatch in a rank's memory, i32 [T] each.
-struct BatchPlaces {
-  std::span<std::int32_t> tokens, positions, segments, targets, samples;
-};
-
 /// All that one rank computes with: its stages' programs, the layout of their weights, the arena under both. No thread, no schedule:
 /// whoever owns it says what runs next on which slots.
 class RankCompute {
@@ -64,7 +60,7 @@ class RankCompute {
   void take_back(std::unique_ptr<Stage> stage);
 
   /// Where the tokens of batch slot `index` go, in the host's memory; `tokens` of a microbatch is rows · sequence.
-  [[nodiscard]] BatchPlaces batch(int index) const;
+  [[nodiscard]] BatchView batch(int index) const;
   /// The scalar that turns the sums into means: 1 / valid targets of the step.
   void set_loss_scale(float scale) const;
   /// On a GPU: copies a batch slot and the scalar to the device, before what is queued next computes. Nothing on a CPU.

@@ -23,7 +23,7 @@ RankOptions with_one_batch(RankOptions options) {
   return options;
 }
 
-std::int64_t count_targets(const BatchPlaces& batch) {
+std::int64_t count_targets(const BatchView& batch) {
   return std::count_if(batch.targets.begin(), batch.targets.end(), [](std::int32_t target) { return target >= 0; });
 }
 

@@ -23,7 +23,7 @@ struct StraightStep {
 };
 
 /// Fills the arrays of microbatch `m`.
-using FillBatch = std::function<void(std::int64_t m, const BatchPlaces& batch)>;
+using FillBatch = std::function<void(std::int64_t m, const BatchView& batch)>;
 
 /// The plainest trainer that there is: all stages on one rank, for each microbatch forward through all and backward through all, then norm,
 /// clip and optimizer. No actors, no schedule, no links: the control that every pipelined run is compared with, bit for bit.

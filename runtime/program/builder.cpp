@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "runtime/batch.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -55,9 +56,8 @@ Value& ProgramBuilder::checked(ValueId value, std::string_view what) {
 }
 
 ValueId ProgramBuilder::batch(std::string_view field) {
-  constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
-  MILLRACE_CHECK(std::find(fields.begin(), fields.end(), field) != fields.end(), ExitCode::internal, who,
-                 "a batch has no field '{}', expected tokens, positions, segments, targets or samples", field);
+  MILLRACE_CHECK(batch_field_index(field) < batch_fields.size(), ExitCode::internal, who,
+                 "a batch has no field '{}', expected one of batch_fields (runtime/batch.hpp)", field);
   Value value;
   value.type = {kernels::DType::i32, {tokens_dimension()}};
   value.role = Role::batch;

@@ -40,7 +40,7 @@ class ProgramBuilder {
   [[nodiscard]] kernels::Dimension tokens_dimension() const noexcept { return {tokens_count(), options_.tokens_bound}; }
 
   // -- inputs -----------------------------------------------------------------------------------------------------------------------------
-  /// i32 [T]: "tokens", "positions", "segments", "targets" or "samples" (see runtime/data/batch_source.hpp); the same id each time.
+  /// i32 [T]: a field of batch_fields (runtime/batch.hpp), "tokens" for one; the same id each time.
   [[nodiscard]] ValueId batch(std::string_view field);
   /// The activation [T, width] from the stage before, in the compute dtype.
   [[nodiscard]] ValueId boundary_in(std::int64_t width);

@@ -8,6 +8,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/transfer.hpp"
+#include "runtime/batch.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -18,8 +19,6 @@ constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 std::size_t index(Region region) { return static_cast<std::size_t>(region); }
 std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
-
-constexpr std::array<std::string_view, 5> fields = {"tokens", "positions", "segments", "targets", "samples"};
 
 /// The liveness of a value: where it is written and read, over the programs of one mode.
 struct Life {
@@ -244,10 +243,9 @@ std::size_t bytes_of(const ValueType& type) { return static_cast<std::size_t>(ty
 
 std::size_t batch_offset(std::string_view field, std::int64_t tokens) {
   const auto each = kernels::align_up(static_cast<std::size_t>(tokens) * kernels::size_of(kernels::DType::i32));
-  if (field == "end") return fields.size() * each;
-  const auto found = std::find(fields.begin(), fields.end(), field);
-  MILLRACE_CHECK(found != fields.end(), ExitCode::internal, who, "a batch has no field '{}'", field);
-  return static_cast<std::size_t>(found - fields.begin()) * each;
+  const std::size_t place = batch_field_index(field);
+  MILLRACE_CHECK(place < batch_fields.size() || field == "end", ExitCode::internal, who, "a batch has no field '{}'", field);
+  return place * each;
 }
 
 void write_constants(const ProgramSet& programs, const MemoryPlan& plan, std::byte* base, kernels::Device device) {

@@ -124,8 +124,7 @@ class Bench {
     void load(const LoadBatch& request) override {
       loads.push_back(request);
       bench.post("batch", [this, request] {
-        const auto places = rank->compute().batch(request.slot);
-        const runtime::BatchView view{places.tokens, places.positions, places.segments, places.targets, places.samples};
+        const auto view = rank->compute().batch(request.slot);
         if (request.held_out) {
           bench.batches_.fill_evaluation(request.microbatch, view);
         } else {

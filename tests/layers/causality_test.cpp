@@ -46,7 +46,7 @@ TEST_P(Causality, AChangedTokenChangesNothingBeforeIt) {
 TEST_P(Causality, DocumentsOfARowDoNotSeeEachOther) {
   constexpr std::size_t border = 11;
   const auto packed = [](std::vector<std::int32_t> ids) {
-    return [ids](std::int64_t, const runtime::BatchPlaces& batch) {
+    return [ids](std::int64_t, const runtime::BatchView& batch) {
       for (std::size_t t = 0; t < ids.size(); ++t) {
         batch.tokens[t] = ids[t];
         batch.segments[t] = t < border ? 1 : 2;

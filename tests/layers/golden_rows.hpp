@@ -32,7 +32,7 @@ struct GoldenRows {
 
   /// Microbatches of so many of the rows.
   [[nodiscard]] runtime::FillBatch batches(std::int64_t of_rows) const {
-    return [this, of_rows](std::int64_t m, const runtime::BatchPlaces& batch) {
+    return [this, of_rows](std::int64_t m, const runtime::BatchView& batch) {
       const auto size = of_rows * sequence;
       const auto fill = [&](const std::vector<std::int32_t>& from, std::span<std::int32_t> to) {
         std::copy_n(from.begin() + m * size, size, to.begin());

@@ -104,7 +104,7 @@ TEST_P(Golden, AgreesWithItsReference) {
 
   std::vector<float> logits;
   for (std::int64_t m = 0; m < microbatches; ++m) {
-    const auto part = model.logits([&](std::int64_t, const runtime::BatchPlaces& batch) { given.batches(rows)(m, batch); });
+    const auto part = model.logits([&](std::int64_t, const runtime::BatchView& batch) { given.batches(rows)(m, batch); });
     logits.insert(logits.end(), part.begin(), part.end());
   }
   EXPECT_LE(largest_difference(logits, read_floats(golden, "logits")), tolerance.at("logits").get<double>());

@@ -95,7 +95,7 @@ std::vector<float> Model::logits(const runtime::FillBatch& fill, runtime::Operat
 }
 
 runtime::FillBatch rows_of(std::vector<std::int32_t> ids, std::int64_t rows, std::int64_t sequence) {
-  return [ids = std::move(ids), rows, sequence](std::int64_t m, const runtime::BatchPlaces& batch) {
+  return [ids = std::move(ids), rows, sequence](std::int64_t m, const runtime::BatchView& batch) {
     for (std::int64_t t = 0; t < rows * sequence; ++t) {
       const auto at = static_cast<std::size_t>(t), from = static_cast<std::size_t>(m * rows * sequence + t);
       batch.tokens[at] = ids.at(from);

@@ -70,7 +70,7 @@ ModelConfig odd_model(const std::string& name) {
 
 runtime::FillBatch batch(const Sizes& sizes) {
   const auto ids = random_ids(static_cast<std::size_t>(sizes.rows * sizes.sequence), 61, 5);
-  return [ids, sizes](std::int64_t, const runtime::BatchPlaces& batch) {
+  return [ids, sizes](std::int64_t, const runtime::BatchView& batch) {
     for (std::int64_t t = 0; t < sizes.rows * sizes.sequence; ++t) {
       const auto at = static_cast<std::size_t>(t);
       const std::int64_t place = t % sizes.sequence, border = sizes.packed ? sizes.sequence / 3 : sizes.sequence;

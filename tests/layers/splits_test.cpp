@@ -94,7 +94,7 @@ std::vector<std::uint32_t> gradients_with_dropout(LoopOptions options, std::int3
   options.sequence = 12;
   Model model(config, options);
   model.initialise(7);
-  const auto fill = [sample, rows = rows_of(random_ids(48, 61, 9), 2, 12)](std::int64_t m, const runtime::BatchPlaces& batch) {
+  const auto fill = [sample, rows = rows_of(random_ids(48, 61, 9), 2, 12)](std::int64_t m, const runtime::BatchView& batch) {
     rows(m, batch);
     for (std::size_t t = 0; t < batch.samples.size(); ++t)
       batch.samples[t] = sample == 0 ? 0 : sample + static_cast<std::int32_t>(2 * m + static_cast<std::int64_t>(t) / 12);

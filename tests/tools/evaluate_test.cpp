@@ -112,7 +112,7 @@ TEST(Eval, MeasuresTokenFilesAsTheStraightProgramsDo) {
     const auto where = layers::testing::golden_folder(name);
     layers::testing::Model model(layers::read_config_file(where).model, options);
     model.load(where);
-    const auto sums = model.loop().evaluate(model.context(), 3, [&](std::int64_t m, const runtime::BatchPlaces& batch) {
+    const auto sums = model.loop().evaluate(model.context(), 3, [&](std::int64_t m, const runtime::BatchView& batch) {
       for (std::size_t t = 0; t < sequence; ++t) {
         const auto at = static_cast<std::size_t>(m) * sequence + t;
         batch.tokens[t] = ids[at];
@@ -194,7 +194,7 @@ TEST(Eval, ChoosesTheCompletionOfLowestMeanLoss) {
       options.sequence = static_cast<std::int64_t>(row.size()) - 1;
       layers::testing::Model model(config, options);
       model.load(where);
-      const auto sums = model.loop().evaluate(model.context(), 1, [&](std::int64_t, const runtime::BatchPlaces& batch) {
+      const auto sums = model.loop().evaluate(model.context(), 1, [&](std::int64_t, const runtime::BatchView& batch) {
         for (std::size_t t = 0; t + 1 < row.size(); ++t) {
           batch.tokens[t] = row[t];
           batch.positions[t] = static_cast<std::int32_t>(t);

@@ -44,7 +44,7 @@ TEST(Generate, TakesTheMostProbableTokensOfTheStraightPrograms) {
     model.load(layers::testing::golden_folder(name));
     std::string text = prompt;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      const auto logits = model.logits([&](std::int64_t, const runtime::BatchPlaces& batch) {
+      const auto logits = model.logits([&](std::int64_t, const runtime::BatchView& batch) {
         for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
           batch.tokens[t] = t < text.size() ? text[t] : 0;
           batch.positions[t] = static_cast<std::int32_t>(t);

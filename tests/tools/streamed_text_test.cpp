@@ -72,7 +72,8 @@ struct Filled {
 Filled fill(const EvaluationData& data, std::int64_t sequence) {
   runtime::Batch batch(1, sequence);
   data.fill_evaluation(0, batch.view());
-  return {batch.tokens, batch.segments, batch.targets};
+  const auto values = [](std::span<std::int32_t> field) { return std::vector<std::int32_t>(field.begin(), field.end()); };
+  return {values(batch.tokens), values(batch.segments), values(batch.targets)};
 }
 
 TEST(EvaluationData, PutsAFileBetweenBeginAndEnd) {

@@ -9,12 +9,12 @@ void ChoiceData::fill_evaluation(std::int64_t microbatch, const runtime::BatchVi
   const auto& completion = file_.completions().at(static_cast<std::size_t>(microbatch));
   std::vector<std::int32_t> tokens(completion.length());
   file_.read(completion, tokens);
-  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
-    const bool there = t + 1 < tokens.size();
-    batch.tokens[t] = there ? tokens[t] : 0;
-    batch.positions[t] = there ? static_cast<std::int32_t>(t) : 0;
-    batch.segments[t] = there ? 1 : 0;
-    batch.targets[t] = there && t + 1 >= completion.context_tokens ? tokens[t + 1] : -1;
+  runtime::pad(batch);
+  for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+    batch.tokens[t] = tokens[t];
+    batch.positions[t] = static_cast<std::int32_t>(t);
+    batch.segments[t] = 1;
+    if (t + 1 >= completion.context_tokens) batch.targets[t] = tokens[t + 1];
   }
 }
 
