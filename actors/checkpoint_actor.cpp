@@ -53,7 +53,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
     result.error = error.what();
   }
   record.end = runtime::steady_now();
-  record.step = runtime::StepId(request.step - 1);  // the last that it has
+  record.step = runtime::StepId(request.step - 1);  // the last step in the checkpoint
   record.kind = runtime::SpanKind::checkpoint_write;
   setup_.trace->add(record);
   return result;

@@ -14,18 +14,19 @@
 
 namespace millrace::actors {
 
-/// What the checkpoint actor of a process writes with.
+/// What the checkpoint actor of a process needs.
 struct CheckpointActorSetup {
-  std::vector<Rank*> ranks;                   // of this process; outlive the actor
-  runtime::CheckpointStore* store = nullptr;  // in process 0
-  runtime::MetricsFile* metrics = nullptr;    // in process 0: synced before a commit, so that no committed step lacks its line
+  std::vector<Rank*> ranks;                   // of this process; must outlive the actor
+  runtime::CheckpointStore* store = nullptr;  // only in process 0
+  runtime::MetricsFile* metrics = nullptr;    // only in process 0: synced before a commit, so that no committed step lacks its line
   runtime::TraceRing* trace = nullptr;        // the checkpoint lane
   std::map<std::string, std::string> identity, notes;
   std::int64_t samples_per_step = 0;
 };
 
-/// Writes the staged state of its process's ranks while they compute; in process 0 it alone begins, commits and discards checkpoints.
-/// Spawned detached: it waits for the disk, for minutes where gigabytes are written or deleted, on a thread of its own.
+/// Writes the staged state of its process's ranks while they compute. In process 0 it is also the only one to begin, commit and
+/// discard checkpoints. Spawned detached: it waits for the disk on a thread of its own, possibly for minutes while gigabytes are
+/// written or deleted.
 class CheckpointActor : public MessageActor {
  public:
   CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup);

@@ -46,11 +46,11 @@ void Coordinator::handle(const RankReady& message) {
   if (!all_answered()) return;
   port_.ready(planned_bytes_);
   if (step_ < setup_.train.steps) {
-    // A run that was asked to end saved without the evaluation that was due.
+    // A run that was asked to stop had saved without the evaluation that was due.
     if (step_ > 0 && !setup_.evaluation_recorded && evaluation_due()) return begin_evaluation();
     return begin_step();
   }
-  last_ = true;  // a finished run that was started again tells its result
+  last_ = true;  // a finished run that is started again reports its result
   if (setup_.evaluation_microbatches > 0) return begin_evaluation();
   begin_sample();
 }
@@ -67,8 +67,8 @@ void Coordinator::handle(const StepReport& message) {
   if (all_answered()) update();
 }
 
-/// Adds what the ranks found in model order and lets them update. Nothing is updated unless loss and norm are finite, so a bad step can be
-/// replayed.
+/// Sums the ranks' results in model order and lets them update. Nothing is updated unless loss and norm are finite, so that a bad
+/// step can be replayed.
 void Coordinator::update() {
   const auto targets = setup_.valid_targets(step_);
   double loss_sum = 0;
@@ -103,7 +103,7 @@ void Coordinator::update() {
   port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_});
 }
 
-/// The step is run once more from its start, which is as it was, and the operation that is to blame fails there.
+/// The step is run again from its start, whose state is unchanged, so that the operation at fault raises the error.
 void Coordinator::not_finite(const std::string& what) {
   if (!bad_step_.empty())
     return fail_step(ExitCode::numerics, fmt::format("{} (run again: every operation's result is finite, their sum is not)", what));
@@ -154,8 +154,8 @@ StepRecord Coordinator::record(double loss, double norm) const {
   return record;
 }
 
-/// What follows a step: an evaluation where due, then a checkpoint where due (so that a committed step has its evaluation on record), then
-/// the next step or the end.
+/// Decides what follows a step: an evaluation if due, then a checkpoint if due (so that a committed step has its evaluation on
+/// record), then the next step or the end.
 void Coordinator::after_step() {
   stopping_ = stopping_ || port_.stop_requested();
   last_ = stopping_ || step_ + 1 >= setup_.train.steps;
@@ -172,7 +172,7 @@ bool Coordinator::evaluation_due() const {
 
 void Coordinator::save_and_go_on() {
   if (std::exchange(save_due_, false)) {
-    if (saving_) {  // the previous one is still being written: staging is in use
+    if (saving_) {  // the previous checkpoint is still being written and occupies the staging memory
       waits_for_staging_ = true;
       return;
     }
@@ -185,7 +185,7 @@ void Coordinator::save_and_go_on() {
 
 // -- checkpoints --------------------------------------------------------------------------------------------------------------------------
 
-/// The ranks copy in order with their other work, so the next phase may be sent right behind.
+/// The ranks copy in order with their other work, so the next phase can be sent immediately after.
 void Coordinator::snapshot() {
   const auto folder = port_.begin_checkpoint(step_);
   if (!folder) return count_save(step_, "it could not be begun");
@@ -215,12 +215,12 @@ void Coordinator::handle(const ShardWritten& message) {
   ++shards_;
   if (!message.error.empty() && save_error_.empty()) save_error_ = fmt::format("rank {}: {}", message.rank, message.error);
   if (!message.report.empty()) shard_reports_.push_back(message.report);
-  if (shards_ < setup_.ranks) return;  // also after an error: the others still write into the folder
+  if (shards_ < setup_.ranks) return;  // also after an error, since the other ranks still write to the folder
   if (!save_error_.empty()) return port_.discard_checkpoint(message.step, save_error_);
   port_.commit_checkpoint(message.step, shard_reports_);
 }
 
-/// Training goes on without a checkpoint or two; but a run does not end well whose result is not on the disk.
+/// Training continues if a checkpoint or two fail, but a run must not end successfully while its result is not on the disk.
 void Coordinator::count_save(std::int64_t step, const std::string& error) {
   failed_saves_ = error.empty() ? 0 : failed_saves_ + 1;
   if (failed_saves_ >= 3) {
@@ -254,7 +254,8 @@ void Coordinator::begin_evaluation() {
   port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
 }
 
-/// Parameters that leave a loss which is not finite are neither trained on nor saved: the checkpoint before them is the one to go on from.
+/// Parameters with a loss that is not finite are neither trained further nor saved: the previous checkpoint is the one to resume
+/// from.
 void Coordinator::handle(const EvaluationReport& message) {
   evaluation_losses_[static_cast<std::size_t>(message.rank)] = message.losses;
   if (!all_answered()) return;
@@ -280,17 +281,17 @@ void Coordinator::handle(const EvaluationReport& message) {
 }
 
 void Coordinator::stop() {
-  stopping_ = true;  // after_step() and what follows a token of a sample look at it
+  stopping_ = true;  // checked by after_step() and after each token of a sample
   if (phase_ != Phase::evaluating || std::exchange(abandoned_, true)) return;
   port_.to_ranks(Evaluate{step_, 0});
   last_ = true;
-  save_due_ = setup_.writes_checkpoints && step_ > setup_.first_step;  // what the run began with is on the disk
+  save_due_ = setup_.writes_checkpoints && step_ > setup_.first_step;  // the state that the run began with is on the disk already
 }
 
 void Coordinator::begin_sample() {
   if (setup_.sample.tokens <= 0 || stopping_) return drain();
   phase_ = Phase::sampling;
-  if (saving_) return;  // first the result of the run: committed() comes back here
+  if (saving_) return;  // first save the result of the run: committed() returns here
   sample_ = setup_.prompt;
   next_sample_token();
 }
@@ -302,7 +303,7 @@ void Coordinator::next_sample_token() {
   ComputeLogits request;
   request.tokens.assign(sample_.end() - static_cast<std::ptrdiff_t>(used), sample_.end());
   request.position = static_cast<std::int64_t>(used) - 1;
-  request.tokens.resize(window, 0);  // what follows the position is not seen by it
+  request.tokens.resize(window, 0);  // tokens after the position are masked for it
   port_.to_ranks(request);
 }
 
@@ -323,7 +324,7 @@ void Coordinator::handle(const LogitsReport& message) {
 
 void Coordinator::drain() {
   phase_ = Phase::draining;
-  if (saving_) return;  // committed() comes back here
+  if (saving_) return;  // committed() returns here
   phase_ = Phase::ended;
   port_.to_ranks(Stop{});
   port_.finished(ExitCode::ok, stopping_ ? fmt::format("stopped after step {} as asked", step_) : "");
@@ -339,7 +340,7 @@ void Coordinator::handle(const StageFailed& message) {
                                                        describe(), message.microbatch, message.action, message.cause));
 }
 
-/// What stopped the ranks cannot touch a checkpoint that all of them have in staging: its steps are not lost with this one.
+/// The failure that stopped the ranks cannot affect a checkpoint that all ranks have staged, so its steps are still saved.
 void Coordinator::fail_step(ExitCode code, const std::string& message) {
   if (!saving_ || staged_ < setup_.ranks) return fail_run(code, message);
   phase_ = Phase::failing;  // committed() ends the run

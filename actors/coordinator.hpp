@@ -12,51 +12,52 @@
 
 namespace millrace::actors {
 
-/// What the coordinator knows of the run before it starts.
+/// What the coordinator knows about the run before it starts.
 struct CoordinatorSetup {
   int ranks = 1;
-  std::vector<int> head_ranks{0};   // one a replica; their losses one after the other are those of all microbatches
-  std::vector<int> head_stages{0};  // theirs, for messages
-  std::int64_t first_step = 0;      // steps already in the checkpoint that was resumed
+  std::vector<int> head_ranks{0};   // one per replica; their losses in this order are those of all microbatches
+  std::vector<int> head_stages{0};  // the stages of these heads, for messages
+  std::int64_t first_step = 0;      // number of steps in the checkpoint that was resumed
   runtime::TrainConfig train;
   runtime::EvaluateConfig evaluate;
   runtime::CheckpointConfig checkpoint;
   runtime::SampleConfig sample;
   bool writes_checkpoints = false;
-  bool replays = true;                       // a step that is not finite is run once more, to find the operation
-  std::int64_t evaluation_microbatches = 0;  // of one evaluation; 0: nothing is held out
-  std::int64_t evaluation_targets = 0;       // their valid targets
-  bool evaluation_recorded = false;          // metrics.jsonl has that of first_step
-  std::vector<std::string> tensors;          // names of the parameters in model order
-  std::vector<std::int32_t> prompt;          // tokens that a sample starts with
+  bool replays = true;                       // whether a step that is not finite is run again to find the operation
+  std::int64_t evaluation_microbatches = 0;  // per evaluation; 0: nothing is held out
+  std::int64_t evaluation_targets = 0;       // number of valid targets of these microbatches
+  bool evaluation_recorded = false;          // metrics.jsonl has the evaluation after first_step
+  std::vector<std::string> tensors;          // names of the parameters, in model order
+  std::vector<std::int32_t> prompt;          // the tokens that a sample begins with
   std::int64_t vocabulary = 0;
   double flops_per_step = 0;
   std::function<std::int64_t(std::int64_t step)> valid_targets;
   std::function<double(std::int64_t step)> learning_rate;
 };
 
-/// One finished step, as the log line and metrics.jsonl tell it.
+/// One finished step, with the numbers of the log line and metrics.jsonl.
 struct StepRecord {
-  std::int64_t step = 0, steps = 0;  // step counts from 1 here, as people do
+  std::int64_t step = 0, steps = 0;  // step is counted from 1 here
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t tokens = 0, targets = 0;
   double seconds = 0;
   double flops = 0;
-  double bubble = 0, wait = 0, data = 0;            // shares of the ranks' time, 0 … 1
-  std::uint64_t resident_bytes = 0;                 // the largest process
-  std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest share in use; 0: none
-  std::int64_t skipped = 0;                         // steps without an update so far; a step that is not finite ends the run, so none
+  double bubble = 0, wait = 0, data = 0;            // fractions of the ranks' time, 0 … 1
+  std::uint64_t resident_bytes = 0;                 // of the largest process
+  std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest fraction in use; 0: none
+  std::int64_t skipped = 0;  // steps without an update so far; always 0, since a step that is not finite ends the run
   std::vector<StepTimes> ranks;
 };
 
-/// What the coordinator can do to the world. The shell actor implements it; tests write down what was asked.
+/// The effects that the coordinator can have. The actor implements it; tests record the calls.
 class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;
   virtual void to_ranks(const ToRank& message) = 0;
-  /// Every rank is there; the plan of the one with most memory.
+  /// All ranks are ready; the argument is the planned memory of the largest rank.
   virtual void ready(std::uint64_t planned_bytes) = 0;
-  /// A folder for the checkpoint of `step` (finished steps), or nothing when there is no room; why is warned by the port.
+  /// Returns a folder for the checkpoint of `step` (number of finished steps), or nothing if there is no space; the port prints a
+  /// warning with the reason.
   virtual std::optional<std::string> begin_checkpoint(std::int64_t step) = 0;
   /// Commits what the ranks wrote, in the background; Coordinator::committed() follows.
   virtual void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) = 0;
@@ -65,35 +66,35 @@ class CoordinatorPort {
   virtual void step_done(const StepRecord& record) = 0;
   virtual void evaluated(std::int64_t step, double loss, std::int64_t targets) = 0;
   virtual void sampled(const std::vector<std::int32_t>& tokens) = 0;
-  /// True once a person or the batch system asked the run to save and end.
+  /// True once a user or the batch system has asked the run to save and stop.
   virtual bool stop_requested() = 0;
-  virtual std::int64_t now() = 0;  // nanoseconds, steady
-  /// The run is over. code ok: everything is on disk and Stop has been sent.
+  virtual std::int64_t now() = 0;  // nanoseconds of the steady clock
+  /// The run is over. If the code is ok, everything is on the disk and Stop has been sent.
   virtual void finished(ExitCode code, const std::string& message) = 0;
 };
 
-/// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads: messages in,
-/// messages out. It is_owner to ranks per phase, never per microbatch. Sums over ranks are taken in model order, so they do not depend on
-/// who owns what.
+/// Drives the phases: step (forward and backward), optimizer, checkpoint, evaluation, sample, end. Plain C++ without threads:
+/// messages in, messages out. It sends messages to ranks per phase, never per microbatch. Sums over ranks are computed in model
+/// order, so they do not depend on which rank owns what.
 class Coordinator {
  public:
   Coordinator(CoordinatorSetup setup, CoordinatorPort& port);
 
-  /// From any rank; messages of one rank come in order.
+  /// Handles a message from any rank; messages of one rank must arrive in order.
   void receive(const ToCoordinator& message);
-  /// The checkpoint of `step` is committed, or `error` says why not.
+  /// The checkpoint of `step` was committed, or `error` says why not.
   void committed(std::int64_t step, const std::string& error);
 
-  /// A person or the batch system asks the run to save and end: an evaluation or a sample under way is cut short. The resumed run makes up
-  /// for the evaluation.
+  /// A user or the batch system asks the run to save and stop: a running evaluation or sample is interrupted. The resumed run
+  /// repeats the evaluation.
   void stop();
 
-  /// "step 12", "evaluation after step 40": for messages about failures.
+  /// The current phase for error messages, such as "step 12" or "evaluation after step 40".
   [[nodiscard]] std::string describe() const;
 
  private:
   enum class Phase : std::uint8_t { starting, gradients, optimizing, evaluating, sampling, draining, failing, ended };
-  // -- one handler a message
+  // -- one handler per message
   void handle(const RankReady& message);
   void handle(const StepReport& message);
   void handle(const Optimized& message);
@@ -126,21 +127,21 @@ class Coordinator {
   Phase phase_ = Phase::starting;
   int answers_ = 0;
   std::int64_t step_ = 0;
-  std::string bad_step_;  // what was not finite in the step that is run again
+  std::string bad_step_;  // what was not finite in the step that is being run again
   bool stopping_ = false, last_ = false, save_due_ = false, abandoned_ = false;
   std::int64_t step_begin_ = 0;
   double loss_ = 0, norm_ = 0, rate_ = 0;
   std::vector<StepReport> reports_;                     // by rank
   std::vector<std::vector<double>> evaluation_losses_;  // by rank
   std::vector<std::int32_t> sample_;
-  // the checkpoint in flight
+  // the checkpoint in progress
   bool saving_ = false, waits_for_staging_ = false;
   int staged_ = 0, shards_ = 0, failed_saves_ = 0;
   std::string save_error_;           // of the first rank that could not write
-  std::uint64_t planned_bytes_ = 0;  // of the rank with most
+  std::uint64_t planned_bytes_ = 0;  // of the rank with the most
   std::vector<std::string> shard_reports_;
-  std::vector<CopyHash> copies_;                // of the checkpoint in flight
-  ExitCode failure_code_ = ExitCode::internal;  // why the run ends behind the checkpoint in flight
+  std::vector<CopyHash> copies_;                // of the checkpoint in progress
+  ExitCode failure_code_ = ExitCode::internal;  // why the run ends after the checkpoint in progress
   std::string failure_;
 };
 

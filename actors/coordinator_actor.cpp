@@ -43,7 +43,7 @@ std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step)
     auto folder = std::make_shared<std::promise<std::string>>();
     auto begun = folder->get_future();
     send(setup_.checkpoint, BeginCheckpoint{step, setup_.state_bytes, std::move(folder)});
-    attempt_ = begun.get();  // on this actor's own thread
+    attempt_ = begun.get();  // waits on this actor's own thread
     return attempt_;
   } catch (const Error& error) {
     setup_.reporter->checkpoint({step, error.what(), {}});

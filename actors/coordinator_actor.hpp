@@ -11,20 +11,21 @@
 
 namespace millrace::actors {
 
-/// What the coordinator's shell works with; all in process 0, all outlive it.
+/// What the coordinator's actor needs; everything is in process 0 and must outlive the actor.
 struct CoordinatorActorSetup {
   CoordinatorSetup coordinator;
   RunReport* reporter = nullptr;
   std::uint64_t state_bytes = 0;  // of a whole checkpoint
   std::function<void(const ToRank&)> to_ranks;
   caf::actor checkpoint;
-  std::function<std::string(const std::vector<std::int32_t>&)> text_of;  // of a sample
+  std::function<std::string(const std::vector<std::int32_t>&)> text_of;  // converts a sample to text
   std::function<bool()> stop_requested;
-  std::function<void(ExitCode, const std::string&)> finished;  // once, from the actor's thread
+  std::function<void(ExitCode, const std::string&)> finished;  // called once, on the actor's thread
 };
 
-/// Shell of the coordinator: messages in, phases out to all ranks, lines to the reporter, commits to the checkpoint actor. Spawned
-/// detached: on a thread of its own it waits for the disk, for the folder of a checkpoint and for the lines of metrics.jsonl.
+/// The actor around the coordinator: receives messages, sends phases to all ranks, lines to the reporter and commits to the
+/// checkpoint actor. Spawned detached: on a thread of its own it waits for the disk, namely for the folder of a checkpoint and
+/// for the lines of metrics.jsonl.
 class CoordinatorActor : public MessageActor, private CoordinatorPort {
  public:
   CoordinatorActor(caf::actor_config& config, CoordinatorActorSetup setup);
@@ -46,7 +47,7 @@ class CoordinatorActor : public MessageActor, private CoordinatorPort {
 
   CoordinatorActorSetup setup_;
   Coordinator coordinator_;
-  std::string attempt_;  // folder of the checkpoint in flight
+  std::string attempt_;  // folder of the checkpoint in progress
 };
 
 }  // namespace millrace::actors

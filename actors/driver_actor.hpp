@@ -14,15 +14,15 @@
 
 namespace millrace::actors {
 
-/// A coordinator of a few phases that gathers one Output and stops: of parity, of rehearsals, of forwards alone. `Derived` has a public
-/// handle() for each report that it waits for, and passes the others on with `using DriverActor::handle`.
+/// A coordinator for a few phases that collects one Output and stops; used for parity, rehearsals and forward-only jobs.
+/// `Derived` has a public handle() for each report that it expects, and inherits the others with `using DriverActor::handle`.
 template <class Derived, class Output>
 class DriverActor : public MessageActor {
  public:
   struct Setup {
     int ranks = 1;
     std::function<void(const ToRank&)> to_ranks;
-    std::promise<Output>* output = nullptr;  // outlives the actor
+    std::promise<Output>* output = nullptr;  // must outlive the actor
   };
   DriverActor(caf::actor_config& config, Setup setup) : MessageActor(config), setup_(std::move(setup)) {}
 
@@ -32,7 +32,7 @@ class DriverActor : public MessageActor {
                 std::visit([this](const auto& report) { static_cast<Derived*>(this)->handle(report); }, message);
               } catch (const Error& error) {
                 fail_job(error.code(), error.what());
-              } catch (const std::exception& error) {  // CAF would end this actor alone, and everybody would wait for it
+              } catch (const std::exception& error) {  // CAF would end only this actor, and all others would wait for it
                 fail_job(ExitCode::internal, error.what());
               }
             },
@@ -48,7 +48,7 @@ class DriverActor : public MessageActor {
 
  protected:
   void tell(const ToRank& phase) { setup_.to_ranks(phase); }
-  /// Called for every rank's answer to a phase: whether this was the last of them.
+  /// To be called for every rank's answer to a phase: returns whether this was the last one.
   [[nodiscard]] bool all() {
     if (++answers_ < setup_.ranks) return false;
     answers_ = 0;
@@ -70,8 +70,8 @@ class DriverActor : public MessageActor {
   int answers_ = 0;
 };
 
-/// Collective: starts the pipeline and returns when it has stopped: in process 0 what its driver gathered, elsewhere an empty Output. Never
-/// returns where the driver failed. `meanwhile` is called in process 0 about four times a second until then.
+/// Collective: starts the pipeline and returns when it has stopped: in process 0 what its driver collected, elsewhere an empty
+/// Output. Never returns if the driver failed. `meanwhile` is called in process 0 about four times per second until then.
 template <class Output>
 [[nodiscard]] Output drive(Session& session, Pipeline& pipeline, const Pipeline::Start& start, std::promise<Output>& output,
                            const std::function<void()>& meanwhile = {}) {
@@ -84,7 +84,7 @@ template <class Output>
       result = future.get();
     }
   } catch (const Error& error) {
-    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are alive, and its destructor would wait for them
+    session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are running, and its destructor would wait for them
   } catch (const std::exception& error) {
     session.fail(ExitCode::internal, error.what());
   }

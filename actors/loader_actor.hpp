@@ -9,11 +9,12 @@
 
 namespace millrace::actors {
 
-/// Reads the tokens of one rank, a function of (seed, step, microbatch): they do not travel down the pipeline. Fills batch slots when the
-/// rank actor says that they are free, and tells it; a step ahead. Spawned detached: its own thread waits for pages that come from a disk.
+/// Reads the tokens of one rank, which are a function of (seed, step, microbatch) and are not sent through the pipeline. Fills
+/// batch slots that the rank actor declares free, and notifies it; works one step ahead. Spawned detached: its own thread waits
+/// for pages to be read from a disk.
 class LoaderActor : public MessageActor {
  public:
-  /// `rank` and `batches` outlive the actor.
+  /// `rank` and `batches` must outlive the actor.
   LoaderActor(caf::actor_config& config, Rank& rank, const BatchProvider& batches, caf::actor rank_actor);
   caf::behavior make_behavior() override;
   [[nodiscard]] const char* name() const override { return "loader"; }

@@ -12,9 +12,9 @@ namespace millrace::actors {
 
 #if defined(__SANITIZE_THREAD__)
 
-/// Debian's libcaf_core is built without ThreadSanitizer, which therefore cannot see CAF's promise: what the sender of a message did before
-/// it comes before what the receiver does with it. Said here for the sanitizer, with as much as CAF promises and no more; the pipeline lets
-/// an actor take one message a turn in such a build.
+/// Debian's libcaf_core is built without ThreadSanitizer, which therefore cannot see CAF's guarantee that everything a sender did
+/// before sending a message happens before the receiver handles it. This class states it for the sanitizer, with no more than CAF
+/// guarantees; the pipeline lets an actor handle one message per turn in such a build.
 class MessageActor : public caf::event_based_actor {
  public:
   using caf::event_based_actor::event_based_actor;
@@ -33,7 +33,7 @@ inline constexpr bool kOneMessageATurn = true;
 
 #else
 
-/// What the actors of this room derive from.
+/// The base class of the actors in this folder.
 using MessageActor = caf::event_based_actor;
 inline constexpr bool kOneMessageATurn = false;
 

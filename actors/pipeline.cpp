@@ -43,7 +43,8 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
     if (transport != nullptr) rank.computing = [transport](bool begins) { transport->computing(begins); };
     rank.id = runtime::RankId(topology.first_rank() + index);
     if (static_cast<std::size_t>(index) < cores.size()) rank.cores = cores[static_cast<std::size_t>(index)];
-    // A team has a thread of the system for each core that it is given: with too many threads it is given its share, or one that it shares.
+    // A thread team has one system thread for each core that it is given; if there are too many threads, it gets its share of the
+    // cores, or a shared one.
     if (rank.cores.empty() && teams.threads > teams.threads_at_once()) {
       const auto place = static_cast<std::size_t>(session.launch().local_process * topology.ranks_per_process() + index);
       rank.cores = {session.cores()[place % session.cores().size()]};
@@ -54,7 +55,7 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
     log_rank(plan, rank);
   }
   system_config_ = std::make_unique<caf::actor_system_config>();
-  // Sharing: work stealing can leave a message in a busy worker's queue for milliseconds.
+  // The sharing policy: with work stealing a message may stay in a busy worker's queue for milliseconds.
   system_config_->set("scheduler.policy", caf::atom("sharing"));
   system_config_->set("scheduler.max-threads", 2);
   if (kOneMessageATurn) system_config_->set("scheduler.max-throughput", 1);
@@ -67,7 +68,7 @@ Pipeline::~Pipeline() {
   session_.on_progress(nullptr);
   session_.on_heard(this, nullptr);
   session_.on_waits(nullptr);
-  links_.reset();  // first: it tells the inboxes
+  links_.reset();  // destroyed first, since links notify the inboxes
   inboxes_.clear();
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
@@ -93,7 +94,7 @@ void Pipeline::deliver(const ToRank& message) {
 }
 
 void Pipeline::start(const Start& start) {
-  // Not thrown: once there are actors, the way out would wait for them.
+  // Not thrown: once there are actors, unwinding would wait for them.
   try {
     begin(start);
   } catch (const Error& error) {
@@ -143,7 +144,7 @@ void Pipeline::begin(const Start& start) {
   session_.on_heard(this, [this](std::span<const cluster::Progress> progress) { watch_.heard(progress, StallWatch::Clock::now()); });
   session_.on_waits([this] { return watch_.waits(StallWatch::Clock::now()); });
 
-  // Actors before links, which tell the ranks' inboxes of what arrives.
+  // Actors are created before links, which notify the ranks' inboxes of arrivals.
   std::vector<HostedRank> hosted;
   for (auto& rank : ranks_) {
     RankActorSetup setup;
@@ -159,7 +160,8 @@ void Pipeline::begin(const Start& start) {
     if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     if (const auto costs = start.action_costs.find(rank.get()); costs != start.action_costs.end()) control.action_costs = costs->second;
     setup.report = report;
-    setup.begun = [this] { session_.control().beat(); };  // who is lost before the clock's next beat has told where it was
+    // so that a process that is lost before the next heartbeat has reported its state
+    setup.begun = [this] { session_.control().beat(); };
     setup.checkpoint = checkpoint_;
     rank_actors_.push_back(system_->spawn<RankActor>(setup));
     inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back(), start.arrival_delays));
@@ -172,11 +174,11 @@ void Pipeline::begin(const Start& start) {
 
   links_ = connect(plan_, topology, session_.transport(), hosted);
   find_rings();
-  session_.control().agree({{"start", "ready"}});  // everybody listens before anybody is_owner
+  session_.control().agree({{"start", "ready"}});  // every process listens before any process sends
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
 }
 
-/// On the control thread, at each heartbeat.
+/// Runs on the control thread, at each heartbeat.
 void Pipeline::watch(std::span<const cluster::Progress> ranks) {
   const auto now = StallWatch::Clock::now();
   watch_.heard(ranks, now);
@@ -188,7 +190,7 @@ void Pipeline::find_rings() {
   rings_.resize(ranks_.size());
   const int first = session_.topology().first_rank();
   for (const auto& spec : plan_.channels()) {
-    if (spec.from_rank == spec.to_rank || !session_.topology().hosts(spec.to_rank)) continue;  // hand-offs are nobody's queue
+    if (spec.from_rank == spec.to_rank || !session_.topology().hosts(spec.to_rank)) continue;  // transfers within a rank have no queue
     if (spec.kind != cluster::ChannelKind::sums) rings_[static_cast<std::size_t>(spec.to_rank - first)].push_back(&links_->link(spec.id));
   }
   rings_known_.store(true, std::memory_order_release);

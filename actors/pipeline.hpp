@@ -20,7 +20,8 @@
 
 namespace millrace::actors {
 
-/// The ranks that this process hosts, the channels between all, and the actor system that moves them. Introduces everybody to each other.
+/// The ranks that this process hosts, the channels between all ranks, and the actor system that runs them. Connects these
+/// components.
 class Pipeline {
  public:
   Pipeline(Session& session, const PipelinePlan& plan, const RankResources& needs);
@@ -32,15 +33,16 @@ class Pipeline {
   [[nodiscard]] std::vector<Rank*> ranks() const;
   [[nodiscard]] caf::actor_system& system() noexcept { return *system_; }
 
-  /// What start() needs besides.
+  /// Further arguments of start().
   struct Start {
     const BatchProvider* batches = nullptr;
     std::int64_t first_step = 0, steps = 0;
-    std::string nan_folder, hash_directory;  // as RankControlSetup has them
-    CheckpointActorSetup checkpoint;         // ranks and trace are filled in
-    /// Spawns the coordinator in process 0: given a way to reach all ranks, and the checkpoint actor; returns who gets the ranks' reports.
+    std::string nan_folder, hash_directory;  // as in RankControlSetup
+    CheckpointActorSetup checkpoint;         // ranks and trace are filled in by start()
+    /// Spawns the coordinator in process 0. It gets a function that sends to all ranks, and the checkpoint actor; returns the
+    /// actor that receives the ranks' reports.
     std::function<caf::actor(std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint)> coordinator;
-    /// Per hosted rank: what Collect answers besides gradients.
+    /// Per hosted rank: what Collect returns besides gradients.
     std::function<std::vector<CapturedTensor>(Rank& rank)> captured;
     std::map<const Rank*, ActionCosts*> action_costs;      // as RankControlSetup has them; may be empty
     std::vector<std::chrono::nanoseconds> arrival_delays;  // as RankInbox has them; may be empty
@@ -49,10 +51,11 @@ class Pipeline {
   void start(const Start& start);
   /// Returns when the hosted ranks have been stopped.
   void wait();
-  /// Collective, after wait(): no message is under way any more.
+  /// Collective, after wait(): no message is in flight any more.
   void close();
 
-  /// What hosted rank `index` does now, with its rings once start() has returned. Any thread; nobody is waited for or held up.
+  /// What hosted rank `index` is doing, with its rings once start() has returned. Any thread; never blocks and delays no other
+  /// thread.
   [[nodiscard]] ProgressSlot::Reading progress(std::size_t index) const;
 
   [[nodiscard]] runtime::TraceRing& checkpoint_trace() noexcept { return checkpoint_trace_; }
@@ -71,14 +74,14 @@ class Pipeline {
   std::unique_ptr<caf::actor_system> system_;
   std::vector<std::unique_ptr<RankEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
-  std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: channels that bring it tokens
+  std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: its incoming channels
   std::atomic<bool> rings_known_{false};
   std::vector<caf::actor> rank_actors_;
   caf::actor checkpoint_, coordinator_;
   StallWatch watch_;
 };
 
-/// Types of messages on the control link.
+/// Message types on the control link.
 inline constexpr std::uint16_t kToRanks = 1, kToCoordinator = 2;
 
 }  // namespace millrace::actors

@@ -41,7 +41,7 @@ void RankActor::execute(const Execute& execute) {
 }
 
 void RankActor::work(const RankTask& task) {
-  // The worker is idle before the actor ends (Stop comes after every answer), so the plain pointer is good.
+  // The worker is idle before the actor ends (Stop comes after every answer), so the plain pointer stays valid.
   worker().post(ComputeWorker::Load::computes, [this, task] {
     const caf::actor self(this);
     guarded(self, {}, false, [&] {
@@ -65,7 +65,7 @@ void RankActor::write_shard(const WriteShard& request) { send(setup_.checkpoint,
 void RankActor::stopped() {
   send_exit(loader_, caf::exit_reason::user_shutdown);
   for (const auto& stage : stages_) send_exit(stage, caf::exit_reason::user_shutdown);
-  // Stages and loader hold this actor and it holds them; the detached checkpoint actor's thread ends with its last handle.
+  // Stages and loader hold this actor and vice versa; the detached checkpoint actor's thread ends with its last handle.
   stages_.clear();
   loader_ = nullptr;
   setup_.checkpoint = nullptr;

@@ -11,14 +11,14 @@
 
 namespace millrace::actors {
 
-/// What the actor of a rank is given.
+/// The setup of a rank's actor.
 struct RankActorSetup {
   RankControlSetup control;
-  /// To the coordinator, from any thread.
+  /// Sends to the coordinator, from any thread.
   std::function<void(const ToCoordinator&)> report;
-  /// Once, when the rank's first action is issued.
+  /// Called once, when the rank's first action is issued.
   std::function<void()> begun;
-  caf::actor checkpoint;  // of this process; may be empty when nothing is saved
+  caf::actor checkpoint;  // of this process; may be empty if nothing is saved
 };
 
 /// The shell of a rank's control, on the rank's worker: boundaries, credits and finished work come in as messages, what the control decides
@@ -43,7 +43,7 @@ class RankActor : public WorkerActor, private RankPort {
   Rank& rank_;
   RankControl control_;
   caf::actor loader_;
-  std::vector<caf::actor> stages_;  // by position among the rank's stages
+  std::vector<caf::actor> stages_;  // in the order of the rank's stages
 };
 
 /// Hands what happens to a rank to its actor, as messages. Outlives the links.

@@ -6,12 +6,13 @@
 
 namespace millrace::actors {
 
-/// Who else is told what the reporter tells people. Called on the coordinator's thread: be brief. What it throws ends the run.
+/// Further receivers of what the reporter shows. Called on the coordinator's thread, so calls must be short. An exception ends
+/// the run.
 class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void step(const StepRecord& record) = 0;
-  /// `loss`: nats per token after `step` steps. `recorded`: told before, by an earlier start of the run.
+  /// `loss`: nats per token after `step` steps. `recorded`: reported before, by an earlier start of the run.
   virtual void evaluation(std::int64_t step, double loss, bool recorded) = 0;
   /// A checkpoint was committed, or could not be.
   virtual void checkpoint(const CheckpointCommitted&) {}

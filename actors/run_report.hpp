@@ -7,8 +7,8 @@
 
 namespace millrace::actors {
 
-/// What the coordinator reports of a run. RunReporter (telemetry/run_reporter.hpp) shows it to people and scripts. say() from any thread;
-/// the rest from one thread at a time.
+/// What the coordinator reports about a run. RunReporter (telemetry/run_reporter.hpp) shows it to users and scripts. say() may be
+/// called from any thread; the rest from one thread at a time.
 class RunReport {
  public:
   virtual ~RunReport() = default;
@@ -18,8 +18,8 @@ class RunReport {
   /// run that was started again).
   virtual void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) = 0;
   virtual void sample(std::string_view text) = 0;
-  /// A checkpoint was committed, or could not be. Also warns of what failed beside it, once for each cause: again only after a commit in
-  /// which it worked.
+  /// A checkpoint was committed, or could not be. Also warns about failures beside it, once per cause: again only after a commit
+  /// in which it worked.
   virtual void checkpoint(const CheckpointCommitted& result) = 0;
 };
 

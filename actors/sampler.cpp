@@ -10,14 +10,14 @@
 namespace millrace::actors {
 namespace {
 
-/// Sets the weight of every token to zero that top-k or top-p leaves out. The most probable one always stays.
+/// Sets the weights of all tokens excluded by top-k or top-p to zero. The most probable token always stays.
 void leave_out(std::vector<double>& weights, std::int64_t top_k, double top_p) {
   std::vector<std::size_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto most_probable = [&](std::size_t a, std::size_t b) { return weights[a] != weights[b] ? weights[a] > weights[b] : a < b; };
   std::size_t kept = order.size();
   if (top_k > 0) kept = std::min(kept, static_cast<std::size_t>(top_k));
-  // Top-p looks at all that top-k keeps, in order; top-k alone needs no order.
+  // Top-p needs the tokens kept by top-k in order; top-k alone needs no order.
   if (kept < order.size())
     std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept) - 1, order.end(), most_probable);
   if (top_p < 1) {

@@ -6,14 +6,14 @@
 #include <memory>
 #include <string>
 
-/// Messages inside process 0 that begin a checkpoint, and end the run with one.
+/// Messages within process 0 that begin a checkpoint, or end the run with one.
 namespace millrace::actors {
 
-/// Main → coordinator actor: a signal asks for a save and the end.
+/// Main → coordinator actor: a signal asks the run to save and stop.
 struct StopSoon {};
 
-/// Coordinator actor → checkpoint actor, whose thread alone touches the checkpoint store. The folder for an attempt, or an Error, goes to
-/// `folder`, which the sender waits for.
+/// Coordinator actor → checkpoint actor, whose thread alone uses the checkpoint store. The folder for an attempt, or an Error, is
+/// set in `folder`, for which the sender waits.
 struct BeginCheckpoint {
   std::int64_t step = 0;
   std::uint64_t bytes = 0;  // of the whole state

@@ -17,7 +17,7 @@ namespace millrace::actors {
 /// stage back to the rank.
 class StageActor : public WorkerActor {
  public:
-  /// `rank` outlives the actor.
+  /// `rank` must outlive the actor.
   StageActor(caf::actor_config& config, Rank& rank, runtime::StageId stage, caf::actor rank_actor);
   caf::behavior make_behavior() override;
   void on_exit() override;
@@ -32,7 +32,7 @@ class StageActor : public WorkerActor {
   Rank& rank_;
   std::unique_ptr<runtime::Stage> stage_;
   caf::actor rank_actor_;
-  std::array<std::string, 4> fault_points_;  // "stage1.forward" …: where a test may slow, stop or kill this stage
+  std::array<std::string, 4> fault_points_;  // "stage1.forward" …: where a test may slow down, stop or kill this stage
   std::optional<Error> failure_;             // the first error of the device
 };
 

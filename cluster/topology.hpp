@@ -4,7 +4,7 @@
 
 namespace millrace::cluster {
 
-/// How this process was started, from the launcher's environment alone (no MPI call).
+/// How this process was started, according to the launcher's environment (no MPI call).
 struct Launch {
   int processes = 1;        ///< of the job
   int process = 0;          ///< 0 … processes − 1
@@ -13,14 +13,14 @@ struct Launch {
   bool under_mpirun = false;
 };
 
-/// Reads OMPI_COMM_WORLD_SIZE and its siblings. Not under mpirun: one process, and MPI is never initialised.
-/// Throws Error(start) when the variables contradict each other.
+/// Reads OMPI_COMM_WORLD_SIZE and related variables. Without mpirun: one process, and MPI is never initialised. Throws
+/// Error(start) if the variables contradict each other.
 Launch launch_from_environment();
 
-/// Who the ranks are. A process hosts the contiguous ranks first_rank() … first_rank() + ranks_per_process() − 1.
+/// Which process hosts which ranks. A process hosts the contiguous ranks first_rank() … first_rank() + ranks_per_process() − 1.
 class Topology {
  public:
-  /// Throws Error(usage), naming the legal counts, unless processes divides ranks and process is one of them.
+  /// Throws Error(usage) with the legal counts unless processes divides ranks and process is one of them.
   Topology(int ranks, int processes, int process);
 
   [[nodiscard]] int ranks() const noexcept { return ranks_; }

@@ -13,7 +13,8 @@ void activation_forward(const ExecutionContext& context, Activation activation, 
 /// dx = dy · activation'(x).
 void activation_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx);
 
-/// y = activation(gate) · up, elementwise, in fp32, stored in the operands' dtype: SwiGLU and GEGLU (Shazeer, arXiv 2002.05202).
+/// y = activation(gate) · up, elementwise, in fp32, stored in the operands' dtype: with silu this is SwiGLU, with gelu GEGLU
+/// (Shazeer, arXiv 2002.05202).
 void glu_forward(const ExecutionContext& context, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y);
 
 /// d_gate = dy·up·activation'(gate),  d_up = dy·activation(gate).

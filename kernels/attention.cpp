@@ -33,7 +33,7 @@ void check_operands(const char* who, const ExecutionContext& context, const Tens
   check_scratch(who, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));
 }
 
-/// Of the first `count` tokens of a chunk, with the keys of a window.
+/// Number of pairs among the first `count` tokens of a chunk when a window limits the keys.
 double causal_pairs(double count, double window) {
   if (window <= 0 || window >= count) return count * (count + 1) / 2;
   return window * (window + 1) / 2 + (count - window) * window;

@@ -20,7 +20,7 @@ double measured_copy_bandwidth(int threads) {
       std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
     });
   };
-  std::memset(from.data(), 1, bytes);  // pages that were never written are all the same one
+  std::memset(from.data(), 1, bytes);  // the system maps all pages that were never written to the same one
   copy();
   double best = 1;
   for (const auto end = Clock::now() + std::chrono::milliseconds(60); Clock::now() < end;) {

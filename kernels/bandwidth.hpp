@@ -2,9 +2,9 @@
 
 namespace millrace::kernels {
 
-/// Bytes a second that `threads` threads move through memory at best, read and written counted both: the fastest of some copies between two
-/// buffers of 64 MiB together, which no cache near a core keeps, timed here and now for about 60 ms. What operations that hardly multiply
-/// are held against. `threads` at least 1.
+/// Memory bandwidth in bytes per second that `threads` threads reach, counting reads and writes: the fastest of several copies
+/// between two buffers of 64 MiB together, which do not fit into a core's caches; takes about 60 ms. Operations with few
+/// multiplications are compared with it. `threads` is at least 1.
 [[nodiscard]] double measured_copy_bandwidth(int threads);
 
 }  // namespace millrace::kernels

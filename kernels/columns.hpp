@@ -8,10 +8,10 @@
 
 namespace millrace::kernels {
 
-/// The columns of x [T, N] from the first on, copied to parts [T, N₀], [T, N₁], … of its dtype, whose widths add up to N.
+/// Copies the columns of x [T, N] to parts [T, N₀], [T, N₁], … of its dtype, from the first column on; their widths add up to N.
 void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts);
 
-/// The other way: y [T, N] from parts beside each other.
+/// The inverse: y [T, N] is the concatenation of the parts along columns.
 void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y);
 
 /// What the backends implement of the above (kernels/base/kernel_table.hpp).

@@ -6,8 +6,8 @@
 
 namespace millrace::kernels {
 
-/// y[t] = table[tokens[t]]. tokens i32 [T], table f32 or bf16 [V, D], y [T, D] of either dtype. A token outside [0, V) throws Error(data)
-/// naming its position and value.
+/// y[t] = table[tokens[t]]. tokens i32 [T], table f32 or bf16 [V, D], y [T, D] of either dtype. Throws Error(data), which names
+/// position and value, for a token outside [0, V).
 void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y);
 
 /// gradient[v] += sum of dy[t] over the positions t, in increasing order, where tokens[t] = v. gradient f32 [V, D], dy [T, D].

@@ -5,7 +5,7 @@
 namespace millrace::kernels {
 namespace {
 
-// x, what has its shape and dtype, and a row's two numbers.
+// Checks x, tensors of its shape and dtype, and a row's two numbers.
 void check(const char* who, const Tensor& x, const Tensor& m, const Tensor& r) {
   check_rank(who, "x", x, 2);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});

@@ -9,16 +9,16 @@ namespace millrace::kernels {
 
 struct LayerNormOptions {
   float epsilon = 0.0F;
-  float offset = 0.0F;  // added to the weights: 1 where a checkpoint stores how far they are from it (MaxText's GPT-3)
+  float offset = 0.0F;  // added to the weights: 1 if a checkpoint stores weights minus 1 (MaxText's GPT-3)
 
   static constexpr auto members() {
     return std::tuple(member("epsilon", &LayerNormOptions::epsilon), member("offset", &LayerNormOptions::offset));
   }
 };
 
-/// y = (x − m) · r · (w + offset) + b with m the mean of a row and r = 1/sqrt(variance + epsilon), the variance that of the row itself
-/// (divided by D), in fp32 with one rounding at the end. x, y [T, D] of one dtype; w, b f32 [D]; m, r f32 [T] are kept for the gradients.
-/// (Ba et al., arXiv 1607.06450.)
+/// y = (x − m) · r · (w + offset) + b in fp32 with one rounding at the end. m is the mean of a row, and r = 1/sqrt(variance +
+/// epsilon) with the biased variance (divided by D). x, y [T, D] of one dtype; w, b f32 [D]; m, r f32 [T] are kept for the
+/// gradients. (Ba et al., arXiv 1607.06450.)
 void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options,
                         const Tensor& y, const Tensor& m, const Tensor& r);
 

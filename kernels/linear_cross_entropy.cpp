@@ -14,14 +14,14 @@ void check_common(const char* who, const ExecutionContext& context, const Tensor
   check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
   check_operand(who, "targets", targets, {tokens}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
-  if (context.on_cuda()) return;  // the kernel looks at them
+  if (context.on_cuda()) return;  // the kernel checks them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
     MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, expected less than the vocabulary's {}",
                    target[token], token, vocabulary);
 }
 
-/// What the calls want that yield loss and dh.
+/// Checks the operands of the calls that compute loss and dh.
 void check_with_loss(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                      const Tensor& g, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp) {
   check_common(who, context, h, w, targets, log_sum_exp);

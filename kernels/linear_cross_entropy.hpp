@@ -9,13 +9,14 @@
 
 namespace millrace::kernels {
 
-/// Output head and loss in one operation, in tiles of about as many logits as a thousand entries of the vocabulary have: neither the logits
-/// nor their gradient stand in memory whole. A tile has some entries for all tokens, or all entries for some.
+/// Output head and loss in one operation. It works in tiles of about as many logits as a thousand entries of the vocabulary have,
+/// so that neither the logits nor their gradient are ever in memory as a whole. A tile has some entries for all tokens, or all
+/// entries for some tokens.
 struct CrossEntropyOptions {
-  float z_loss = 0.0F;       // adds z·lse² a token
+  float z_loss = 0.0F;       // adds z·lse² per token
   float scale = 1.0F;        // multiplies the logits
-  float soft_cap = 0.0F;     // then logits l become soft_cap·tanh(l / soft_cap); 0: they stay
-  bool round_table = false;  // w is rounded to bf16 before the products, and what each call adds to dw too: MaxText's tied head
+  float soft_cap = 0.0F;     // logits l become soft_cap·tanh(l / soft_cap); 0: no cap
+  bool round_table = false;  // w is rounded to bf16 before the products, and so is each addition to dw: MaxText's tied head
 
   static constexpr auto members() {
     return std::tuple(member("z_loss", &CrossEntropyOptions::z_loss), member("scale", &CrossEntropyOptions::scale),
@@ -30,33 +31,35 @@ struct CrossEntropyOptions {
 void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch);
 
-/// The same with the gradient of h, from the same logits; loss and log_sum_exp have the forward's bits. With g the runtime scalar (f32 [1],
-/// 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the slope of scale and cap: dh = dl · w, dtype of h.
-/// Where a tile has some entries alone, lse is known at the last: dh is summed over exp(logit − the maximum so far) and multiplied when
-/// that grows, what FlashAttention does with the softmax of its scores (Dao et al. 2022, section 3.1).
+/// Computes the forward and the gradient of h from the same logits; loss and log_sum_exp have the forward's bits. With the
+/// runtime scalar g (f32 [1], 1 / valid targets of the step) and dl = g·((1 + 2·z·lse)·softmax − onehot), times the derivative of
+/// scale and cap: dh = dl · w, in the dtype of h. If tiles have only some entries, lse is not known before the last tile: dh is
+/// summed over exp(logit − the maximum so far) and rescaled when the maximum grows, as FlashAttention does with the softmax of
+/// its scores (Dao et al. 2022, section 3.1).
 void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                          const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
                                          const Tensor& log_sum_exp, Scratch scratch);
 
-/// dw += dlᵀ · h, dw f32 [V, D], from the log_sum_exp of either call above.
+/// dw += dlᵀ · h, dw f32 [V, D], with the log_sum_exp of either call above.
 void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch);
 
-/// The input gradient, then the weight gradient: their bits. Where a tile has all entries the logits are computed once for both.
+/// Computes the input gradient and the weight gradient, with the bits of the two calls. If a tile has all entries, its logits are
+/// computed once for both.
 void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                     const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
                                     const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch);
 
-/// The products [T, V] x D that it comes to: 3, or 4 where logits are computed for each gradient.
+/// Number of products of size [T, V] x D in that call: 3, or 4 if logits are computed for each gradient.
 [[nodiscard]] int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                           const Processor& processor = {});
 
-/// The logits themselves, f32 [T, V]: the bits that the loss computes with.
+/// The logits themselves, f32 [T, V], with the bits that the loss uses.
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch);
 
-/// Scratch for any of the calls; one tile of logits and what the matmul needs.
+/// Scratch for any of the calls: one tile of logits and the matmul's scratch.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                              const Processor& processor);
 

@@ -8,25 +8,25 @@
 
 namespace millrace::kernels {
 
-/// c[M, N] = op(a) · op(b), or c += …; op transposes where asked: a is [M, K] or [K, M], b is [K, N] or [N, K].
+/// c[M, N] = op(a) · op(b), or c += …; op transposes if asked: a is [M, K] or [K, M], b is [K, N] or [N, K].
 struct MatmulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;  // c must then be f32
-  bool packed_b = false;    // b has its shape, and its data lies as pack() of kernels/packing.hpp wrote op(b)
+  bool packed_b = false;    // b has its shape, and its data has the layout in which pack() of kernels/packing.hpp writes op(b)
   bool addend = false;      // c = op(a) · op(b) + addend, rounded once; not with `accumulate`
-  bool bias = false;        // the same where the addend is f32 [N], added to every row
+  bool bias = false;        // like `addend`, with an f32 [N] that is added to every row
 };
 
-/// True where a product that writes `result` should add its bias itself: on a GPU, where that costs nothing (an epilogue of cuBLASLt), and
-/// for bf16, where a bias that bias_forward adds would round the result a second time.
+/// True if a product that writes `result` should add its bias itself: on a GPU, where that costs nothing (an epilogue of
+/// cuBLASLt), and for bf16, where adding it by bias_forward would round the result a second time.
 [[nodiscard]] constexpr bool products_add_bias(Device device, DType result) noexcept {
   return device.kind == DeviceKind::cuda || result == DType::bf16;
 }
 
-/// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend on shapes, dtypes and the
-/// context's thread count alone. `scratch` holds at least matmul_scratch_bytes. M of zero does nothing. `addend` is of c's type, and not c;
-/// a bias is f32. Where cuBLASLt has no algorithm that adds a bias, it is added to the rounded product.
+/// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend only on shapes,
+/// dtypes and the context's thread count. `scratch` has at least matmul_scratch_bytes. M of zero does nothing. `addend` has c's
+/// type and is not c itself; a bias is f32. If cuBLASLt has no algorithm that adds a bias, it is added to the rounded product.
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend = nullptr);
 

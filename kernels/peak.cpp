@@ -14,12 +14,12 @@ namespace {
 
 struct DataSheet {
   std::string_view model;    // a word of the device's name
-  std::string_view variant;  // another one; empty: any
+  std::string_view variant;  // another word; empty: any device of the model
   double bf16, tf32, fp32;
 };
-// The first that fits counts.
+// The first match counts.
 constexpr std::array<DataSheet, 8> data_sheets = {{{"H100", "PCIe", 756e12, 378e12, 51.2e12},
-                                                   {"H100", "NVL", 0, 0, 0},  // slower than the others of that name
+                                                   {"H100", "NVL", 0, 0, 0},  // slower than the other devices of that name
                                                    {"H200", "NVL", 0, 0, 0},
                                                    {"H100", "", 989e12, 494.7e12, 66.9e12},
                                                    {"H200", "", 989e12, 494.7e12, 66.9e12},
@@ -52,8 +52,8 @@ double measured_peak_flops(DType dtype, int threads) {
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
   constexpr std::int64_t smallest = 1024, largest = 4096;
-  constexpr Seconds budget(0.05);       // of a size, for at least three products
-  constexpr Seconds long_enough(0.02);  // a product that takes this is large for the machine: a larger one would gain nothing
+  constexpr Seconds budget(0.05);       // per size, for at least three products
+  constexpr Seconds long_enough(0.02);  // a product that takes this long is large enough: a larger one would not be faster
   ThreadTeam team(threads);
   const ExecutionContext context(team);
   const MatmulOptions options{.transpose_b = true};
@@ -69,7 +69,7 @@ double measured_peak_flops(DType dtype, int threads) {
       matmul(context, a, b, c, options, scratch.bytes());
       return Seconds(Clock::now() - begin);
     };
-    std::memset(memory.data(), 0, 3 * bytes);  // pages that were never written are all the same one
+    std::memset(memory.data(), 0, 3 * bytes);  // the system maps all pages that were never written to the same one
     multiply();
     Seconds best = multiply();
     const auto end = Clock::now() + budget;

@@ -5,7 +5,7 @@
 namespace millrace::kernels {
 namespace {
 
-// x and what has its shape and dtype; the weights; one number a row.
+// Checks x and tensors of its shape and dtype; the weights; tensors with one number per row.
 void check(const char* who, const Tensor& x) {
   check_rank(who, "x", x, 2);
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});

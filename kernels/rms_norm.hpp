@@ -9,8 +9,9 @@ namespace millrace::kernels {
 
 struct RmsNormOptions {
   float epsilon = 0.0F;
-  float offset = 0.0F;      // added to the weights: 1 where a checkpoint stores how far they are from it (Gemma)
-  bool round_first = true;  // bf16: x·r is rounded before the weight multiplies it, as transformers' Llama does; else only the result is
+  float offset = 0.0F;  // added to the weights: 1 if a checkpoint stores weights minus 1 (Gemma)
+  // bf16: x·r is rounded before it is multiplied by the weight, as in transformers' Llama; false: only the result is rounded
+  bool round_first = true;
 
   static constexpr auto members() {
     return std::tuple(member("epsilon", &RmsNormOptions::epsilon), member("offset", &RmsNormOptions::offset),

@@ -8,9 +8,9 @@
 namespace millrace::kernels {
 
 struct RopeOptions {
-  int direction = 1;         // −1 rotates back: the gradient of the input
+  int direction = 1;         // −1 rotates back, for the input gradient
   float factor = 1.0F;       // multiplies cos and sin (YaRN's attention factor)
-  bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], rather than x[i] and x[i+D/2]
+  bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], instead of x[i] and x[i+D/2]
 
   static constexpr auto members() {
     return std::tuple(member("direction", &RopeOptions::direction), member("factor", &RopeOptions::factor),
@@ -18,10 +18,11 @@ struct RopeOptions {
   }
 };
 
-/// Rotary embedding (Su et al., arXiv 2104.09864): for head vector x and i < D/2, with φ = positions[t]·inverse_frequencies[i] and the pair
-/// (a, b) = (x[i], x[i+D/2]), which becomes (a cos φ − b sin φ, b cos φ + a sin φ). x, y [T, H, D] of one dtype (may be the same memory);
-/// positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's dtype as transformers does; the rest is fp32 with one
-/// rounding at the end (transformers rounds each product and sum). D even, else Error(config).
+/// Rotary embedding (Su et al., arXiv 2104.09864): for every head vector x and i < D/2, the pair (a, b) = (x[i], x[i+D/2])
+/// becomes (a cos φ − b sin φ, b cos φ + a sin φ) with φ = positions[t]·inverse_frequencies[i]. x, y [T, H, D] of one dtype (may
+/// be the same memory); positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's dtype as transformers
+/// does; the rest is fp32 with one rounding at the end (transformers rounds each product and sum). Throws Error(config) if D is
+/// odd.
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y);
 

@@ -27,7 +27,7 @@ double element(const Tensor& x, std::int64_t index) {
 
 }  // namespace
 
-// Minimum, maximum, mean and norm are those of the finite elements, so that one NaN does not hide the rest.
+// Minimum, maximum, mean and norm cover only the finite elements, so that one NaN does not hide the rest.
 Statistics statistics(const Tensor& x) {
   Statistics result;
   double minimum = std::numeric_limits<double>::infinity();

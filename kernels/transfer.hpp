@@ -7,23 +7,24 @@
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 
-/// Numbers between a program's memory and ordinary memory of the host, now: for initial values, captures and hooks, not for a steady step.
+/// Blocking copies between a program's memory and ordinary host memory: for initial values, captures and hooks, not for steady
+/// steps.
 namespace millrace::kernels {
 
-/// Waits for what the context has queued, then copies `x` to `to`, which is as large.
+/// Waits for all work enqueued on the context, then copies `x` to `to`, which has the same size.
 void fetch(const ExecutionContext& context, const Tensor& x, std::span<std::byte> to);
-/// Copies `from` to `x`, which is as large; done when it returns.
+/// Copies `from` to `x`, which has the same size; returns when the copy is done.
 void put(const ExecutionContext& context, std::span<const std::byte> from, const Tensor& x);
 
-/// Copies to memory of `device` without a context; done when it returns. Before a run, from any thread.
+/// Copies to memory of `device` without a context; returns when the copy is done. For use before a run, from any thread.
 void write_now(Device device, std::byte* to, std::span<const std::byte> from);
 
-/// Tensors with copies of their elements in host memory; on a CPU the originals themselves.
+/// Copies of tensors' elements in host memory; on a CPU the tensors themselves.
 class HostCopies {
  public:
   HostCopies(const ExecutionContext& context, std::span<const Tensor> originals);
   [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
-  /// Writes the copies over the originals.
+  /// Copies the elements back to the originals.
   void put_back(const ExecutionContext& context) const;
 
  private:

@@ -26,7 +26,7 @@ std::int64_t whole(const std::string& word, const std::string& of) {
   return number;
 }
 
-/// "norm(layer 5) > 1e3" in one string.
+/// Parses a condition such as "norm(layer 5) > 1e3" from one string.
 Condition parse_condition(const std::string& text) {
   const auto open = text.find('('), close = text.find(')'), compare = text.find_first_of("<>", close == std::string::npos ? 0 : close);
   MILLRACE_CHECK(open != std::string::npos && close != std::string::npos && open < close && compare != std::string::npos, ExitCode::usage,
@@ -125,7 +125,7 @@ std::string Breakpoint::text() const {
 }
 
 bool Breakpoint::matches(const runtime::Action& action, std::int64_t at_step) const {
-  // Where the backward is split, its first half is what "backward" means.
+  // If the backward is split, "backward" means its first half.
   const bool same_kind = !kind || *kind == action.kind || (*kind == ActionKind::backward && action.kind == ActionKind::input_gradient);
   return same_kind && (!stage || *stage == action.stage.value) && (!microbatch || *microbatch == action.microbatch.value) &&
          (!step || *step == at_step + 1);
@@ -134,7 +134,7 @@ bool Breakpoint::matches(const runtime::Action& action, std::int64_t at_step) co
 bool Breakpoint::before(const runtime::OperationHook::Call& call) const {
   if (nan || condition) return false;
   if (!operation.empty()) return is_name(call.operation.name, operation);
-  // The first operation of a layer.
+  // Only the first operation of a layer counts.
   if (!layer || call.operation.layer != *layer) return false;
   return call.index == 0 || call.programs.program(call.kind)[call.index - 1].layer != *layer;
 }

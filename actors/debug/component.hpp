@@ -2,7 +2,7 @@
 
 namespace millrace::actors {
 
-/// Who speaks in the errors of the debugger.
+/// The component name in the debugger's errors.
 inline constexpr const char* debugger = "millrace debug";
 
 }  // namespace millrace::actors

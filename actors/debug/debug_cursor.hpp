@@ -9,13 +9,13 @@
 
 namespace millrace::actors {
 
-/// Where a debugging session stands: between actions, or around one operation of one.
+/// The position of a debugging session: between actions, or around an operation of one.
 struct DebugCursor {
-  runtime::RankId rank = runtime::RankId(0);           // whose turn it is, or was last
-  std::optional<actors::Execute> action;               // that runs, or that this rank ran last
-  bool inside = false;                                 // the action runs
-  const runtime::OperationHook::Call* call = nullptr;  // inside: the operation at hand
-  bool after = false;                                  // … has run
+  runtime::RankId rank = runtime::RankId(0);           // the rank whose turn it is, or was last
+  std::optional<actors::Execute> action;               // the action that is running, or that this rank ran last
+  bool inside = false;                                 // the action is running
+  const runtime::OperationHook::Call* call = nullptr;  // if inside: the current operation
+  bool after = false;                                  // whether that operation has run
 };
 
 }  // namespace millrace::actors

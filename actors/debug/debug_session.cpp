@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kKeptSteps = 2;
 
-/// Thrown out of an operation that is left for good; the stepper that ran it is thrown away.
+/// Thrown out of an operation to abandon it; the stepper that ran it is discarded.
 struct Leave {};
 
 std::vector<std::string> words_of(const std::string& line) {
@@ -89,7 +89,7 @@ DebugSession::DebugSession(const actors::StepperSetup& setup, std::unique_ptr<Li
 DebugSession::~DebugSession() = default;
 
 void DebugSession::begin_stepper(const actors::StateCopy* state, std::int64_t first_step) {
-  stepper_.reset();  // before the next one takes as much memory
+  stepper_.reset();  // frees its memory before the next one allocates as much
   auto setup = setup_;
   setup.state = state;
   setup.first_step = first_step;
@@ -115,7 +115,7 @@ void DebugSession::run() {
   }
 }
 
-/// True when the pipeline is to go on, false at the end of the session.
+/// Returns true if the pipeline is to continue, false at the end of the session.
 bool DebugSession::read_commands() {
   for (;;) {
     std::fflush(stdout);
@@ -239,7 +239,7 @@ void DebugSession::advance() {
   }
 }
 
-/// Between actions: whether the goal or a break point says to stop before this one.
+/// Between actions: whether the goal or a break point requires a stop before this action.
 bool DebugSession::stops_before(const actors::Execute& execute, runtime::RankId rank) {
   const auto stand = [&](const std::string& why) {
     stand_before_next();
@@ -317,7 +317,7 @@ bool DebugSession::watched_changes(bool updated) {
   return changed;
 }
 
-/// Runs the first `actions` actions of the session again, from the newest step's beginning before that.
+/// Runs the first `actions` actions of the session again, beginning with the newest step that starts before them.
 void DebugSession::rebuild(std::size_t actions) {
   while (kept_.size() > 1 && kept_.back().at > actions) kept_.pop_back();
   const bool kept = kept_.back().at <= actions;
@@ -369,7 +369,7 @@ void DebugSession::stop_inside(const Call& call, bool after, const std::string& 
 
 // -- showing ------------------------------------------------------------------------------------------------------------------------------
 
-/// Of an operation or value of any stage, or its end; empty: none was given.
+/// Throws unless the name is that of an operation or value of any stage, or a suffix of one. An empty name is accepted.
 void DebugSession::check_name(const std::string& name) const {
   if (name.empty()) return;
   std::vector<std::string> names;

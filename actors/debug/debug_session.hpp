@@ -15,17 +15,17 @@
 
 namespace millrace::actors {
 
-/// A person, or a script, in front of a stepper: reads commands, lets actions run, stops where it was asked to, shows what is there.
-/// While an operation is looked at, the command that is carried out runs on the rank's worker and the one that started the action waits:
-/// one thread at a time.
+/// The command interpreter of the debugger: a user or a script controls a stepper. It reads commands, runs actions, stops where
+/// requested and shows the state. While it is stopped at an operation, commands run on the rank's worker, and the thread that
+/// started the action waits: one thread at a time.
 class DebugSession : private runtime::OperationHook {
  public:
   DebugSession(const actors::StepperSetup& setup, std::unique_ptr<LineReader> reader);
   ~DebugSession() override;
 
-  /// Until `quit` or the end of the lines. Throws what a command of a script throws.
+  /// Runs until `quit` or the end of the input. In a script, errors of commands are thrown.
   void run();
-  /// What may follow `before` on a line.
+  /// Possible next words after `before` on a line, for completion.
   [[nodiscard]] std::vector<std::string> words_after(const std::string& before) const;
 
  private:
@@ -33,13 +33,13 @@ class DebugSession : private runtime::OperationHook {
     const char* name;
     const char* usage;
     const char* summary;
-    std::size_t most;  // words behind the name
-    /// True when the pipeline goes on.
+    std::size_t most;  // number of words allowed after the name
+    /// Returns true if the pipeline is to continue.
     bool (DebugSession::*run)(const std::vector<std::string>& words);
   };
   static const std::vector<Command>& commands();
 
-  // -- commands that go on
+  // -- commands that continue
   bool step(const std::vector<std::string>& words);
   bool next(const std::vector<std::string>& words);
   bool operation(const std::vector<std::string>& words);
@@ -63,14 +63,14 @@ class DebugSession : private runtime::OperationHook {
   bool set(const std::vector<std::string>& words);
   bool help(const std::vector<std::string>& words);
 
-  /// What ends the going on, besides break points.
+  /// The condition that ends a continue command, besides break points.
   struct Goal {
     enum Kind : std::uint8_t { never, actions, actions_of_rank, operations, before_action, before_step } kind = never;
     std::int64_t count = 0;
     runtime::RankId rank;
     runtime::Action action;
   };
-  /// A tensor whose change stops the run.
+  /// A tensor whose change stops execution.
   struct Watch {
     std::string name;
     std::string hash;
@@ -89,7 +89,7 @@ class DebugSession : private runtime::OperationHook {
   void tell_finished_steps();
   void stand_before_next();
   [[nodiscard]] TensorFinder finder() const { return {*stepper_, standing_}; }
-  // -- around operations, on a worker
+  // -- called around operations, on a worker
   void before(const Call& call) override;
   void after(const Call& call) override;
   void stop_inside(const Call& call, bool after, const std::string& why);
@@ -102,13 +102,13 @@ class DebugSession : private runtime::OperationHook {
   std::vector<std::optional<Breakpoint>> breakpoints_;  // by number − 1
   std::vector<Watch> watches_;
   std::vector<std::optional<actors::Execute>> last_;  // by rank: the action that it ran last
-  std::vector<runtime::RankId> path_;                 // who ran each action since the session's beginning
+  std::vector<runtime::RankId> path_;                 // the rank of each action since the session's beginning
   struct Kept {
-    std::size_t at = 0;  // actions before it
+    std::size_t at = 0;  // number of actions before it
     std::shared_ptr<const actors::StateCopy> state;
   };
-  std::vector<Kept> kept_;       // beginnings of the newest steps
-  std::int64_t told_steps_ = 0;  // finished steps that were told of
+  std::vector<Kept> kept_;       // initial states of the newest steps
+  std::int64_t told_steps_ = 0;  // number of finished steps that were printed
   std::optional<std::size_t> back_to_;
   bool quitting_ = false, replaying_ = false;
 };

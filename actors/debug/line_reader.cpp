@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* prompt = "(millrace) ";
 
-// libedit asks a plain function, of one terminal.
+// libedit calls a plain function, for a single terminal.
 std::function<std::vector<std::string>(const std::string&)> known_words;
 std::vector<std::string> candidates;
 

@@ -8,17 +8,17 @@
 
 namespace millrace::actors {
 
-/// Where a session's lines come from.
+/// The source of a session's lines.
 class LineReader {
  public:
   virtual ~LineReader() = default;
-  /// Nothing at the end.
+  /// The next line; nothing at the end.
   [[nodiscard]] virtual std::optional<std::string> next() = 0;
-  /// Whether a person types: an error then asks for the next line, and does not end the session.
+  /// Whether a user is typing: an error then leads to the next prompt instead of ending the session.
   [[nodiscard]] virtual bool interactive() const { return false; }
 };
 
-/// A terminal with editing, history (~/.millrace_history) and completion of the last word from what `words(before)` knows to follow.
+/// A terminal with editing, history (~/.millrace_history), and completion of the last word by `words(before)`.
 class TerminalReader final : public LineReader {
  public:
   explicit TerminalReader(std::function<std::vector<std::string>(const std::string& before)> words);
@@ -30,10 +30,10 @@ class TerminalReader final : public LineReader {
   std::string history_;
 };
 
-/// A file or a pipe, each line printed before it is carried out.
+/// A file or a pipe; each line is printed before it is executed.
 class ScriptReader final : public LineReader {
  public:
-  /// Throws Error(usage) where the file cannot be read. "-": standard input.
+  /// Throws Error(usage) if the file cannot be read. "-" is standard input.
   explicit ScriptReader(const std::string& path);
   ~ScriptReader() override;
   std::optional<std::string> next() override;

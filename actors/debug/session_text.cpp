@@ -9,7 +9,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr int kAround = 5;  // actions shown before and after
+constexpr int kAround = 5;  // number of actions shown before and after
 
 std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standing, runtime::RankId rank) {
   const auto& engine = stepper.control(rank).engine();

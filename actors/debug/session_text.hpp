@@ -7,11 +7,11 @@
 
 namespace millrace::actors {
 
-/// A line a rank: the actions around the one it stands at, and what that one waits for.
+/// One line per rank: the actions around its current one, and what that one waits for.
 [[nodiscard]] std::string where_text(const actors::Stepper& stepper, const DebugCursor& standing);
-/// A line an edge: how many tokens lie at the receiver, how many slots the sender has left.
+/// One line per edge: the number of boundaries at the receiver, and of free slots at the sender.
 [[nodiscard]] std::string queue_text(const actors::Stepper& stepper);
-/// The program of the action at hand, an arrow before the operation that comes next.
+/// The program of the current action, with an arrow before the next operation.
 [[nodiscard]] std::string operations_text(const actors::Stepper& stepper, const DebugCursor& standing);
 /// "step 2, 2F1 on rank 2 (forward of stage 2, microbatch 1), before operation 4 of 15, layers.2.self_attn.q_rope"
 [[nodiscard]] std::string standing_text(const actors::Stepper& stepper, const DebugCursor& standing);

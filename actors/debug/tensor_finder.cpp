@@ -14,7 +14,7 @@ namespace {
 
 using runtime::Region;
 
-/// Where in a program a value is first written and last read; −1: not there.
+/// Where in a program a value is first written and last read; −1: nowhere.
 struct Life {
   int written = -1, last_read = -1;
 };
@@ -30,7 +30,7 @@ Life life_of(const std::vector<runtime::Operation>& program, runtime::ValueId va
   return life;
 }
 
-/// Whether all that the program at hand has done to the region stays until the action's end and after.
+/// Whether everything that the current program writes to the region remains until the end of the action and after.
 bool outlives_action(Region region) { return region != Region::workspace; }
 
 }  // namespace
@@ -109,7 +109,7 @@ std::vector<NamedTensor> TensorFinder::weights() const {
   return found;
 }
 
-/// Where a value that no action at hand has is made, or the nearest name.
+/// Describes where a value that is not in the current action's program is produced, or suggests the nearest name.
 std::string TensorFinder::elsewhere(const std::string& name) const {
   for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
     for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {

@@ -9,7 +9,7 @@
 
 namespace millrace::actors {
 
-/// A tensor that a person asked for by name, in its memory.
+/// A tensor that the user asked for by name, in its memory.
 struct NamedTensor {
   std::string name;
   std::string where;  // "weight on rank 2", "result of 2F1"
@@ -24,10 +24,10 @@ class TensorFinder {
  public:
   TensorFinder(const actors::Stepper& stepper, const DebugCursor& standing);
 
-  /// Throws Error(usage) for a name that means nothing here, with the nearest that does, and for a value that is not in memory, with the
+  /// Throws Error(usage) for an unknown name, with the nearest known one, and for a value that is not in memory, with the
   /// operations between which it is.
   [[nodiscard]] NamedTensor find(const std::string& name) const;
-  /// All that find() takes here.
+  /// All names that find() accepts at this position.
   [[nodiscard]] std::vector<std::string> names() const;
   /// Weights and gradients of all ranks.
   [[nodiscard]] std::vector<NamedTensor> weights() const;
@@ -38,7 +38,7 @@ class TensorFinder {
   [[nodiscard]] std::string elsewhere(const std::string& name) const;
   struct Entry {
     NamedTensor named;
-    std::string missing;  // why it cannot be looked at; empty: it can
+    std::string missing;  // why it cannot be shown; empty if it can
   };
   const actors::Stepper& stepper_;
   const DebugCursor& standing_;

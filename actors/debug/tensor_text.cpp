@@ -18,7 +18,7 @@ using kernels::DType;
 
 constexpr std::int64_t kCorner = 6;
 
-/// "[2, 17]" for an element of a tensor of these sizes.
+/// Formats an element's indices in a tensor of these sizes: "[2, 17]".
 std::string place_of(std::int64_t element, const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> place(sizes.size());
   for (std::size_t axis = sizes.size(); axis-- > 0; element /= sizes[axis]) place[axis] = element % sizes[axis];
@@ -89,7 +89,7 @@ std::string statistics_line(const NamedTensor& named) {
 }
 
 std::string histogram(const NamedTensor& named) {
-  // Decades of the absolute value; a sign and a decade order as the numbers do.
+  // Decades of the absolute value; sign and decade together are ordered like the numbers.
   constexpr int least = -12, most = 12;
   std::map<int, std::int64_t> counts;
   std::int64_t zeros = 0, not_finite = 0;

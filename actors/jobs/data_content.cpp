@@ -24,7 +24,7 @@ std::string record_of(const std::string& directory, const std::string& host) {
   return runtime::join_path(records_folder(directory), host + ".txt");
 }
 
-/// A record only saves time: one that is not there or cannot be read is as none.
+/// A record only saves time: one that is missing or unreadable is ignored.
 std::vector<runtime::FileContent> read_record(const std::string& path) {
   constexpr std::uint64_t largest_record = std::uint64_t{1} << 30;
   if (runtime::kind_of(path) != runtime::PathKind::file) return {};
@@ -35,7 +35,7 @@ std::vector<runtime::FileContent> read_record(const std::string& path) {
   }
 }
 
-/// The recorded contents that come to `hash`, from whichever host; empty if there are none.
+/// The recorded contents whose hash is `hash`, from any host; empty if there are none.
 std::vector<runtime::FileContent> recorded_as(const std::string& hash, const std::string& directory) {
   if (directory.empty() || runtime::kind_of(records_folder(directory)) != runtime::PathKind::directory) return {};
   for (const auto& name : runtime::list_directory(records_folder(directory))) {
@@ -74,7 +74,7 @@ std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
        first, others > 0 ? fmt::format(", and {} more files differ", others) : "");
 }
 
-/// Never returns where a file differs: file by file, a few at a time, so that the message stays short.
+/// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs.
 void agree_by_file(Session& session, const DataContent& content) {
   constexpr std::size_t at_a_time = 4;
   for (std::size_t begin = 0; begin < content.files.size(); begin += at_a_time) {
@@ -98,7 +98,7 @@ DataContent hash_content(std::vector<runtime::DataFile> files, const std::string
   DataContent content{std::move(files), {}};
   const auto known = directory.empty() ? std::vector<runtime::FileContent>{} : read_record(record_of(directory, cluster::host_name()));
   const auto bytes = bytes_of(content.files);
-  // Beyond a few threads the memory is the limit, and a few files need no thread at all.
+  // Beyond a few threads memory bandwidth is the limit, and a few files do not need threads.
   const auto cores = static_cast<std::uint64_t>(cluster::available_cores().size());
   const auto threads = std::clamp<std::uint64_t>(bytes / (std::uint64_t{64} << 20), 1, std::clamp<std::uint64_t>(cores, 1, 16));
   std::atomic<std::uint64_t> done{0};
@@ -135,7 +135,7 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
   if (!needed && !hosts) return content;
   if (session.launch().local_process == 0) content = hash_content(std::move(content.files), directory, session.leads());
   if (check) check(content);
-  // However long the others read: what ends one of them ends all.
+  // No limit for the time that the others read: whatever ends one of them ends all.
   constexpr auto no_limit = std::chrono::hours(24 * 365);
   try {
     session.control().agree({{"the content of the data", content.hash()}}, no_limit);

@@ -11,10 +11,10 @@
 
 namespace millrace::actors {
 
-/// What a job reads: its files, and what is in them.
+/// The data of a job: its files and their content.
 struct DataContent {
   std::vector<runtime::DataFile> files;
-  std::vector<runtime::FileContent> contents;  // by file; empty where nobody asked for it, or another process of the host did
+  std::vector<runtime::FileContent> contents;  // by file; empty if it was not needed, or if another process of the host has it
 
   /// The identity's data.content; empty without contents.
   [[nodiscard]] std::string hash() const;
@@ -28,22 +28,24 @@ struct DataContent {
 /// one of the job.
 void record_content(const DataContent& content, const std::string& directory, int process);
 
-/// Collective: the first process of each host hashes the files that it sees, where `needed` or where there are several hosts.
-/// `fingerprint` has their names and sizes; it is compared first. `check` is called with the result before contents are compared between
-/// hosts. Errors: Error(start) in every process, naming the first files that differ, hosts and hashes; those of `check` and hash_content.
+/// Collective: the first process of each host hashes the files that it sees, if `needed` or if there are several hosts.
+/// `fingerprint` contains their names and sizes, and is compared first. `check` is called with the result before contents are
+/// compared between hosts. Errors: Error(start) in every process, with the first files that differ, hosts and hashes; those of
+/// `check` and hash_content().
 [[nodiscard]] DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> files, const std::string& fingerprint,
                                            const std::string& directory, bool needed,
                                            const std::function<void(const DataContent&)>& check = {});
 
-/// Refuses to go on from `checkpoint` under other identity keys; the content of the data is not looked at. Errors: Error(checkpoint).
+/// Refuses to resume from `checkpoint` with other identity keys; the content of the data is not compared. Errors:
+/// Error(checkpoint).
 void check_identity(const RunSettings& settings, const runtime::CheckpointReader& checkpoint, std::map<std::string, std::string> identity);
 
-/// Refuses to go on from `checkpoint` with other data. Errors: Error(checkpoint), naming the file with both hashes. Returns what a person
-/// should know of the comparison: a checkpoint from before data were hashed has their names and sizes alone. Empty if there is nothing.
+/// Refuses to resume from `checkpoint` with other data. Errors: Error(checkpoint) with the file and both hashes. Returns a remark
+/// for the user: a checkpoint from before data were hashed has only their names and sizes. Empty if there is no remark.
 [[nodiscard]] std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content,
                                         const std::string& directory);
 
-/// The identity's key of DataContent::hash().
+/// The identity key of DataContent::hash().
 inline constexpr const char* data_content_key = "data.content";
 
 }  // namespace millrace::actors

@@ -10,7 +10,7 @@
 namespace millrace::actors {
 namespace {
 
-/// One Evaluate.
+/// Drives one Evaluate phase.
 class EvaluationActor : public DriverActor<EvaluationActor, Evaluated> {
  public:
   EvaluationActor(caf::actor_config& config, Setup setup, std::int64_t microbatches)
@@ -23,7 +23,7 @@ class EvaluationActor : public DriverActor<EvaluationActor, Evaluated> {
     tell(Evaluate{0, microbatches_});
   }
   void handle(const EvaluationReport& report) {
-    if (!report.losses.empty()) output_.losses = report.losses;  // of the one head that runs
+    if (!report.losses.empty()) output_.losses = report.losses;  // from the only head that runs
     if (!all()) return;
     output_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
     finish(std::move(output_));

@@ -10,20 +10,21 @@
 
 namespace millrace::actors {
 
-/// Loss sums of an evaluation, in nats.
+/// The loss sums of an evaluation, in nats.
 struct Evaluated {
-  std::vector<double> losses;  // by microbatch, over its valid targets
+  std::vector<double> losses;  // by microbatch, summed over its valid targets
   double seconds = 0;          // from the order to the last rank's report
-  /// Their sum in order, as training's evaluation adds them up.
+  /// Their sum in order, as training's evaluation computes it.
   [[nodiscard]] double sum() const;
 };
 
-/// Called in process 0, on its main thread, a few times a second: how many microbatches the first rank has begun.
+/// Called in process 0, on its main thread, a few times per second: the number of microbatches that the first rank has begun.
 using EvaluationProgress = std::function<void(std::int64_t begun)>;
 
-/// The first `microbatches` held-out microbatches of `batches` through the pipeline: the kernels, programs and order of a training run's
-/// evaluation, so the same bits. Collective; the session is connected. In process 0 the losses, elsewhere nothing. Errors: Error(model),
-/// Error(checkpoint), Error(config), Error(data) for tokens that cannot be read.
+/// Runs the first `microbatches` held-out microbatches of `batches` through the pipeline, with the kernels, programs and order of
+/// a training run's evaluation, and therefore the same bits. Collective; the session must be connected. Returns the losses in
+/// process 0, nothing elsewhere. Errors: Error(model), Error(checkpoint), Error(config), Error(data) for tokens that cannot be
+/// read.
 Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider& batches, std::int64_t microbatches,
                    const EvaluationProgress& progress = {});
 

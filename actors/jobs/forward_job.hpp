@@ -9,19 +9,20 @@
 
 namespace millrace::actors {
 
-/// A trained model and the pipeline that it runs through, forward only.
+/// A trained model and the pipeline that runs its forward.
 struct ForwardJob {
-  PlanRequest request;     // its model, the shape of a microbatch, the pipeline
-  std::string folder;      // of transformers or MaxText, with the weights; or
-  std::string checkpoint;  // one of ours
-  int threads = 1;         // of a rank
+  PlanRequest request;     // the model, the shape of a microbatch, the pipeline
+  std::string folder;      // the folder of transformers or MaxText with the weights; or
+  std::string checkpoint;  // a checkpoint of a run
+  int threads = 1;         // per rank
 };
 
-/// The plan of the job. Errors: as make_plan.
+/// The plan of the job. Errors: those of make_plan().
 [[nodiscard]] PipelinePlan plan_of(const ForwardJob& job);
 /// Reads the weights into the ranks of this process. Errors: Error(model), Error(checkpoint).
 void read_weights(Pipeline& pipeline, const ForwardJob& job);
-/// Collective: all processes are to do the same, and of one build. `what` is what besides the plan. Errors: Error(start).
+/// Collective: checks that all processes have the same job and the same build. `what` is compared in addition to the plan.
+/// Errors: Error(start).
 void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& what);
 
 }  // namespace millrace::actors

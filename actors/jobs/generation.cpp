@@ -11,7 +11,7 @@
 namespace millrace::actors {
 namespace {
 
-/// One ComputeLogits a token.
+/// Drives one ComputeLogits phase per token.
 class GenerationActor : public DriverActor<GenerationActor, Generated> {
  public:
   GenerationActor(caf::actor_config& config, Setup setup, GenerationSettings settings)
@@ -42,7 +42,7 @@ class GenerationActor : public DriverActor<GenerationActor, Generated> {
     tell(request);
   }
 
-  /// False when the job was ended.
+  /// Returns false if the job was ended.
   bool take(const std::vector<float>& logits) {
     if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
       fail_job(ExitCode::numerics, fmt::format("[actors.generation] the logits behind token {} of the text are not finite", text_.size()));

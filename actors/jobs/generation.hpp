@@ -11,25 +11,27 @@
 
 namespace millrace::actors {
 
-/// What to write, and how. The job's microbatch is one row; it holds the prompt and all tokens but the last, which nothing reads.
+/// What to generate, and how. The job's microbatch is one row; it holds the prompt and all tokens except the last, which is never
+/// read.
 struct GenerationSettings {
-  std::vector<std::int32_t> prompt;  // one token or more, all below the model's vocab_size
-  std::int64_t tokens = 1;           // at most
+  std::vector<std::int32_t> prompt;  // at least one token, all below the model's vocab_size
+  std::int64_t tokens = 1;           // maximum
   Sampling sampling;
-  /// Called in process 0 with each token, in order, on the driver's thread; false ends the text after it. May throw Error.
+  /// Called in process 0 with each token, in order, on the driver's thread; returning false ends the text after it. May throw
+  /// Error.
   std::function<bool(std::int32_t token)> token;
 };
 
-/// What a generation took, from the first forward's order to the last token.
+/// The cost of a generation, from the order of the first forward to the last token.
 struct Generated {
   std::int64_t tokens = 0;
   double seconds = 0;
 };
 
-/// Writes on behind the prompt: a forward of the whole row through the pipeline for each token. The token numbered i of the text (prompt
-/// included) is drawn with index i, so a text depends on layout no more than logits do. Collective; the session is connected. In process 0
-/// what it took, elsewhere nothing. Errors: Error(model), Error(checkpoint), Error(config); logits that are not finite end the job with
-/// code numerics.
+/// Continues the prompt: for each token it runs a forward of the whole row through the pipeline. Token i of the text (including
+/// the prompt) is sampled with index i, so a text depends on the layout no more than logits do. Collective; the session must be
+/// connected. Returns the cost in process 0, nothing elsewhere. Errors: Error(model), Error(checkpoint), Error(config); logits
+/// that are not finite end the job with code numerics.
 Generated generate(Session& session, const ForwardJob& job, const GenerationSettings& settings);
 
 }  // namespace millrace::actors

@@ -8,12 +8,13 @@
 
 namespace millrace::actors {
 
-/// Shares of a host's peak: a rank's, by its threads among those that compute at a time, and the job's, whose hosts are taken to be alike.
-/// `teams`: of this host; `ranks`: of the job.
+/// Shares of a host's peak: a rank's share, by its threads among those that compute at a time, and the job's total, where hosts
+/// are assumed to be equal. `teams`: of this host; `ranks`: of the job.
 [[nodiscard]] runtime::Machine shares_of_peak(double host_peak, const cluster::HostTeams& teams, int ranks);
 
-/// The peak of what the run computes on, measured on this host's cores with the threads of all its ranks at once, in the dtype that the run
-/// multiplies in; of GPUs it is the data sheet's. Without the memory's bandwidth. While it runs, the host's other ranks should be idle.
+/// The peak of the run's hardware, measured on this host's cores with the threads of all its ranks at once, in the dtype of the
+/// run's matrix products; for GPUs the data sheet's. Does not include memory bandwidth. While it runs, the host's other ranks
+/// should be idle.
 [[nodiscard]] runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan,
                                             const RankResources& needs);
 

@@ -21,7 +21,7 @@
 namespace millrace::actors {
 namespace {
 
-/// Drives one step, one logits pass a microbatch, and the collection.
+/// Drives one step, one logits pass per microbatch, and the collection.
 class ParityActor : public DriverActor<ParityActor, ParityOutput> {
  public:
   ParityActor(caf::actor_config& config, Setup setup, std::vector<int> head_ranks, std::vector<ComputeLogits> logits)
@@ -56,14 +56,14 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   }
 
   const std::vector<int> head_ranks_;
-  const std::vector<ComputeLogits> logits_;  // one a microbatch
+  const std::vector<ComputeLogits> logits_;  // one per microbatch
   std::size_t next_ = 0;
   std::map<int, std::vector<double>> losses_;  // by rank
   TensorGather tensors_;
   ParityOutput output_;
 };
 
-/// The same rows for the passes that give logits, `rows` of them each.
+/// The same rows for the passes that compute logits, `rows` rows each.
 std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size_t rows) {
   std::vector<ComputeLogits> requests(all.size() / rows);
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -77,7 +77,7 @@ std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size
 
 }  // namespace
 
-// MaxText rounds a tied table's gradient of the whole batch to bf16: a sum of rounded parts would be another number.
+// MaxText rounds a tied table's gradient once for the whole batch; a sum of rounded parts would be a different number.
 std::size_t parity_rows(const layers::ModelConfig& model, std::size_t all) {
   return model.numerics == "maxtext" && model.tie_word_embeddings ? all : 1;
 }

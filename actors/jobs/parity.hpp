@@ -12,9 +12,9 @@
 
 namespace millrace::actors {
 
-/// `millrace parity DIR`: what to compare and how.
+/// The arguments of `millrace parity DIR`.
 struct ParitySettings {
-  std::string folder;          // config.json, model.safetensors, golden.safetensors, perhaps tolerance.json and bf16.json
+  std::string folder;          // has config.json, model.safetensors, golden.safetensors, and optionally tolerance.json and bf16.json
   std::string dtype = "fp32";  // fp32 | bf16
   std::string device = "cpu";  // cpu | cuda
   int ranks = 1, chunks = 1;
@@ -22,7 +22,7 @@ struct ParitySettings {
   std::string layout;
   std::string rematerialize = "none";
   double tolerance = 1;  // scales all tolerances
-  int threads = 1;       // fixed, so that every layout computes with the same bits
+  int threads = 1;       // fixed, so that every layout computes the same bits
   cluster::ClusterConfig cluster;
 };
 

@@ -13,7 +13,7 @@
 namespace millrace::actors {
 namespace {
 
-/// One line of the report: a group of tensors by the one that is nearest to its limit, or beyond it.
+/// One line of the report: a group of tensors, represented by the one that is closest to its limit or farthest beyond it.
 class Group {
  public:
   void add(const std::string& name, const Distance& distance, Verdict verdict) {
@@ -35,17 +35,18 @@ class Group {
  private:
   static bool is_worse(const Verdict& a, const Verdict& b) {
     if (a.within() != b.within()) return !a.within();
-    const double part_a = a.size / a.limit, part_b = b.size / b.limit;  // 0 where there is no limit
+    const double part_a = a.size / a.limit, part_b = b.size / b.limit;  // 0 if there is no limit
     return part_a != part_b ? part_a > part_b : a.size > b.size;
   }
 
   int count_ = 0;
   double largest_ = 0;
-  std::string name_;  // of the worst
+  std::string name_;  // of the worst tensor
   Verdict worst_;
 };
 
-/// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers is one group.
+/// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers forms one
+/// group.
 std::string group_of(const std::string& name) {
   for (const std::string_view before : {".layers.", ".layers_", "transformer.h."}) {
     const auto at = name.find(before);
@@ -61,7 +62,7 @@ bool is_input(const std::string& name) {
   return std::ranges::find(inputs, name) != inputs.end();
 }
 
-/// Microbatches of one row, put together as golden has them.
+/// Combines microbatches of one row into the shape of the golden tensors.
 std::map<std::string, std::vector<float>> assemble(const ParityOutput& output, std::size_t rows) {
   std::map<std::string, std::vector<float>> whole;
   std::map<std::string, std::map<int, const std::vector<float>*>> parts;
@@ -87,7 +88,7 @@ void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector
       gradient->second = as_stored(spec, std::move(gradient->second));
 }
 
-/// Says which tensors have a wider limit for their few entries, and which of those need it.
+/// Prints which tensors have a wider limit because of their few entries, and which of those exceed the usual one.
 void print_few_entries(const std::map<std::string, Verdict>& verdicts, double usual_limit) {
   std::set<std::string> groups;
   std::vector<std::string> beyond;

@@ -20,9 +20,9 @@ struct ParityOutput {
 /// Elements of a parameter, or of its gradient, in the order in which files keep the parameter.
 [[nodiscard]] std::vector<float> as_stored(const layers::ParameterSpec& spec, std::vector<float> values);
 
-/// Judges every tensor by the parity_rule of the folder and prints one line per group with the tensor that is worst, then the hash of
-/// everything computed. Returns false where something is beyond its limit; a tensor that golden has and the output lacks, or the reverse
-/// for gradients, always is.
+/// Judges every tensor by the folder's parity_rule() and prints one line per group with its worst tensor, then the hash of
+/// everything computed. Returns false if something exceeds its limit; this includes a tensor that golden has and the output
+/// lacks, and for gradients also the reverse.
 [[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
                                  ParityOutput output);
 

@@ -23,7 +23,7 @@ bool is_gradient(const std::string& name) { return name.starts_with("grad."); }
 const Verdict not_comparable{infinity, 0, "missing, of another size, or not a number"};
 
 double relative_norm(const Distance& distance) {
-  return distance.norm == 0 ? 0.0 : distance.norm / distance.reference_norm;  // infinite where the reference is zero
+  return distance.norm == 0 ? 0.0 : distance.norm / distance.reference_norm;  // infinite if the reference is zero
 }
 
 Verdict measured(const Distance& distance) {
@@ -31,7 +31,7 @@ Verdict measured(const Distance& distance) {
   return {part, infinity, fmt::format("norm {:.3e} of the reference's", part)};
 }
 
-/// fp32: absolute bounds, or parts of the reference's largest entry.
+/// fp32: absolute bounds, or bounds relative to the reference's largest entry.
 class ToleranceRule final : public ParityRule {
  public:
   ToleranceRule(const std::string& folder, double scale, double targets) : scale_(scale), targets_(targets) {
@@ -58,7 +58,7 @@ class ToleranceRule final : public ParityRule {
  private:
   struct Limit {
     double value = 0;
-    bool absolute = false;  // else a part of the reference's largest entry
+    bool absolute = false;  // if false: relative to the reference's largest entry
   };
 
   [[nodiscard]] Verdict judge(const std::string& name, const Distance& distance) const {
@@ -73,10 +73,10 @@ class ToleranceRule final : public ParityRule {
 
   double scale_, targets_;
   Limit loss_{1e-5}, logits_{2e-5}, hidden_{2e-5}, gradient_{1e-4};
-  double gradient_floor_ = 0;  // absolute: where all entries of a gradient are smaller, this close is enough
+  double gradient_floor_ = 0;  // absolute: sufficient for a gradient all of whose entries are smaller
 };
 
-/// Says how far everything is and lets all of it pass that can be compared.
+/// Reports all distances and accepts everything that is comparable.
 class MeasuringRule final : public ParityRule {
  public:
   [[nodiscard]] std::map<std::string, Verdict> judge(const Distances& distances) const override {
@@ -87,7 +87,7 @@ class MeasuringRule final : public ParityRule {
   [[nodiscard]] bool decides() const override { return false; }
 };
 
-/// The norms in bf16.json: {"logits": {"largest": …, "norm": …}, …}, and "loss": a number, which no rule uses.
+/// Reads the norms in bf16.json: {"logits": {"largest": …, "norm": …}, …}, and "loss": a number, which no rule uses.
 std::map<std::string, double> read_pytorch_distances(const std::string& path) {
   std::map<std::string, double> distances;
   try {
@@ -125,9 +125,10 @@ Distance distance_between(std::span<const float> found, std::span<const float> e
   return distance;
 }
 
-// The logarithm of the ratio of two norms of n independent errors of one size is about normal with variance 1/(n − 1): Fisher's z. Two
-// equally good results are beyond exp(3.72/√(n − 1)) once in ten thousand tensors, and beyond 2 once in 2000 with 24 entries. With 16 it is
-// once in 250 by this, and 7 times in 168 as measured (docs/numerics.md): errors of so few sums are not independent.
+// The logarithm of the ratio of two norms of n independent errors of equal size is approximately normal with variance 1/(n − 1):
+// Fisher's z. Two equally good results exceed exp(3.72/√(n − 1)) once in ten thousand tensors, and exceed 2 once in 2000 with 24
+// entries. With 16 entries this gives once in 250, while 7 in 168 were measured (docs/numerics.md): errors of so few sums are not
+// independent.
 double single_tensor_limit(std::size_t elements) {
   if (elements <= 1) return infinity;
   return elements >= few_entries ? any_tensor_limit : std::exp(3.72 / std::sqrt(static_cast<double>(elements - 1)));
@@ -140,8 +141,8 @@ double PyTorchRule::pytorch_distance(const std::string& name) const {
   return std::max(found->second, one_rounding);
 }
 
-// The gradient of a token's loss by its logits is softmax − onehot, whose norm is less than √2. So logits that move by d (of all tokens
-// together) move the mean over n tokens by √2/n · Σ|d_t| <= √(2/n)·|d|.
+// The gradient of a token's loss with respect to its logits is softmax − onehot, whose norm is less than √2. Logits that change
+// by d (over all tokens together) therefore change the mean over n tokens by at most √2/n · Σ|d_t| <= √(2/n)·|d|.
 Verdict PyTorchRule::judge_loss(const Distance& loss, const Distances& distances) const {
   const auto logits = distances.find("logits");
   if (!loss.comparable || logits == distances.end()) return not_comparable;

@@ -28,16 +28,16 @@ namespace millrace::actors {
 namespace {
 
 constexpr const char* profiled_run_name = "actors.profile";
-constexpr std::int64_t warm_up = 1;  // steps before the first that is profiled
+constexpr std::int64_t warm_up = 1;  // steps before the first profiled one
 
-/// How the steps ended, and what each told.
+/// How the steps ended, with the record of each.
 struct Outcome {
   ExitCode code = ExitCode::ok;
   std::string message;
   std::vector<StepRecord> steps;
 };
 
-/// A run's coordinator that stops after so many steps, keeps what they told, and saves, evaluates and samples nothing.
+/// A run's coordinator that stops after a number of steps and keeps their records; it saves, evaluates and samples nothing.
 class ProfileActor : public MessageActor, private CoordinatorPort {
  public:
   struct Setup {
@@ -45,7 +45,7 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
     std::size_t steps = 0;
     std::function<void(const ToRank&)> to_ranks;
     std::function<void(const StepRecord&)> stepped;
-    std::promise<Outcome>* outcome = nullptr;  // outlives the actor
+    std::promise<Outcome>* outcome = nullptr;  // must outlive the actor
   };
   ProfileActor(caf::actor_config& config, Setup setup)
       : MessageActor(config), setup_(std::move(setup)), coordinator_(setup_.coordinator, *this) {}
@@ -91,7 +91,7 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
   Outcome outcome_;
 };
 
-/// The description as it is profiled: no files, nothing but steps, and as many of them as are wanted.
+/// The run description for profiling: no files, only steps, and as many of them as requested.
 RunSettings only_steps(RunSettings run, int steps) {
   run.directory.clear();
   run.train.find_nan = false;
@@ -107,7 +107,7 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
   return std::stoll(session.broadcast(std::to_string(threads)));
 }
 
-/// What is the best of this and before: somebody else may be on the machine for a while.
+/// Keeps the best of this and earlier measurements, since other programs may use the machine for a while.
 void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankResources& needs,
                      runtime::Machine& machine) {
   const auto now = machine_peak(session, run, plan, needs);
@@ -124,7 +124,7 @@ void measure_machine(const Session& session, const RunSettings& run, const Pipel
 void check_ring(const runtime::Schedule& schedule, int steps) {
   std::size_t longest = 0;
   for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
-  const std::size_t step = 2 * longest + 8;  // an action and a wait each, and what ends a step
+  const std::size_t step = 2 * longest + 8;  // one action and one wait per entry, and the records at the end of a step
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_name,
                  "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", steps, longest,
@@ -174,7 +174,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   Outcome outcome;
   if (session.leads()) {
     outcome = promise.get_future().get();
-    // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
+    // Not thrown: the pipeline's actors are running and its destructor would wait for them.
     if (outcome.code != ExitCode::ok) session.fail(outcome.code, outcome.message);
   }
   pipeline.wait();

@@ -10,20 +10,20 @@
 
 namespace millrace::actors {
 
-/// What is profiled: `steps` steps of the run from its initial state, after one that warms up.
+/// What to profile: `steps` steps of the run from its initial state, after one warm-up step.
 struct ProfileSettings {
-  RunSettings run;  // directory, evaluation and sample are passed over
+  RunSettings run;  // directory, evaluation and sample are ignored
   int steps = 5;
-  /// In process 0, as each step ends, the first included; on an actor's thread. May be empty.
+  /// Called in process 0 at the end of each step, including the warm-up, on an actor's thread. May be empty.
   std::function<void(const StepRecord&)> stepped;
 };
 
-/// Collective: trains that many steps as `millrace train` does, with a clock around every operation, and gathers the ranks' records. Writes
-/// nothing. The result is in process 0; the costs of pipeline.costs are left to the caller. Errors: those of a run; Error(usage) for more
-/// steps than the ranks' traces keep.
+/// Collective: trains these steps as `millrace train` does, timing every operation, and collects the ranks' records. Writes
+/// nothing. The result is in process 0; the caller adds the costs of pipeline.costs. Errors: those of a run; Error(usage) for
+/// more steps than the ranks' traces can hold.
 [[nodiscard]] std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings);
 
-/// Throws Error(usage) where a rank's ring does not keep so many steps of this schedule, the first included.
+/// Throws Error(usage) if a rank's ring cannot hold this number of steps of the schedule, including the warm-up.
 void check_ring(const runtime::Schedule& schedule, int steps);
 
 }  // namespace millrace::actors

@@ -15,13 +15,13 @@ namespace millrace::actors {
 namespace {
 
 constexpr const char* rehearsal_name = "actors.rehearsal";
-constexpr std::int64_t sequence = 16, hidden = 16;  // of the model: 1 KiB of a token's bytes a row
+constexpr std::int64_t sequence = 16, hidden = 16;  // of the model, which gives a boundary 1 KiB per row
 constexpr int parts = 7;                            // of a rank's step in a Collected tensor: the waits, and its last end
 
 std::chrono::nanoseconds nanoseconds_of(double milliseconds) { return std::chrono::nanoseconds(std::llround(milliseconds * 1e6)); }
 double milliseconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
 
-/// Nobody reads the tokens.
+/// Tokens that are never read.
 class NoTokens : public BatchProvider {
  public:
   void fill(std::int64_t, std::int64_t, const runtime::BatchView&) const override {}
@@ -31,7 +31,7 @@ class NoTokens : public BatchProvider {
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t) const override { return 0; }
 };
 
-/// The smallest model that fills the stages and has tokens of these bytes between them.
+/// The smallest model that fills the stages and has boundaries of the requested size.
 PlanRequest request_of(const RehearsalSettings& settings) {
   const auto& placement = settings.schedule.placement;
   PlanRequest request;
@@ -87,7 +87,8 @@ void add_wait(const runtime::TraceRecord& record, std::array<double, parts>& wai
   }
 }
 
-/// The rank's trace as tensors: two a step, times by cause, and begin and end of each entry, milliseconds since the step's begin.
+/// The rank's trace as tensors: two per step, namely times by cause, and begin and end of each entry, in milliseconds since the
+/// step's begin.
 std::vector<CapturedTensor> times_of(Rank& rank) {
   const auto records = rank.trace().snapshot();
   std::vector<CapturedTensor> tensors;
@@ -115,7 +116,7 @@ std::vector<CapturedTensor> times_of(Rank& rank) {
 
 // -- the coordinator ------------------------------------------------------------------------------------------------------
 
-/// Drives the steps, then collects what the ranks have measured.
+/// Drives the steps, then collects the ranks' measurements.
 class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedStep>> {
  public:
   RehearsalActor(caf::actor_config& config, Setup setup, std::int64_t steps) : DriverActor(config, setup) {
@@ -176,7 +177,7 @@ class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedS
   std::vector<RehearsedStep> steps_;
 };
 
-/// All processes time the same.
+/// A text of the settings, compared between processes.
 std::string text_of(const RehearsalSettings& settings) {
   std::string text = fmt::format("{} steps", settings.steps);
   for (std::size_t rank = 0; rank < settings.schedule.ranks.size(); ++rank)
@@ -189,7 +190,7 @@ std::string text_of(const RehearsalSettings& settings) {
 void check_traces(const RehearsalSettings& settings) {
   std::size_t longest = 0;
   for (const auto& list : settings.schedule.ranks) longest = std::max(longest, list.size());
-  const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // an action and a wait each
+  const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // one action and one wait per entry
   MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_name,
                  "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
                  runtime::TraceRing::default_capacity / (2 * longest + 4) - 1, runtime::TraceRing::default_capacity);

@@ -14,24 +14,25 @@ namespace millrace::actors {
 
 class Pipeline;
 
-/// The schedule as this engine runs it: one kind of backward, and the halves of overlapped pairs one after the other.
+/// The schedule as this engine runs it: one kind of backward, and the halves of overlapped pairs in sequence.
 [[nodiscard]] runtime::Schedule as_run(const runtime::Schedule& schedule);
 
-/// What is rehearsed. Times in milliseconds.
+/// What to rehearse. Times are in milliseconds.
 struct RehearsalSettings {
-  runtime::Schedule schedule;  // of as_run()
-  runtime::Costs costs;        // durations, noise and the latency of links; what else they say is not rehearsed
-  std::size_t bytes = 65536;   // of a token, rounded up to 1 KiB
-  int steps = 5;               // measured; one more goes before them
-  /// Called in every process when its ranks have stopped and before they go. May be empty.
+  runtime::Schedule schedule;  // after as_run()
+  runtime::Costs costs;        // durations, noise and link latency are used; other costs are ignored
+  std::size_t bytes = 65536;   // of a boundary, rounded up to 1 KiB
+  int steps = 5;               // measured steps, after one warm-up step
+  /// Called in every process after its ranks have stopped and before they are destroyed. May be empty.
   std::function<void(Pipeline& pipeline)> examine = {};
 };
 
 /// One rank in one step, milliseconds.
 struct RehearsedRank {
-  /// By cause, as the simulator has them. `launch` is what is neither work nor a wait for another rank: messages, issue, the end of a step.
+  /// By cause, as in the simulator. `launch` is everything that is neither work nor a wait for another rank: messages, issue, the
+  /// end of a step.
   runtime::RankTime time;
-  std::vector<double> begin, end;  // of the list's entries, since the rank was told to begin
+  std::vector<double> begin, end;  // of the list's entries, relative to the order to begin
 };
 
 struct RehearsedStep {
@@ -41,15 +42,16 @@ struct RehearsedStep {
 
 struct Rehearsal {
   std::vector<RehearsedStep> steps;
-  /// The step in the middle by duration; of an even number the lower of both.
+  /// The step of median duration; the shorter of the two middle ones for an even number.
   [[nodiscard]] const RehearsedStep& median() const;
-  /// The shortest: all steps are the same work, so this is the one that the rest of the machine disturbed least.
+  /// The shortest step: all steps do the same work, so this one was disturbed least.
   [[nodiscard]] const RehearsedStep& fastest() const;
 };
 
-/// Collective: runs the schedule with everything that a training run has, coordinator, rank and stage actors, engines, compute workers,
-/// links and control link, over a model too small to matter, with TimedRunner in the place of its programs. The result is in process 0.
-/// Errors: Error(config) for a schedule that does not fit, Error(usage) for more actions than the ranks' traces keep.
+/// Collective: runs the schedule with all components of a training run (coordinator, rank and stage actors, engines, compute
+/// workers, links and control link), over a model of negligible size, with TimedRunner in place of its programs. The result is in
+/// process 0. Errors: Error(config) for a schedule that does not fit, Error(usage) for more actions than the ranks' traces can
+/// hold.
 [[nodiscard]] std::optional<Rehearsal> rehearse(Session& session, const RehearsalSettings& settings);
 
 }  // namespace millrace::actors

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t largest_metrics = std::uint64_t{1} << 36;
 
-/// Ranks outlive an mpirun that is killed by a second or two, so the same command given again at once finds the run still in use.
+/// Ranks outlive an mpirun that is killed by a second or two, so if the same command is run again immediately, the run is still
+/// in use.
 class Patience {
  public:
   explicit Patience(const std::string& directory) : directory_(directory) {}
@@ -58,7 +59,7 @@ void RunDirectory::check_content(const DataContent& content) const {
 
 bool RunDirectory::is_evaluated(std::int64_t step) const {
   if (runtime::kind_of(metrics_path()) == runtime::PathKind::missing) return false;
-  // As MetricsFile writes it; the rest of the line does not matter.
+  // In the form written by MetricsFile; the rest of the line does not matter.
   return runtime::read_text_file(metrics_path(), largest_metrics, ExitCode::storage)
              .find(fmt::format("\n{{\"step\":{},\"evaluation_loss\":", step)) != std::string::npos;
 }

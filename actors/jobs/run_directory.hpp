@@ -12,23 +12,24 @@
 
 namespace millrace::actors {
 
-/// `run.directory` as process 0 keeps it: checkpoints/, journal.jsonl, metrics.jsonl, run.toml (and data/, where each host keeps the hashes
-/// of its data). Opening it finds the newest usable checkpoint and puts damaged ones aside, with a warning each on stderr. Errors:
-/// Error(checkpoint), Error(storage), Error(start) when another job has the run and keeps it for five seconds.
+/// `run.directory` as process 0 maintains it: checkpoints/, journal.jsonl, metrics.jsonl, run.toml (and data/, where each host
+/// stores the hashes of its data). Opening it finds the newest usable checkpoint and sets damaged ones aside, with a warning on
+/// stderr for each. Errors: Error(checkpoint), Error(storage), Error(start) if another job holds the run for more than five
+/// seconds.
 class RunDirectory {
  public:
   explicit RunDirectory(const RunSettings& settings);
 
   [[nodiscard]] runtime::CheckpointStore& store() noexcept { return *store_; }
-  /// The checkpoint to resume from; nullptr for a run that begins.
+  /// The checkpoint to resume from; nullptr for a new run.
   [[nodiscard]] const runtime::CheckpointReader* checkpoint() const noexcept { return checkpoint_ ? &*checkpoint_ : nullptr; }
-  /// Refuse to resume under other identity keys, and with other data. The second warns of what could not be compared. Errors:
-  /// Error(checkpoint).
+  /// These refuse to resume with other identity keys, and with other data. The second warns about what could not be compared.
+  /// Errors: Error(checkpoint).
   void check_identity(const std::map<std::string, std::string>& identity) const;
   void check_content(const DataContent& content) const;
   /// Whether metrics.jsonl has the evaluation after `step` steps.
   [[nodiscard]] bool is_evaluated(std::int64_t step) const;
-  /// metrics.jsonl, cut back to `step` when it is opened, the first time.
+  /// metrics.jsonl, cut back to `step` when it is first opened.
   [[nodiscard]] runtime::MetricsFile* metrics(std::int64_t step);
 
  private:

@@ -36,13 +36,13 @@ std::map<std::string, std::string> run_identity(const RunSettings& settings, con
                                                 std::int64_t threads) {
   auto identity = settings.identity(threads);
   identity["data"] = batches.dataset().fingerprint;
-  identity["train.accumulators"] = std::to_string(plan.parts());  // replicas make some of their own
+  identity["train.accumulators"] = std::to_string(plan.parts());  // replicas have separate sums of their own
   return identity;
 }
 
 bool held_nothing_out(const std::map<std::string, std::string>& identity) {
   const auto data = identity.find("data");
-  return data != identity.end() && data->second.ends_with("-0");  // the fingerprint's last number: tokens that are held out
+  return data != identity.end() && data->second.ends_with("-0");  // the fingerprint's last number is the number of held-out tokens
 }
 
 runtime::Dataset open_data(const RunSettings& settings, bool whole) {

@@ -21,7 +21,7 @@ std::string hash(const std::byte* data, std::size_t bytes) {
   return data == nullptr ? "" : runtime::hash_of(std::span<const std::byte>(data, bytes)).hex();
 }
 
-/// What the action leaves for another stage.
+/// The hash of the action's output for another stage.
 std::string output_hash(const Rank& rank, const Execute& execute) {
   const auto bytes = rank.plan().boundary_bytes();
   if (execute.action.kind == ActionKind::forward) return hash(execute.slots.boundary_out, bytes);
@@ -64,7 +64,7 @@ void RecordingRunner::run(Rank& rank, runtime::Stage& stage, const Execute& exec
 ReplayedRound replay(Rank& rank, const StageRecording& recording) {
   const auto bytes = rank.plan().boundary_bytes();
   std::vector<std::byte> boundary_out(bytes), gradient_out(bytes);
-  // By microbatch: a backward reads again what its forward got, W what its I got.
+  // By microbatch: a backward reads the inputs of its forward again, and W those of its I.
   std::map<int, const StageCall*> forwards, gradients;
   ReplayedRound round;
   rank.compute().store().zero_accumulators(rank.context());

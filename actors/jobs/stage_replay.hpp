@@ -13,7 +13,7 @@
 
 namespace millrace::actors {
 
-/// One action of a stage with all that came in from elsewhere, and a hash of what went out.
+/// One action of a stage with all its inputs from elsewhere, and a hash of its output.
 struct StageCall {
   Execute execute;
   std::vector<std::byte> boundary_in, gradient_in;  // of actions that are the first to read them
@@ -21,14 +21,14 @@ struct StageCall {
   std::string output;                               // hash of the token or gradient that it made; empty where it makes none
 };
 
-/// What one stage did in a step.
+/// Everything that one stage did in a step.
 struct StageRecording {
   runtime::StageId stage;
-  std::vector<StageCall> calls;  // in the order in which they ran
-  std::string gradients;         // hash of the stage's accumulators behind the last of them
+  std::vector<StageCall> calls;  // in execution order
+  std::string gradients;         // hash of the stage's accumulators after the last call
 };
 
-/// Computes as ever, and writes down what one stage of the rank reads and makes. On the rank's worker.
+/// Computes as usual, and records what one stage of the rank reads and writes. On the rank's worker.
 class RecordingRunner final : public ProgramRunner {
  public:
   explicit RecordingRunner(runtime::StageId stage) { recording_.stage = stage; }
@@ -40,15 +40,16 @@ class RecordingRunner final : public ProgramRunner {
   StageRecording recording_;
 };
 
-/// One round of a stage alone.
+/// One repetition of a stage alone.
 struct ReplayedRound {
   std::vector<double> milliseconds;  // by call
-  std::vector<std::string> outputs;  // as StageCall::output
+  std::vector<std::string> outputs;  // in the form of StageCall::output
   std::string gradients;
 };
 
-/// Runs the recorded actions again on a rank whose weights are those of the step's beginning: no other stage, no link, no actor, so that a
-/// profiler or a sanitizer sees the stage's kernels and little else. On the calling thread's worker: the rank's.
+/// Runs the recorded actions again on a rank that has the weights of the step's beginning. No other stage, link or actor is
+/// involved, so that a profiler or a sanitizer sees little but the stage's kernels. On the calling thread, which must be the
+/// rank's worker.
 [[nodiscard]] ReplayedRound replay(Rank& rank, const StageRecording& recording);
 
 }  // namespace millrace::actors

@@ -39,7 +39,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
   if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
 }
 
-/// Data are hashed for a checkpoint that has a hash to compare with.
+/// The data are hashed only if the checkpoint has a hash to compare with.
 void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
   check_identity(settings_, checkpoint, run_identity(settings_, plan_, batches_, threads_));
   DataContent content{batches_.dataset().files, {}};

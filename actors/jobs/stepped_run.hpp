@@ -7,12 +7,13 @@
 
 namespace millrace::actors {
 
-/// A run opened to be walked through in one process: its plan, its data, and where it begins. Outlives the steppers that it sets up.
+/// A run opened for stepping in one process: its plan, its data, and its starting point. Must outlive the steppers that it sets
+/// up.
 class SteppedRun {
  public:
-  /// Begins with `checkpoint`, where there is none with the run's own beginning. `later`, another checkpoint of the run, tells then what
-  /// the run was; it may be null. Threads a rank: train.threads, else those that the run had, else the cores' share. Errors: those of a
-  /// training run's start; Error(checkpoint) when the run had other identity keys or data.
+  /// Begins with `checkpoint` or, without one, with the run's own beginning. In that case `later`, another checkpoint of the run,
+  /// identifies the run; it may be null. Threads per rank: train.threads, else those of the run, else a share of the cores.
+  /// Errors: those of a training run's start; Error(checkpoint) if the run had other identity keys or data.
   SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, const runtime::CheckpointReader* later = nullptr);
   SteppedRun(const SteppedRun&) = delete;
   SteppedRun& operator=(const SteppedRun&) = delete;
@@ -22,7 +23,7 @@ class SteppedRun {
   [[nodiscard]] const DatasetBatches& batches() const noexcept { return batches_; }
   [[nodiscard]] std::int64_t first_step() const noexcept { return checkpoint_ ? static_cast<std::int64_t>(checkpoint_->step()) : 0; }
   [[nodiscard]] int threads() const noexcept { return threads_; }
-  /// Of a stepper that begins where the run does.
+  /// The setup of a stepper that begins where the run does.
   [[nodiscard]] StepperSetup setup() const;
 
  private:

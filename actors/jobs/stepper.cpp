@@ -50,17 +50,17 @@ RankResources needs_of(const StepperSetup& setup) {
 
 }  // namespace
 
-/// All of one rank.
+/// The state of one rank.
 struct Stepper::SteppedRank {
   std::unique_ptr<Rank> rank;
   std::unique_ptr<SteppedRankPort> door;
   std::unique_ptr<RankControl> control;
   std::deque<Execute> waiting;  // actions that may run, in order
-  std::size_t done = 0;         // actions of the list that were run
-  std::vector<double> begins;   // planned, by place in the training list
+  std::size_t done = 0;         // number of completed actions of the list
+  std::vector<double> begins;   // planned begin times, by position in the training list
 };
 
-/// Keeps actions, and turns everything else into events that settle() works off: no call comes back into the control that made it.
+/// Queues actions, and turns everything else into events that settle() processes: no call re-enters the control that made it.
 class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
  public:
   SteppedRankPort(Stepper& stepper, SteppedRank& seat) : stepper_(stepper), seat_(seat) {}
@@ -143,7 +143,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     RankSetup rank;
     rank.id = runtime::RankId(index);
     rank.needs = needs_of(setup);
-    if (setup.threads > static_cast<int>(cores.size())) rank.cores = cores;  // ranks take turns
+    if (setup.threads > static_cast<int>(cores.size())) rank.cores = cores;  // ranks share the cores
     seat.rank = std::make_unique<Rank>(plan, rank);
     if (setup.state != nullptr) {
       restore(*seat.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
@@ -167,7 +167,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
   coordinator.writes_checkpoints = false;
   coordinator.replays = false;
-  coordinator.train.find_nan = false;  // that is what break points are for
+  coordinator.train.find_nan = false;  // break points serve this purpose
   coordinator.sample.tokens = 0;
   desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
@@ -185,7 +185,7 @@ void Stepper::settle() {
   }
 }
 
-/// Nothing runs: all parameters are those after the step before.
+/// Between steps nothing runs: all parameters are those after the previous step.
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   position_ = 0;
@@ -240,7 +240,7 @@ Rank& Stepper::rank(runtime::RankId id) const { return *seats_.at(id.index())->r
 const RankControl& Stepper::control(runtime::RankId id) const { return *seats_.at(id.index())->control; }
 
 void Stepper::refresh_copies() {
-  // A team of its own: the ranks' workers may be in the middle of an operation.
+  // Uses a separate team, since the ranks' workers may be in the middle of an operation.
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
   for (auto& seat : seats_) seat->rank->compute().store().refresh_copies(context);

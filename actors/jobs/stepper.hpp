@@ -21,66 +21,68 @@ namespace millrace::actors {
 
 /// Parameters and optimizer states of all ranks between two steps: where a step can be begun again.
 struct StateCopy {
-  std::int64_t step = 0;                      // finished
-  std::vector<std::vector<std::byte>> ranks;  // the bytes of each
+  std::int64_t step = 0;                      // number of finished steps
+  std::vector<std::vector<std::byte>> ranks;  // the bytes of each rank
 };
 
-/// What a stepper walks through.
+/// The setup of a stepper.
 struct StepperSetup {
-  const RunSettings* settings = nullptr;  // these outlive the stepper
+  const RunSettings* settings = nullptr;  // these must outlive the stepper
   const PipelinePlan* plan = nullptr;
   const BatchProvider* batches = nullptr;
-  int threads = 1;                                        // of a rank
-  std::int64_t first_step = 0;                            // finished steps of the state that it begins with: that of
-  const StateCopy* state = nullptr;                       // … a copy, where there is none
-  const runtime::CheckpointReader* checkpoint = nullptr;  // … a checkpoint, else the run's own beginning
+  int threads = 1;                                        // per rank
+  std::int64_t first_step = 0;                            // number of finished steps in the initial state, which is
+  const StateCopy* state = nullptr;                       // … a copy, if not null
+  const runtime::CheckpointReader* checkpoint = nullptr;  // … else a checkpoint, if not null, else the run's own beginning
 };
 
-/// The whole pipeline in one process, one action at a time: the controls of all ranks and the coordinator as in training, without actors
-/// and without a thread that decides. What is not an action (tokens handed on, batches, sums, optimizer) follows by itself as soon as it
-/// can. Nothing is evaluated, saved or sampled. The numbers are those of the run on any number of processes, to the bit.
+/// Runs the whole pipeline in one process, one action at a time: the controls of all ranks and the coordinator are those of
+/// training, but there are no actors and no deciding thread. Everything else (transfers, batches, sums, optimizer) happens
+/// automatically as soon as it can. Nothing is evaluated, saved or sampled. The numbers are those of the run on any number of
+/// processes, bit for bit.
 ///
-/// Which of the ranks' next actions comes first is recorded: the one that the schedule would begin first if all F, I and W took as long.
+/// The default among the ranks' next actions is the one that the schedule would begin first if all F, I and W took equal times.
 class Stepper {
  public:
-  /// Ends with the first actions ready to run. Errors: those of a training run's start.
+  /// Returns with the first actions ready to run. Errors: those of a training run's start.
   explicit Stepper(const StepperSetup& setup);
   ~Stepper();
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
 
-  /// The action that comes next, or the next one of `rank`; nullptr where none can run.
+  /// The next action, of any rank or of `rank`; nullptr if none can run.
   [[nodiscard]] const Execute* next() const;
   [[nodiscard]] const Execute* next(runtime::RankId rank) const;
-  /// Who runs it.
+  /// The rank that runs it.
   [[nodiscard]] runtime::RankId next_rank() const;
-  /// Runs the next action of `rank`, which must be there, and all that follows from it. What the action throws comes out, and the stepper
-  /// has ended.
+  /// Runs the next action of `rank`, which must exist, and everything that follows from it. Exceptions of the action are passed
+  /// on, and the stepper is then unusable.
   void run(runtime::RankId rank);
 
-  /// Actions run since the beginning of the step.
+  /// Number of actions run since the beginning of the step.
   [[nodiscard]] std::int64_t position() const noexcept { return position_; }
-  /// The step at hand, counted from 0.
+  /// The current step, counted from 0.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
-  /// State before the step at hand; the same pointer as long as that lasts.
+  /// The state before the current step; the pointer stays the same throughout the step.
   [[nodiscard]] const std::shared_ptr<const StateCopy>& beginning() const noexcept { return beginning_; }
-  /// The newest finished step of this stepper.
+  /// The newest step that this stepper finished.
   [[nodiscard]] const std::optional<StepRecord>& newest() const noexcept { return newest_; }
-  /// Why nothing follows; empty while the run goes on.
+  /// Why the run has ended; empty while it continues.
   [[nodiscard]] const std::optional<std::string>& ended() const noexcept { return ended_; }
 
   [[nodiscard]] const PipelinePlan& plan() const noexcept { return *setup_.plan; }
   [[nodiscard]] Rank& rank(runtime::RankId id) const;
   [[nodiscard]] const RankControl& control(runtime::RankId id) const;
   [[nodiscard]] const cluster::Links& links() const noexcept { return *links_; }
-  /// After weights were changed by hand, between actions or from an operation's hook: what programs compute with follows.
+  /// To be called after weights were changed by hand, between actions or in an operation's hook: updates the copies that programs
+  /// compute with.
   void refresh_copies();
-  /// Called around every operation of every rank; may be null. Not owned.
+  /// Sets a hook that is called around every operation of every rank; may be null. Not owned.
   void set_hook(runtime::OperationHook* hook);
 
  private:
   class SteppedRankPort;         // a rank's port
-  class SteppedCoordinatorPort;  // the coordinator's
+  class SteppedCoordinatorPort;  // the coordinator's port
   struct SteppedRank;
 
   void post(std::function<void()> event) { events_.push_back(std::move(event)); }

@@ -37,12 +37,12 @@
 namespace millrace::actors {
 namespace {
 
-/// How a run begins: what process 0 found, told to all.
+/// How a run begins: determined by process 0 and broadcast.
 struct Beginning {
-  std::int64_t step = 0;     // finished
-  std::int64_t threads = 0;  // of each rank
-  bool whole = false;        // nothing is held out: the checkpoint's run did not
-  std::string checkpoint;    // folder; empty: from the seed or the model's folder
+  std::int64_t step = 0;     // number of finished steps
+  std::int64_t threads = 0;  // per rank
+  bool whole = false;        // nothing is held out, as in the run that wrote the checkpoint
+  std::string checkpoint;    // its folder; empty: start from the seed or the model's folder
 
   [[nodiscard]] std::string text() const { return fmt::format("{} {} {} {}", step, threads, whole ? 1 : 0, checkpoint); }
   static Beginning from_text(const std::string& text) {
@@ -71,7 +71,8 @@ std::string libraries(const RunSettings& settings) {
 
 using Notes = std::map<std::string, std::string>;
 
-/// What the bits of a run depend on beside its identity: noted in checkpoints, free to change at a resume.
+/// Settings that affect the bits of a run but are not part of its identity: recorded in checkpoints, and free to change on
+/// resume.
 Notes arithmetic_notes(const RunSettings& settings) {
   return {{"instruction_set", instruction_set()}, {"libraries", libraries(settings)}, {"build", settings.build}};
 }
@@ -85,14 +86,14 @@ void warn_of_changes(RunReporter& reporter, const runtime::CheckpointReader& che
   }
 }
 
-/// " | 2 x NVIDIA H200": those of process 0's host.
+/// The GPUs of process 0's host, such as " | 2 x NVIDIA H200".
 std::string gpus_text(const RunSettings& settings) {
   if (kernels::device_kind(settings.device) == kernels::DeviceKind::cpu) return "";
   const auto devices = kernels::cuda_devices();
   return devices.empty() ? "" : fmt::format(" | {} x {}", devices.size(), devices.front().name);
 }
 
-/// Bytes as text: what no terminal should see is shown as a dot.
+/// Converts bytes to text; control characters are shown as dots.
 std::string text_of(const std::vector<std::int32_t>& tokens) {
   std::string text;
   for (const auto token : tokens) {
@@ -107,7 +108,7 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-/// What an evaluation is made of.
+/// The data of an evaluation.
 struct HeldOut {
   std::int64_t microbatches = 0;  // 0: there is nothing to evaluate
   std::string text;
@@ -123,7 +124,7 @@ HeldOut held_out(const RunSettings& settings, const DatasetBatches& batches) {
   return result;
 }
 
-/// A run that is to evaluate and cannot is refused, or told so where it went on like that before.
+/// Refuses a run that is to evaluate but cannot, or warns if the resumed run could not either.
 void check_evaluation(const Session& session, const RunSettings& settings, const Beginning& beginning, const HeldOut& held_out) {
   if (settings.evaluate.every == 0 || held_out.microbatches > 0) return;
   const auto message = fmt::format(
@@ -133,7 +134,7 @@ void check_evaluation(const Session& session, const RunSettings& settings, const
   if (session.leads()) cluster::log_warning("{}", message);
 }
 
-/// " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".
+/// Formats " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".
 std::string cores_text(const Session& session, const RankResources& needs, const runtime::Machine& machine) {
   const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
   std::string text;
@@ -168,7 +169,7 @@ void introduce(Telemetry& telemetry, const RunSettings& settings, const Pipeline
   if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
 }
 
-/// Waits as long as the reader of the last lines takes (a pager, a stopped terminal), unless a signal asks for the end.
+/// Waits until the last lines are read (by a pager or a stopped terminal), unless a signal asks to stop.
 void show_rest() {
   constexpr auto look_again = std::chrono::milliseconds(200);
   while (!cluster::console().out.drain(look_again) && !stop_asked()) continue;
@@ -178,12 +179,12 @@ void show_rest() {
 
 void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
-  auto server = status_server(session, settings);  // a port that is taken ends the run before it begins
+  auto server = status_server(session, settings);  // if the port is in use, the run ends before it begins
   const auto plan = make_plan(settings.plan_request());
   runtime::learning_rate(settings.train).validate();
   std::optional<DatasetBatches> opened(std::in_place, open_data(settings, false), batch_shape(settings));
 
-  // Process 0 finds where the run stands; all others hear of it.
+  // Process 0 determines where the run stands and tells the others.
   std::unique_ptr<RunDirectory> directory;
   Beginning beginning;
   if (session.leads()) {
@@ -220,7 +221,7 @@ void train(Session& session, const RunSettings& settings) {
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
   place_on_devices(needs, session, settings);
-  // Before the arenas, so that its memory does not come on top of them, and while the other processes wait for this one.
+  // Measured before the arenas exist, so that its memory does not add to theirs, and while the other processes wait for this one.
   const auto machine = session.leads() ? machine_peak(session, settings, plan, needs) : runtime::Machine();
   Pipeline pipeline(session, plan, needs);
   {
@@ -263,7 +264,7 @@ void train(Session& session, const RunSettings& settings) {
     return coordinator = pipeline.system().spawn<CoordinatorActor, caf::detached>(setup);
   };
 
-  // All processes are on one config, plan, data and build before the first kernel.
+  // Checks that all processes have the same config, plan, data and build, before the first kernel.
   std::map<std::string, std::string> hashes{{"config", runtime::hash_of(settings.text).hex()},
                                             {"plan", runtime::hash_of(plan.text()).hex()},
                                             {"build", settings.build},
@@ -283,7 +284,7 @@ void train(Session& session, const RunSettings& settings) {
     } catch (const std::exception& error) {
       ending = {ExitCode::internal, error.what()};
     }
-    // Not thrown: the pipeline's actors are alive and its destructor would wait for them.
+    // Not thrown: the pipeline's actors are running and its destructor would wait for them.
     if (ending.first != ExitCode::ok) session.fail(ending.first, ending.second);
     if (!ending.second.empty()) reporter.say(ending.second);
   }

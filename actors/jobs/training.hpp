@@ -5,8 +5,8 @@
 
 namespace millrace::actors {
 
-/// The main job, on every process of it: resumes or begins the run, trains, evaluates, saves, samples, ends in order. Collective; the
-/// session is connected. Throws Error for what this process cannot do; Session::fail is then the way out.
+/// The training job, run by every process: resumes or begins the run, trains, evaluates, saves, samples, and ends. Collective;
+/// the session must be connected. Throws Error for what this process cannot do; the caller must then use Session::fail().
 void train(Session& session, const RunSettings& settings);
 
 }  // namespace millrace::actors

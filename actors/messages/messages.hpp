@@ -14,22 +14,23 @@
 #include "runtime/ids.hpp"
 #include "runtime/schedule/action.hpp"
 
-/// Every message between actors. Between the coordinator and the ranks travel the phases, O(ranks) a step whatever the number of
-/// microbatches; they cross processes over the control link, so each tells its fields by tie() (wire.hpp). The others stay inside a
-/// process; tensors are never in a message.
+/// All messages between actors. Messages between the coordinator and the ranks concern phases, O(ranks) per step whatever the
+/// number of microbatches; they cross processes over the control link, so each lists its fields in tie() (wire.hpp). The others
+/// stay within a process. Tensors are never part of a message.
 namespace millrace::actors {
 
 // -- coordinator → rank -------------------------------------------------------------------------------------------------------------------
 
-/// Run the training table on the batches of this step, counted from 0. (Evaluate and TakeSnapshot tell how many steps are finished.)
+/// Run the training table on the batches of this step, counted from 0. (Evaluate and TakeSnapshot have the number of finished
+/// steps.)
 struct RunStep {
   std::int64_t step = 0;
-  bool find_nan = false;  // look at what every operation leaves, and fail at the first value that is not finite
-  bool again = false;     // the step was run and nothing was updated: from its start once more
+  bool find_nan = false;  // check the results of every operation, and fail at the first value that is not finite
+  bool again = false;     // the step was run without an update: run it again from its start
   auto tie() { return std::tie(step, find_nan, again); }
 };
 
-/// All gradients are known and finite: update. gradient_scale is the clip's, update counts from 1.
+/// All gradients are known and finite: update. gradient_scale is the clipping factor, update is counted from 1.
 struct Optimize {
   std::int64_t step = 0, update = 1;
   double gradient_scale = 1, learning_rate = 0;
@@ -43,14 +44,15 @@ struct TakeSnapshot {
   auto tie() { return std::tie(step, folder); }
 };
 
-/// Run the forward-only table over the first `microbatches` held-out microbatches. 0: the losses of the one under way are not awaited.
+/// Run the forward-only table over the first `microbatches` held-out microbatches. 0: abandon the running evaluation, whose
+/// losses are no longer needed.
 struct Evaluate {
   std::int64_t step = 0, microbatches = 0;
   auto tie() { return std::tie(step, microbatches); }
 };
 
-/// One forward over tokens from the first row on; the head answers with the logits at `position`. Empty positions and segments: places in
-/// the row, and one document.
+/// Run one forward over tokens, beginning with the first row; the head answers with the logits at `position`. If positions and
+/// segments are empty: positions 0…T−1 and a single document.
 struct ComputeLogits {
   std::vector<std::int32_t> tokens;
   std::int64_t position = 0;
@@ -64,7 +66,7 @@ struct Collect {
   auto tie() { return std::tie(parameters); }
 };
 
-/// Stop accepting, drain, quit.
+/// Accept nothing more, drain and quit.
 struct Stop {
   auto tie() { return std::tie(); }
 };
@@ -79,25 +81,25 @@ struct RankReady {
   auto tie() { return std::tie(rank, planned_bytes); }
 };
 
-/// Sum of squares of one gradient; `tensor` is its place in model order.
+/// The sum of squares of one gradient; `tensor` is its index in model order.
 struct TensorSquares {
   std::int32_t tensor = 0;
   double squares = 0;
   auto tie() { return std::tie(tensor, squares); }
 };
 
-/// Where a rank's time went between RunStep and the end of its list, from its trace ring; nanoseconds.
+/// The composition of a rank's time from RunStep to the end of its list, from its trace ring; nanoseconds.
 struct StepTimes {
   std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, data = 0;
   auto tie() { return std::tie(wall, compute, bubble, wait, data); }
 };
 
-/// The list is done, gradients are in their slots.
+/// The list is finished and gradients are in their slots.
 struct StepReport {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::vector<TensorSquares> squares;
-  std::vector<double> losses;  // loss sum of each microbatch, from a rank that owns a head: of its replica's microbatches
+  std::vector<double> losses;  // loss sum of each microbatch, from a rank with a head: the microbatches of its replica
   StepTimes times;
   std::uint64_t resident_bytes = 0;
   std::uint64_t device_used = 0, device_total = 0;  // bytes of the rank's GPU; 0 on a CPU
@@ -110,7 +112,7 @@ struct Optimized {
   auto tie() { return std::tie(rank, step); }
 };
 
-/// Hash of one parameter that two ranks hold (a tied table, a replica's weights); compared at each save.
+/// The hash of a parameter that two ranks hold (a tied table, a replica's weights); compared at each save.
 struct CopyHash {
   std::string name, hash;
   auto tie() { return std::tie(name, hash); }
@@ -124,7 +126,7 @@ struct SnapshotTaken {
   auto tie() { return std::tie(rank, step, copies); }
 };
 
-/// The rank's shard is on disk and verified, or `error` says why not.
+/// The rank's shard is on the disk and verified, or `error` says why not.
 struct ShardWritten {
   std::int32_t rank = 0;
   std::int64_t step = 0;
@@ -139,7 +141,7 @@ struct EvaluationReport {
   auto tie() { return std::tie(rank, losses); }
 };
 
-/// Answer to ComputeLogits: empty but from the rank of the head that ran.
+/// Answer to ComputeLogits: empty except from the rank of the head that ran.
 struct LogitsReport {
   std::int32_t rank = 0;
   std::vector<float> logits;
@@ -154,7 +156,7 @@ struct CapturedTensor {
   auto tie() { return std::tie(name, shape, values); }
 };
 
-/// Answer to Collect: a message for each tensor, several for a large one with its values in order, and one with `last` behind them all.
+/// Answer to Collect: one message per tensor, several for a large one with its values in order, and a final one with `last` set.
 struct Collected {
   std::int32_t rank = 0;
   bool last = false;
@@ -162,7 +164,7 @@ struct Collected {
   auto tie() { return std::tie(rank, last, tensor); }
 };
 
-/// A rank cannot go on. The first one wins and ends the job.
+/// A rank cannot continue. The first such message ends the job.
 struct StageFailed {
   std::int32_t rank = -1, stage = -1;
   std::int64_t step = -1, microbatch = -1;
@@ -177,15 +179,15 @@ using ToCoordinator =
 
 // -- inside a process ---------------------------------------------------------------------------------------------------------------------
 
-/// To a rank actor once all actors of the process stand: report RankReady.
+/// Sent to a rank actor once all actors of the process exist: report RankReady.
 struct Begin {};
 
-/// Bytes between a slot of a link's ring and where a GPU's programs have it; nothing where they are the same place.
+/// The bytes to copy between a slot of a link's ring and its place for a GPU's programs; empty if they are the same place.
 struct SlotCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::size_t bytes = 0;
-  // Of a channel that goes in parts:
+  // For a channel whose messages are sent in parts:
   std::size_t part_bytes = 0;  // 0: whole
   int channel = -1;
   std::int64_t sequence = 0;
@@ -199,19 +201,19 @@ struct Execute {
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;
   std::int64_t step = 0;
-  // Of a rank on a GPU:
-  bool first_of_batch = false;  // of the list's actions on this microbatch: its tokens are still in the host's memory
-  SlotCopy arrival, departure;  // before the pass, and behind it
+  // For a rank on a GPU:
+  bool first_of_batch = false;  // first action of the list on this microbatch: its tokens are still in host memory
+  SlotCopy arrival, departure;  // copies before and after the pass
 };
 
 /// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
 struct ActionDone {
   runtime::Action action;
   std::int64_t begin = 0, end = 0;
-  std::int64_t host = 0;  // what queuing it took the worker, on a GPU
+  std::int64_t host = 0;  // on a GPU: the worker's time to enqueue it
 };
 
-/// Link → rank actor: message `sequence` of a channel lies in its slot.
+/// Link → rank actor: message `sequence` of a channel is in its slot.
 struct BoundaryArrived {
   cluster::Arrival arrival;
 };
@@ -222,12 +224,12 @@ struct SlotWritable {
   std::int64_t sequence = 0;
 };
 
-/// Rank actor → loader: fill a batch slot. For training the microbatch of a step, for evaluation the held-out one.
+/// Rank actor → loader: fill a batch slot, with the microbatch of a training step or with a held-out one.
 struct LoadBatch {
   std::int64_t step = 0, microbatch = 0;
   std::int32_t slot = 0;
   bool held_out = false;
-  std::int32_t turn = 0;  // of the training batches; what was asked for before a step is run again does not count
+  std::int32_t turn = 0;  // of the training batches; requests from before a step is run again are stale
 };
 
 /// Loader → rank actor.
@@ -235,14 +237,14 @@ struct BatchReady {
   LoadBatch request;
 };
 
-/// Something rank-wide that the compute worker was asked to do is done.
+/// Rank-wide work that the compute worker has completed.
 enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
 };
 
-/// The worker or the loader could not finish: what Error said.
+/// The worker or the loader failed; has the content of the Error.
 struct TaskFailed {
   runtime::Action action;
   bool in_action = false;
@@ -250,14 +252,15 @@ struct TaskFailed {
   std::string cause;
 };
 
-/// Rank actor → checkpoint actor: write the rank's staged state into `folder`.
+/// Rank actor → checkpoint actor: write the rank's staged state to `folder`.
 struct WriteShard {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::string folder;
 };
 
-/// Coordinator actor → checkpoint actor of process 0, once all ranks have written: make the attempt in `folder` count, or give it up.
+/// Coordinator actor → checkpoint actor of process 0, after all ranks have written: commit the attempt in `folder`, or discard
+/// it.
 struct CommitCheckpoint {
   std::int64_t step = 0;
   std::string folder;
@@ -268,7 +271,7 @@ struct DiscardCheckpoint {
   std::string folder;
   std::string why;
 };
-/// The answer to both. Empty error: it is committed.
+/// The answer to both. If the error is empty, the checkpoint is committed.
 struct CheckpointCommitted {
   std::int64_t step = 0;
   std::string error;

@@ -14,8 +14,9 @@
 
 #include "kernels/base/check.hpp"
 
-/// Phases as bytes for the control link: numbers as they lie in memory (all hosts of a job run the same build, the run hash sees to it),
-/// strings and vectors with their length before them, variants with their index. A message cut short or too long throws Error(internal).
+/// Serialises phases as bytes for the control link: numbers in their memory representation (all hosts of a job run the same
+/// build, which the run hash ensures), strings and vectors prefixed by their length, variants by their index. A message that is
+/// truncated or too long throws Error(internal).
 namespace millrace::actors {
 
 class WireWriter {
@@ -40,7 +41,7 @@ class WireWriter {
     put(index);
     std::visit([this](auto& alternative) { put(alternative); }, value);
   }
-  /// Begins anew in the same memory.
+  /// Restarts in the same memory.
   void clear() { bytes_.clear(); }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
@@ -81,7 +82,8 @@ class WireReader {
     std::uint32_t index = 0;
     get(index);
     MILLRACE_CHECK(index < sizeof...(Ts), ExitCode::internal, "actors.wire", "message kind {} found, {} known", index, sizeof...(Ts));
-    if (index != value.index()) emplace(value, index, std::index_sequence_for<Ts...>{});  // else its lists keep their room
+    // if the index is the same, its lists keep their capacity
+    if (index != value.index()) emplace(value, index, std::index_sequence_for<Ts...>{});
     std::visit([this](auto& alternative) { get(alternative); }, value);
   }
   void finish() const { MILLRACE_CHECK(left_ == 0, ExitCode::internal, "actors.wire", "{} bytes more than the message has fields", left_); }
@@ -114,16 +116,16 @@ class WireReader {
   std::size_t left_;
 };
 
-/// The bytes stay good until this thread encodes again: a steady step allocates nothing.
+/// The bytes are valid until this thread encodes again; a steady step allocates nothing.
 template <class T>
 [[nodiscard]] std::span<const std::byte> encode(const T& message) {
   thread_local WireWriter writer;
   writer.clear();
-  writer.put(const_cast<T&>(message));  // tie() serves reader and writer; nothing is changed here
+  writer.put(const_cast<T&>(message));  // tie() serves both reader and writer; nothing is changed here
   return writer.bytes();
 }
 
-/// Into a message that may have been used before: its lists keep their room.
+/// Decodes into a message that may have been used before: its lists keep their capacity.
 template <class T>
 void decode(std::span<const std::byte> bytes, T& message) {
   WireReader reader(bytes.data(), bytes.size());
@@ -131,11 +133,12 @@ void decode(std::span<const std::byte> bytes, T& message) {
   reader.finish();
 }
 
-/// Decodes message after message, each kind into a place of its own whose lists keep their room: a steady step allocates nothing.
+/// Decodes messages one after another, each kind into an object of its own whose lists keep their capacity: a steady step
+/// allocates nothing.
 template <class Variant>
 class Decoder {
  public:
-  /// Good until the next message of its kind.
+  /// Valid until the next message of the same kind.
   [[nodiscard]] const Variant& operator()(std::span<const std::byte> bytes) {
     std::uint32_t kind = 0;
     WireReader(bytes.data(), bytes.size()).get(kind);

@@ -21,7 +21,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   return cells;
 }
 
-/// One file while it is read.
+/// A cost file while it is being parsed.
 class CostFile {
  public:
   CostFile(const std::string& path, int layers) : path_(path), layers_(static_cast<std::size_t>(layers)) {}

@@ -47,7 +47,7 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
   for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(context_, microbatch);
 }
 
-/// Tokens that go all over the table, as real ones do. The weights stay zero: no kernel's time depends on them.
+/// Tokens spread over the whole table, like real ones. The weights stay zero: no kernel's time depends on their values.
 void CostProbe::fill(const actors::PlanRequest& request) {
   const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
   const auto sequence = static_cast<std::size_t>(request.train.sequence);
@@ -95,8 +95,8 @@ std::vector<PassTimes> CostProbe::run(int repeats) {
   for (std::size_t part = 0; part < parts; ++part) times.push_back({part, Pass::forward, {}});
   for (std::size_t part = parts; part-- > 0;)
     for (const Pass pass : backward) times.push_back({part, pass, {}});
-  // The first round fills the pipeline, the second touches what backward writes for the first time. Then each microbatch goes back and
-  // the next one comes in its place.
+  // The first round fills the pipeline, the second touches the outputs of backward for the first time. After that each
+  // microbatch's backward is followed by the forward of the next one.
   constexpr int kWarmUp = 2;
   for (int round = 0; round < kWarmUp + repeats; ++round) {
     for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {

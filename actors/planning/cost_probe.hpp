@@ -9,21 +9,21 @@
 
 namespace millrace::actors {
 
-/// Times of one pass over one part, in milliseconds.
+/// Times of one pass of one part, in milliseconds.
 struct PassTimes {
   std::size_t part = 0;
   runtime::Pass pass = runtime::Pass::forward;
   std::vector<double> runs;
 };
 
-/// A rank that runs all parts of a model in turn, with several microbatches in flight: what a pass reads was written some passes ago and
-/// has left the cache, as it has in a pipeline. One plan of memory, so one kind of backward.
+/// A rank that runs all parts of a model in turn, with several microbatches in flight: the inputs of a pass were written several
+/// passes ago and have left the cache, as in a pipeline. It has one memory plan, and therefore one kind of backward.
 class CostProbe {
  public:
   CostProbe(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
             kernels::Device device = {});
 
-  /// Every pass of every part `repeats` times a microbatch in flight, after a warm-up.
+  /// Runs every pass of every part `repeats` times for each microbatch in flight, after a warm-up.
   [[nodiscard]] std::vector<PassTimes> run(int repeats);
 
  private:

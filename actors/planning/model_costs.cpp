@@ -40,12 +40,12 @@ struct PartCosts {
   }
 };
 
-/// The same passes of `ranks` ranks of this machine, all computing at once.
+/// Runs the same passes on `ranks` ranks of this machine, all computing at once.
 std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
                                   int ranks, int repeats) {
   std::vector<std::unique_ptr<CostProbe>> busy;
   if (request.device == kernels::DeviceKind::cuda) {
-    // A GPU is not shared by ranks that are planned: each runs alone on one, as many as there are.
+    // Planned ranks do not share a GPU: each runs alone on one, and there are as many as GPUs.
     const auto devices = kernels::cuda_devices();
     MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"cuda\", but {}", kernels::why_no_cuda());
     for (const auto& each : devices)
@@ -78,7 +78,7 @@ std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanReq
   return all;
 }
 
-/// The median over all ranks, microbatches and, for a layer, layers.
+/// Takes the median over all ranks, microbatches and, for a layer, layers.
 void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes>& times, Pass pass) {
   std::vector<double> embedding, layer, head;
   for (const auto& of : times) {
@@ -106,7 +106,7 @@ ModelCosts flop_costs(const actors::PlanRequest& request) {
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
-  // Two layers take turns, so that neither's weights are still in the cache from its last pass.
+  // Two layers alternate, so that the weights of neither are still in the cache from its previous pass.
   const ModelParts parts = parts_of(request, static_cast<int>(std::min<std::int64_t>(2, request.model.layers)));
   PartCosts costs;
   const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);

@@ -8,30 +8,31 @@
 
 namespace millrace::actors {
 
-/// What a model's parts cost, with the unit.
+/// The costs of a model's parts, with their unit.
 struct ModelCosts {
   runtime::LayerCosts parts;
   std::string unit;    // "ms" or "GFLOP"
-  std::string source;  // in words
+  std::string source;  // described in words
 };
 
-/// By the FLOPs of the programs. Says nothing of what a part waits for memory: an embedding's forward is free here.
+/// Costs by the FLOPs of the programs. Memory time is not included: an embedding's forward counts as free.
 [[nodiscard]] ModelCosts flop_costs(const actors::PlanRequest& request);
 
-/// By running the programs of the embedding, of decoder layers and of the head here, as ranks of `threads` threads do: as many at once as
-/// this machine has cores for (at most the run's), each with several microbatches in flight. Medians over `repeats` rounds. Takes the
-/// memory of such ranks of two layers. All decoder layers cost the same.
+/// Costs measured by running the programs of the embedding, of decoder layers and of the head on this machine under the
+/// conditions of ranks with `threads` threads: as many ranks at once as this machine has cores for (at most the run's number),
+/// each with several microbatches in flight. Medians over `repeats` rounds. Needs the memory of such ranks with two layers each.
+/// All decoder layers have the same cost.
 [[nodiscard]] ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats);
 
-/// From a file: a line a part, `part,F,I,W` or `part,F,I,W,B` in milliseconds, B being I + W where it is not given. A part is embedding,
-/// head, layer (every one that is not named), layer 3, or layer 4-7, counted from 0. Empty lines and those with # are passed over. Every
-/// part must be there, once. Error(config) with the line.
+/// Costs from a file with one line per part, `part,F,I,W` or `part,F,I,W,B` in milliseconds; B defaults to I + W. A part is
+/// embedding, head, layer (every layer without a line of its own), layer 3, or layer 4-7, counted from 0. Empty lines and lines
+/// with # are skipped. Every part must be given once. Error(config) with the line.
 [[nodiscard]] ModelCosts read_costs(const std::string& path, int layers);
 
-/// The same from such lines, which `place` names.
+/// The same from a list of such lines; `place` is used in messages.
 [[nodiscard]] runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std::string& place, int layers);
 
-/// Lines of such a file; equal layers are one line.
+/// The lines of such a file; equal layers share a line.
 [[nodiscard]] std::vector<std::string> print_costs(const runtime::LayerCosts& costs);
 
 }  // namespace millrace::actors

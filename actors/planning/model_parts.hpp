@@ -8,18 +8,19 @@
 
 namespace millrace::actors {
 
-/// A model's parts as stages of their own: the embedding, one or more decoder layers, the head.
+/// A model's parts as separate stages: the embedding, one or more decoder layers, the head.
 struct ModelParts {
-  layers::ModelConfig model;  // with as many layers as there are parts for
+  layers::ModelConfig model;  // with as many layers as there are parts
   std::vector<layers::StageLayout> layout;
   std::vector<runtime::ProgramSet> programs;
 
   [[nodiscard]] std::size_t size() const noexcept { return layout.size(); }
-  /// As a rank takes them, with the weights and one slot of nothing; the caller says how many slots.
+  /// The stages in the form that a rank takes, with weights but without slots; the caller sets the number of slots.
   [[nodiscard]] std::vector<runtime::RankStage> stages() const;
 };
 
-/// The parts of the request's model, with `layers` of its decoder layers and the request's policy of rematerialisation in all of them.
+/// The parts of the request's model, with `layers` of its decoder layers and the request's rematerialisation policy in all of
+/// them.
 [[nodiscard]] ModelParts parts_of(const actors::PlanRequest& request, int layers);
 
 }  // namespace millrace::actors

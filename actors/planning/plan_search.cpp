@@ -12,15 +12,15 @@
 namespace millrace::actors {
 namespace {
 
-constexpr double as_fast = 1.001;  // steps that differ by less are the same: memory decides
+constexpr double as_fast = 1.001;  // steps that differ by less count as equal, and memory decides
 constexpr int most_chunks = 4;
 
 using Policy = std::vector<std::string>;
 
-/// Layers and policy of every stage of a replica.
+/// The layers and policy of every stage of a replica.
 struct Stages {
   std::vector<int> counts;
-  std::vector<std::size_t> policies;  // positions in Planner::policies_
+  std::vector<std::size_t> policies;  // indices into Planner::policies_
 };
 
 std::vector<layers::StageLayout> layout_of(const std::vector<int>& counts) {
@@ -59,12 +59,12 @@ class Planner {
   }
 
  private:
-  /// One schedule with so many chunks.
+  /// The search for one schedule and number of chunks.
   struct Candidate {
     Candidate(Planner& of, const std::string& schedule, int chunks_of_rank)
         : planner(of), name(schedule), chunks(chunks_of_rank), plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())) {}
 
-    /// The best layout with the same policy everywhere; within the limit, where there is one and `bound`.
+    /// The best layout with the same policy everywhere; within the limit if there is one and `bound` is set.
     runtime::Partition best(std::size_t policy, bool bound) {
       runtime::PartitionOptions options;
       options.fixed = planner.fixed(plan);
@@ -78,7 +78,7 @@ class Planner {
       return runtime::partition(plan.schedule, planner.costs(policy), options);
     }
 
-    /// On every rank the first policy with which it is within the limit; nothing where none is.
+    /// The first policy for every rank that keeps it within the limit; nothing if there is none.
     std::optional<Stages> lifted(const std::vector<int>& counts) {
       Stages stages{counts, std::vector<std::size_t>(counts.size(), 0)};
       for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -92,7 +92,7 @@ class Planner {
 
     double step(const Stages& stages) { return runtime::simulate(plan.schedule, prices(stages), false).makespan; }
 
-    /// Moves a layer at a time from any stage to any other as long as the step becomes shorter.
+    /// Moves one layer at a time from any stage to any other as long as the step becomes shorter.
     Stages improved(Stages stages) {
       double least = step(stages);
       for (bool better = true; better;) {
@@ -154,7 +154,8 @@ class Planner {
       return bytes;
     }
 
-    /// What the run would ask for on this rank. Slow, and the same whenever its stages have as many layers and the same policies.
+    /// The memory that the run would allocate on this rank. Slow, but equal for stages with the same numbers of layers and the
+    /// same policies.
     std::uint64_t bytes_of(const Stages& stages, int rank) {
       std::vector<std::size_t> key{static_cast<std::size_t>(rank)};
       for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank))) {
@@ -221,12 +222,13 @@ class Planner {
     return search_.memory && bytes > *search_.memory ? static_cast<double>(bytes - *search_.memory) : 0;
   }
 
-  /// The best of one schedule; nothing where it is beyond the limit.
+  /// The best plan of one schedule; nothing if it exceeds the limit.
   std::optional<PlannedRun> best(const std::string& name, int chunks) {
     Candidate candidate(*this, name, chunks);
     const auto same = candidate.best(0, true);
     if (same.excess == 0) return candidate.priced({same.counts, {}});
-    // The fastest layout keeps less where it must; so does the one that needs least memory, where that is not enough.
+    // First the fastest layout keeps fewer values where it must; if that is not enough, so does the layout that needs the least
+    // memory.
     std::optional<Stages> found;
     for (const auto& counts : {candidate.best(0, false).counts, candidate.best(policies_.size() - 1, true).counts}) {
       auto stages = candidate.lifted(counts);
@@ -265,7 +267,7 @@ class Planner {
   }
 
   const PlanSearch& search_;
-  std::vector<Policy> policies_;  // from the request's to those that keep less and less
+  std::vector<Policy> policies_;  // from the request's to those that keep fewer and fewer values
   std::map<std::size_t, runtime::LayerCosts> costs_;
   std::map<std::size_t, runtime::RematerializationPolicy> rematerializations_;
 };

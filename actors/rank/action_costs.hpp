@@ -11,7 +11,7 @@
 
 namespace millrace::actors {
 
-/// What the actions of one kind on a stage took in all, nanoseconds: on the GPU, and the worker to queue them.
+/// The total cost of one kind of action on a stage, in nanoseconds: time on the GPU, and the worker's time to enqueue.
 struct ActionCost {
   std::int32_t stage = 0;
   runtime::ActionKind kind = runtime::ActionKind::forward;
@@ -19,14 +19,14 @@ struct ActionCost {
   auto tie() { return std::tie(stage, kind, count, device, host); }
 };
 
-/// Adds up what a rank's training actions cost it on a GPU. Allocates nothing after the constructor. The rank's control adds; read when
-/// nothing runs.
+/// Accumulates the costs of a rank's training actions on a GPU. Allocates nothing after the constructor. The rank's control adds
+/// to it; it may be read while nothing runs.
 class ActionCosts {
  public:
-  /// Of the steps from `first_step` on, counted from 0.
+  /// Counts the steps from `first_step` on, counted from 0.
   ActionCosts(const runtime::Placement& placement, runtime::RankId rank, std::int64_t first_step);
   void add(std::int64_t step, const runtime::Action& action, std::int64_t device, std::int64_t host);
-  /// Those that ran, by chunk and kind.
+  /// The sums of the actions that ran, by chunk and kind.
   [[nodiscard]] std::vector<ActionCost> sums() const;
 
  private:

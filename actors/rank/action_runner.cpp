@@ -27,14 +27,14 @@ void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execut
 TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}
 
 void TimedRunner::run(Rank&, runtime::Stage&, const Execute& execute) {
-  // The kernel may let a sleeper lie 50 µs longer to wake several at once; with the time a waking processor takes that is often beyond
-  // `spin`.
+  // By default the kernel may delay a wake-up by 50 µs to combine several; together with the wake-up time of the processor that
+  // often exceeds `spin`.
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(exact);
   const auto begin = std::chrono::steady_clock::now();
   const auto end = begin + durations_.at(static_cast<std::size_t>(execute.index));
   if (end - begin > spin) std::this_thread::sleep_until(end - spin);
-  // Ranks that end together on few cores take turns, and whoever has something to do goes first.
+  // Ranks whose timers end at the same time on few cores yield to each other, so that those with work go first.
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
 }
 

@@ -19,18 +19,18 @@ class ActionRunner {
   virtual void run(Rank& rank, runtime::Stage& stage, const Execute& execute) = 0;
 };
 
-/// Computes: the program of the action's stage and pass.
+/// Computes: runs the program of the action's stage and pass.
 class ProgramRunner : public ActionRunner {
  public:
   void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 };
 
-/// Waits instead, for as long as the action is said to last: for rehearsals, which run training lists and nothing else. It sleeps until
-/// shortly before the end and looks at the clock from there, so that ranks may be many more than cores and an action still ends on time.
+/// Waits for the given duration of the action instead, for rehearsals, which run only training lists. It sleeps until shortly
+/// before the end and then polls the clock, so that there can be many more ranks than cores and actions still end on time.
 class TimedRunner : public ActionRunner {
  public:
   static constexpr std::chrono::microseconds spin{200};
-  /// Of the rank's list, entry by entry.
+  /// The durations of the rank's list, by entry.
   explicit TimedRunner(std::vector<std::chrono::nanoseconds> durations);
   void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 

@@ -10,19 +10,19 @@
 
 namespace millrace::actors {
 
-/// Where the tokens of a microbatch come from; the same on every rank. Const functions, any thread.
+/// The source of a microbatch's tokens; the same on every rank. Const functions, any thread.
 class BatchProvider {
  public:
   virtual ~BatchProvider() = default;
   virtual void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t valid_targets(std::int64_t step) const = 0;
-  /// Held-out microbatches; 0: none.
+  /// Number of held-out microbatches; 0: none.
   [[nodiscard]] virtual std::int64_t evaluation_microbatches() const = 0;
   virtual void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t evaluation_targets(std::int64_t microbatches) const = 0;
 };
 
-/// The run's data set.
+/// Batches from the run's data set.
 class DatasetBatches : public BatchProvider {
  public:
   DatasetBatches(runtime::Dataset dataset, const runtime::BatchShape& shape)
@@ -47,17 +47,17 @@ class DatasetBatches : public BatchProvider {
   std::unique_ptr<runtime::EvaluationSource> evaluation_;
 };
 
-/// One given row, all of one length. A negative target is masked.
+/// One given row; all rows have the same length. A negative target is masked.
 struct GivenRow {
   std::vector<std::int32_t> tokens, positions, segments, targets;
 };
 
-/// Given rows, `rows` of them a microbatch, the same in every step.
+/// Batches of given rows, `rows` per microbatch, the same in every step.
 class GivenRows : public BatchProvider {
  public:
   GivenRows(std::vector<GivenRow> all, std::size_t rows) : all_(std::move(all)), rows_(rows) {}
 
-  /// One document: the target of a token is the next one, that of the last is masked.
+  /// A row of one document: the target of a token is the next one, and that of the last is masked.
   [[nodiscard]] static GivenRow document(std::vector<std::int32_t> tokens) {
     GivenRow row;
     for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -7,8 +7,8 @@
 
 namespace millrace::actors {
 
-/// Which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, given back in order. Plain
-/// bookkeeping.
+/// Tracks which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, released in
+/// order. Pure bookkeeping.
 class BatchWindow {
  public:
   explicit BatchWindow(int slots, std::int64_t first = 0) : slots_(slots), requested_(first), loaded_(first), released_(first) {}
@@ -17,14 +17,14 @@ class BatchWindow {
   [[nodiscard]] bool room() const noexcept { return requested_ < released_ + slots_; }
   [[nodiscard]] std::int64_t requested() const noexcept { return requested_; }
   [[nodiscard]] std::int64_t loaded() const noexcept { return loaded_; }
-  /// The next one to ask the loader for.
+  /// The next microbatch to request from the loader.
   std::int64_t request() noexcept { return requested_++; }
   void loaded_one() noexcept { ++loaded_; }
   void release_one() noexcept { ++released_; }
 
-  /// Begins a list whose actions on each microbatch are counted in `uses`.
+  /// Begins a list; `uses` has the number of its actions on each microbatch.
   void begin(std::span<const int> uses) { uses_.assign(uses.begin(), uses.end()), next_ = 0; }
-  /// An action on microbatch m of the list is done: gives back what no action of the list will read.
+  /// An action on microbatch m of the list is done: releases what no further action of the list reads.
   void used(std::size_t microbatch) {
     --uses_[microbatch];
     while (next_ < uses_.size() && uses_[next_] == 0) {

@@ -10,9 +10,10 @@
 
 namespace millrace::actors {
 
-/// Keeps, for each microbatch, hidden states as the reference of the model's numerics counts them, the loss's two sums ("loss_sums") and
-/// the logits as they pass. transformers: "hidden.<layer>" goes into the layer, "hidden.<layers>" comes out of the final norm; MaxText:
-/// "hidden.<layer>" comes out of the layer. The names end in "/<microbatch>". Written on the rank's worker; read when nothing runs.
+/// Captures, for each microbatch, hidden states as the reference of the model's numerics numbers them, the loss's two sums
+/// ("loss_sums") and the logits. transformers: "hidden.<layer>" is the input of the layer, "hidden.<layers>" the output of the
+/// final norm; MaxText: "hidden.<layer>" is the output of the layer. The names end in "/<microbatch>". Written on the rank's
+/// worker; may be read while nothing runs.
 class CaptureHook : public runtime::OperationHook {
  public:
   explicit CaptureHook(const Rank& rank) : rank_(rank) {}

@@ -48,9 +48,9 @@ bool Completions::poll(Line& line) {
     std::optional<Error> error;
     try {
       if (!complete(entry)) return true;
-      if (entry.whole) queue_.check(entry.what);  // what a kernel found wrong is its work's, not a part's
+      if (entry.whole) queue_.check(entry.what);  // an error found by a kernel is reported for the work, not for a part of it
       completion.begin = completion.end = runtime::steady_now();
-      // The host sees an end some microseconds late: what followed it on the device would seem to have begun before.
+      // The host observes an end some microseconds late: the next work on the device would seem to have begun before it.
       if (entry.begin != nullptr) {
         const auto took = static_cast<std::int64_t>(static_cast<double>(entry.end.since(*entry.begin)) * 1e6);
         completion.begin = std::max(completion.end - took, std::min(line.last_end, completion.end));
@@ -59,7 +59,7 @@ bool Completions::poll(Line& line) {
     } catch (const Error& thrown) {
       completion.error = &error.emplace(thrown);
     }
-    // The entry is free before its body runs, which may queue more.
+    // The entry is freed before its body runs, since the body may enqueue more.
     auto storage = entry.storage;
     line.head = (line.head + 1) % line.entries.size();
     --line.size;

@@ -12,34 +12,33 @@
 
 namespace millrace::actors {
 
-/// Work that was queued and has come to its end. Steady clock, nanoseconds.
+/// Enqueued work that has completed. Steady clock, nanoseconds.
 struct Completion {
-  std::int64_t begin = 0, end = 0;  // on a GPU: device time, laid so that the end is when the worker saw it
-  const Error* error = nullptr;     // what the work failed with
+  std::int64_t begin = 0, end = 0;  // on a GPU: device times, shifted so that the end is when the worker observed it
+  const Error* error = nullptr;     // the error with which the work failed
 };
 
-/// What a rank has queued on its GPU and wants to hear of, without waiting for the device: each entry is a point in a lane, and what to do
-/// when the device has passed it. Entries come to their end in the order in which they were added, but for those of the background lane,
-/// which have an order of their own. Allocates nothing after the constructor.
-/// Thread: the rank's worker.
+/// Callbacks for work that a rank has enqueued on its GPU, without waiting for the device: each entry is an event in a stream,
+/// and what to do when the device has reached it. Entries complete in the order in which they were added, except those of the
+/// background stream, which have an order of their own. Allocates nothing after the constructor. Thread: the rank's worker.
 class Completions {
  public:
   explicit Completions(kernels::DeviceContext& queue, std::size_t capacity = 64);
 
-  /// What is queued from here on, up to the next `add`, is one piece of work: its device time begins here, on the compute lane.
+  /// Everything enqueued from here up to the next `add` is one piece of work: its device time begins here, on the compute stream.
   void begin();
-  /// Calls `body(const Completion&)` when all that is queued on the lane so far is done. `what` is for the message of a device that fails,
-  /// and outlives the entry.
+  /// Calls `body(const Completion&)` when everything enqueued on the stream so far is done. `what` is used in the message if the
+  /// device fails, and must outlive the entry.
   template <class Body>
   void add(kernels::StreamKind lane, const char* what, const Body& body) {
     put(lane, what, true, body);
   }
-  /// The same in the middle of a piece of work; tells no times.
+  /// The same in the middle of a piece of work; without times.
   template <class Body>
   void add_part(kernels::StreamKind lane, const char* what, const Body& body) {
     put(lane, what, false, body);
   }
-  /// Calls the bodies of what is done. True while something is not.
+  /// Calls the bodies of completed entries. Returns whether some entries are not complete.
   bool poll();
 
  private:
@@ -60,18 +59,18 @@ class Completions {
   struct Entry {
     static constexpr std::size_t room = 160;
     explicit Entry(const kernels::DeviceContext& queue) : end(queue, true) {}
-    bool whole = true;                      // else a part of a piece of work
-    const kernels::Event* begin = nullptr;  // of the work; null: its times are not wanted
+    bool whole = true;                      // if false: a part of a piece of work
+    const kernels::Event* begin = nullptr;  // of the work; null: its times are not needed
     kernels::Event end;
     const char* what = "";
     alignas(std::max_align_t) std::array<std::byte, room> storage;
     void (*call)(std::byte*, const Completion&) = nullptr;
   };
-  /// Entries in their order: a ring.
+  /// Entries in order: a ring.
   struct Line {
     std::vector<Entry> entries;
     std::size_t head = 0, size = 0;
-    std::int64_t last_end = 0;  // as told
+    std::int64_t last_end = 0;  // as reported
   };
   [[nodiscard]] Line& line(kernels::StreamKind lane) noexcept { return lines_[lane == kernels::StreamKind::background ? 1 : 0]; }
   Entry& next(Line& of);
@@ -80,7 +79,7 @@ class Completions {
 
   kernels::DeviceContext& queue_;
   std::array<Line, 2> lines_;
-  std::vector<kernels::Event> begins_;  // take turns: more than there can be entries
+  std::vector<kernels::Event> begins_;  // used in turn: more than there can be entries
   const kernels::Event* begin_ = nullptr;
   std::size_t turn_ = 0;
 };

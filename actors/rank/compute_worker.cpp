@@ -73,9 +73,9 @@ void ComputeWorker::loop() {
   for (Task task; take(task);) task.call(task.storage.data());
 }
 
-/// Returns with the lock when a task is there, or when nothing is under way.
+/// Returns with the lock when there is a task, or when nothing is in progress.
 void ComputeWorker::poll_until_task(std::unique_lock<std::mutex>& lock) {
-  constexpr int spins = 64;  // then it sleeps between its looks, for as long as a message takes
+  constexpr int spins = 64;  // after that it sleeps between polls, for about the time of a message
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(exact);
   for (int look = 0;; ++look) {
@@ -94,7 +94,7 @@ bool ComputeWorker::take(Task& task) {
   std::unique_lock lock(mutex_);
   if (poll_) poll_until_task(lock);
   if (size_ == 0 && computes_ && computing_) {
-    lock.unlock();  // it may wake somebody
+    lock.unlock();  // it may wake another thread
     computing_(computes_ = false);
     lock.lock();
   }

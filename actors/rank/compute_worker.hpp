@@ -27,7 +27,7 @@ class ComputeWorker {
   /// what `start` threw.
   ComputeWorker(std::size_t capacity, std::function<void()> start, std::function<void()> stop, std::function<void(bool)> computing = {},
                 std::function<bool()> poll = {});
-  /// Runs what is queued, then joins.
+  /// Runs the queued tasks, then joins.
   ~ComputeWorker();
   ComputeWorker(const ComputeWorker&) = delete;
   ComputeWorker& operator=(const ComputeWorker&) = delete;

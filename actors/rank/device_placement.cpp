@@ -18,7 +18,7 @@ kernels::DeviceContext::Options queue_options(const JobConfig& config) {
   options.graphs = config.cuda.graphs;
   options.choices = config.cuda.algorithms;
   if (config.cuda.algorithms != "auto") return options;
-  // Beside the run's checkpoints: whoever goes on with them goes on with these.
+  // Beside the run's checkpoints, so that a resumed run makes the same choices.
   if (!config.directory.empty()) runtime::make_directories(config.directory);
   options.choices = config.directory.empty() ? "" : runtime::join_path(config.directory, "products.txt");
   return options;
@@ -44,7 +44,7 @@ void place_on_devices(RankResources& needs, const Session& session, const JobCon
   kernels::connect_peers(needs.devices);
   needs.queue = queue_options(config);
   needs.mpi_reaches_devices = cluster::mpi_reaches_devices();
-  // MPI looks at the calling thread's device.
+  // MPI uses the calling thread's current device.
   if (needs.mpi_reaches_devices && session.transport() != nullptr)
     session.transport()->run([device = needs.devices.front()] { kernels::use_device(device); });
 }

@@ -3,7 +3,7 @@
 namespace millrace::actors {
 namespace {
 
-/// body(stage, microbatch) for each forward of a head in the list.
+/// Calls body(stage, microbatch) for each forward of a head in the list.
 template <class Body>
 void for_each_head_forward(const Rank& rank, const runtime::RankPlan& list, Body body) {
   for (const auto& planned : list.actions) {

@@ -6,7 +6,7 @@
 namespace millrace::actors {
 namespace {
 
-/// fill(spec, store) for each tensor of the rank, on its worker, then the bf16 copies.
+/// Calls fill(spec, store) for each tensor of the rank, on its worker, then updates the bf16 copies.
 template <class Fill>
 void for_each_tensor(Rank& rank, Fill fill) {
   rank.worker().run([&] {

@@ -11,7 +11,7 @@ namespace millrace::actors {
 /// Fills a rank's parameters from the seed: a function of (seed, tensor name, element), whoever owns the tensor. Optimizer states stay
 /// zero.
 void initialize_from_seed(Rank& rank, std::uint64_t seed);
-/// … from a Hugging Face folder. Errors: Error(model).
+/// Initialises them from a Hugging Face folder. Errors: Error(model).
 void initialize_from_folder(Rank& rank, const std::string& folder);
 /// … parameters, and the optimizer's states where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified.
 /// Errors: Error(checkpoint).

@@ -14,13 +14,13 @@ namespace {
 
 constexpr const char* kComponent = "actors.memory_check";
 
-/// What every process tells the others.
+/// What every process sends to the others.
 struct Share {
   cluster::MemoryDomain domain;
   std::uint64_t bytes = 0;
 };
 
-/// Planned anew where it is asked for: plans of large models are large themselves.
+/// Planned again when needed, since plans of large models are large themselves.
 runtime::RankMemoryPlan planned(const PipelinePlan& plan, int rank, const RankResources& needs) {
   return RankBlueprint(plan, runtime::RankId(rank), needs).build(true)->memory_plan();
 }
@@ -79,7 +79,7 @@ void check_memory(Session& session, const PipelinePlan& plan, RankResources need
   Share own{cluster::memory_domain(files)};
   for (int index = 0; index < topology.ranks_per_process(); ++index)
     own.bytes += host_bytes(planned(plan, topology.first_rank() + index, needs));
-  // Read before the processes meet: nobody has allocated yet.
+  // Read before the processes communicate: no process has allocated yet.
   const auto bounds = cluster::memory_bounds(files);
   const auto all = shares_of_all(session, own);
   MemoryNeed need{0, 0, own.bytes};

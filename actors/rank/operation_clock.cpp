@@ -26,7 +26,7 @@ OperationClock::OperationClock(Rank& rank, std::int64_t first_step) : rank_(rank
   });
 }
 
-/// Where the operation's time is added; null where it is not.
+/// Where the operation's time is added; null if it is not counted.
 OperationClock::Sum* OperationClock::sums_of(const Call& call) {
   if (rank_.running().step < first_step_ || rank_.running().pass > runtime::Pass::backward) return nullptr;
   const auto chunk = static_cast<std::size_t>(rank_.plan().schedule.placement.chunk_of(rank_.running().action.stage));

@@ -9,7 +9,7 @@
 
 namespace millrace::actors {
 
-/// What an operation of a stage's program took in all, by its place.
+/// The total time of an operation of a stage's program, by its index.
 struct OperationSum {
   std::int32_t stage = 0;
   runtime::ProgramKind kind = runtime::ProgramKind::forward;
@@ -18,20 +18,20 @@ struct OperationSum {
   auto tie() { return std::tie(stage, kind, index, count, nanoseconds); }
 };
 
-/// Adds up the time of every operation of a rank's training passes. Runs on the rank's worker and allocates nothing there; read when
-/// nothing runs. Two looks at the clock an operation; on a GPU two marks in its queue, read when a later pass needs them again, by when the
-/// device has long passed them. What lies there between the end of an operation and the beginning of the next is the device waiting for
-/// the host: launch gaps, which are added up by themselves.
+/// Sums the time of every operation in a rank's training passes. Runs on the rank's worker and allocates nothing there; may be
+/// read while nothing runs. On a CPU it reads the clock twice per operation; on a GPU it records two events, which are read when
+/// a later pass needs them again, by which time the device has long passed them. The time between the end of an operation and the
+/// begin of the next is time in which the device waits for the host: launch gaps, which are summed separately.
 class OperationClock : public runtime::OperationHook {
  public:
-  /// Of the steps from `first_step` on, counted from 0. `rank` outlives it.
+  /// Counts the steps from `first_step` on, counted from 0. `rank` must outlive this object.
   OperationClock(Rank& rank, std::int64_t first_step);
   [[nodiscard]] Sight sight() const override { return Sight::addresses; }
   void before(const Call& call) override;
   void after(const Call& call) override;
-  /// Those that ran.
+  /// The sums of the operations that ran.
   [[nodiscard]] std::vector<OperationSum> sums();
-  /// Of all passes together, nanoseconds: the device's time between operations.
+  /// Total over all passes, nanoseconds: the device's time between operations.
   [[nodiscard]] std::int64_t launch_gaps();
 
  private:
@@ -39,7 +39,7 @@ class OperationClock : public runtime::OperationHook {
     std::int64_t count = 0, nanoseconds = 0;
   };
   using Programs = std::array<std::vector<Sum>, runtime::kProgramKinds>;
-  /// The marks of one pass on a GPU.
+  /// The events of one pass on a GPU.
   struct Pass {
     std::vector<kernels::Event> begins, ends;
     std::size_t used = 0;
@@ -51,7 +51,7 @@ class OperationClock : public runtime::OperationHook {
   Rank& rank_;
   const std::int64_t first_step_;
   std::int64_t begin_ = 0, launch_gaps_ = 0;
-  std::vector<Pass> passes_;  // take turns: more than may be under way at a time
+  std::vector<Pass> passes_;  // used in turn: more than can be in progress at a time
   std::size_t turn_ = 0;
   std::vector<Programs> stages_;  // by chunk
 };

@@ -10,13 +10,13 @@
 
 namespace millrace::actors {
 
-/// The newest Progress of one rank. One thread at a time writes and never waits; any thread reads, and reads again what was replaced
-/// meanwhile: who looks on cannot hold up who works, as it could with a lock.
+/// The newest Progress of one rank. One thread at a time writes and never waits; any thread may read, and retries if the value
+/// was replaced meanwhile. Unlike with a lock, a reader cannot delay the writer.
 class ProgressSlot {
  public:
   struct Reading {
     cluster::Progress progress;
-    std::int64_t since = 0;  // when it began that, by the steady clock of this host; 0: nothing was written yet
+    std::int64_t since = 0;  // when the current activity began, by the steady clock of this host; 0: nothing was written yet
     std::int64_t told = 0;   // when it was written
   };
 
@@ -24,7 +24,7 @@ class ProgressSlot {
     const std::uint64_t number = begun_.load(std::memory_order_relaxed);
     begun_.store(number + 1, std::memory_order_relaxed);
     const auto values = std::bit_cast<Words>(reading);
-    // Releases: who sees a new word sees the new begun_ too (as in TraceRing).
+    // Release order: a reader that sees a new word also sees the new begun_ (as in TraceRing).
     for (std::size_t word = 0; word < values.size(); ++word) words_[word].store(values[word], std::memory_order_release);
     written_.store(number + 1, std::memory_order_release);
   }

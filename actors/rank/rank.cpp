@@ -52,7 +52,7 @@ std::size_t Rank::queue_capacity() const {
 }
 
 void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
-  worker_->run([&] { runner_ = std::move(runner); });  // it is the worker's
+  worker_->run([&] { runner_ = std::move(runner); });  // it belongs to the worker
 }
 
 std::size_t Rank::planned_bytes() const noexcept {
@@ -60,7 +60,7 @@ std::size_t Rank::planned_bytes() const noexcept {
   return compute_->memory_plan().total_bytes() + queue;
 }
 
-/// Memory that it does not get is told with what the plan has taken.
+/// Creates the device context. An out-of-memory error also reports what the plan has already reserved.
 void Rank::make_queue() {
   try {
     queue_ = std::make_unique<kernels::DeviceContext>(setup_.device(), setup_.needs.queue);
@@ -113,7 +113,7 @@ std::byte* Rank::program_place(int channel, std::byte* at, bool incoming) const 
   const auto way = transfer_path(channels_[static_cast<std::size_t>(channel)], setup_.needs);
   if (way == TransferPath::shared || way == TransferPath::direct || (way == TransferPath::peer && incoming)) return at;
   const auto ring = compute_->memory().ring(channel);
-  // In process the link's ring is the receiver's: as far into it as into ours.
+  // Within a process the link's ring is the receiver's, at the same offset as in ours.
   const std::byte* base =
       way == TransferPath::peer ? link(channel).slot(0) - cluster::slot_payload_offset : compute_->memory().link_ring(channel).data();
   return ring.data() + (at - base);
@@ -133,7 +133,7 @@ SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes, std::int6
 
 void Rank::copy_in(const SlotCopy& copy) const {
   if (!copy.present()) return;
-  // Parts are on their way since they came.
+  // Parts are already being copied since they arrived.
   if (copy.part_bytes == 0) queue_->copy(kernels::StreamKind::copy_in, copy.to, copy.from, copy.bytes);
   queue_->wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
@@ -158,7 +158,7 @@ void Rank::copy_out(const SlotCopy& copy) {
     if (copy.part_bytes == 0) continue;
     completions_->add_part(kernels::StreamKind::copy_out, "a copy to the host",
                            [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
-                             if (done.error != nullptr) return;  // the action behind it tells
+                             if (done.error != nullptr) return;  // the action after it reports the error
                              try {
                                auto& out = link(channel);
                                if (from == 0) out.begin(sequence, bytes, done.end);

@@ -35,7 +35,7 @@ class RankEvents : public cluster::LinkEvents {
 struct RankSetup {
   runtime::RankId id;
   RankResources needs;
-  std::vector<int> cores;  // to pin the team to; empty: not pinned
+  std::vector<int> cores;  // cores to which the team is pinned; empty: not pinned
   kernels::Implementation implementation = kernels::Implementation::fast;
   std::function<void(bool)> computing;  // see ComputeWorker; may be empty
   [[nodiscard]] kernels::Device device() const { return needs.device_of(id.value); }
@@ -58,29 +58,29 @@ class Rank {
   [[nodiscard]] ComputeWorker& worker() noexcept { return *worker_; }
   /// On the worker only.
   [[nodiscard]] const kernels::ExecutionContext& context() const noexcept { return *context_; }
-  /// On the worker: what it queues from here to `when_done` is one piece of work.
+  /// On the worker: everything enqueued from here to `when_done` is one piece of work.
   void begin_work() {
     work_begin_ = runtime::steady_now();
     if (completions_) completions_->begin();
   }
-  /// On the worker: `body(const Completion&)` when what was queued on the lane so far is done; on a CPU that is now. `what`: see
-  /// Completions::add.
+  /// On the worker: calls `body(const Completion&)` when everything enqueued on the stream so far is done; on a CPU immediately.
+  /// `what`: see Completions::add.
   template <class Body>
   void when_done(kernels::StreamKind lane, const char* what, const Body& body) {
     if (completions_) return completions_->add(lane, what, body);
     body(Completion{work_begin_, runtime::steady_now(), nullptr});
   }
-  /// On the worker, on a GPU: what is queued next is this action.
+  /// On the worker, on a GPU: what is enqueued next belongs to this action.
   void set_breadcrumb(const Execute& execute);
-  /// What the device began last: what to name when it has failed.
+  /// The work that the device began last, named when the device has failed.
   struct LastWork {
     runtime::Action action{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};  // no_stage: before the first
     runtime::Pass pass = runtime::Pass::forward;
     std::string operation;
   };
   [[nodiscard]] LastWork last_work() const;
-  /// What to tell of an error of work that `heard_by` was part of, or no action. A device tells late that it failed: what it began last is
-  /// to blame, whoever hears of it.
+  /// The failure to report for an error of work that `heard_by` was part of, or of no action. A device reports its failure late:
+  /// the work that it began last is at fault, whichever action notices.
   [[nodiscard]] TaskFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
@@ -95,7 +95,7 @@ class Rank {
   [[nodiscard]] int evaluation_batches() const noexcept { return blueprint_.evaluation_batches; }
 
   // -- channels --------------------------------------------------------------------------------------------------------------------------
-  /// What this rank brings to a channel, given where the other end is. Ring memory is the rank's.
+  /// This rank's ends of a channel, given where the other end is. Ring memory belongs to the rank.
   void add_ends(cluster::ChannelEnds& ends, RankEvents& events) const;
   /// The channels exist and their ends tell `events`. Neither is owned; both outlive what the worker does.
   void join(cluster::Links& links, RankEvents& events) {
@@ -103,18 +103,18 @@ class Rank {
     events_ = &events;
   }
   [[nodiscard]] cluster::Link& link(int channel) const { return links_->link(channel); }
-  /// Where this rank's programs read or write the message that the link has at `at`: there, or in the rank's own ring, to or from which
-  /// `incoming` or `outgoing` copies.
+  /// The place at which this rank's programs read or write the message that the link has at `at`: the same place, or one in the
+  /// rank's own ring, to or from which `incoming` or `outgoing` copies.
   [[nodiscard]] std::byte* program_place(int channel, std::byte* at, bool incoming) const;
   [[nodiscard]] SlotCopy incoming(int channel, std::byte* at, std::size_t bytes) const;
   [[nodiscard]] SlotCopy outgoing(int channel, std::byte* at, std::size_t bytes, std::int64_t sequence) const;
-  /// On the worker: queues a copy, and lets what computes wait for it, or the other way round. What leaves in parts is handed to the link
-  /// part by part.
+  /// On the worker: enqueues a copy, and makes the computation wait for it, or vice versa. What is sent in parts is passed to the
+  /// link part by part.
   void copy_in(const SlotCopy& copy) const;
   void copy_out(const SlotCopy& copy);
-  /// A part of a message has come, which is copied on at once. Any thread.
+  /// A part of a message has arrived; it is copied immediately. Any thread.
   void part_came(const cluster::Arrival& part);
-  /// Whether the worker hands this rank's messages to the link itself.
+  /// Whether the worker itself passes this rank's messages to the link.
   [[nodiscard]] bool leaves_in_parts(int channel) const;
   [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
   // -- what the worker does for an action ------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Rank {
   /// Called around every operation, on the worker; may be null. Not owned. Returns the one before. The worker's own once the actors run.
   runtime::OperationHook* set_hook(runtime::OperationHook* hook) noexcept { return std::exchange(hook_, hook); }
   [[nodiscard]] runtime::OperationHook* hook() const noexcept { return hook_; }
-  /// What the worker is running, for hooks; the worker's own.
+  /// The action that the worker is running, for hooks; used only by the worker.
   struct Running {
     runtime::Action action;
     runtime::Pass pass = runtime::Pass::forward;
@@ -136,20 +136,21 @@ class Rank {
   /// and decides between two of them.
   [[nodiscard]] int issue_ahead() const noexcept { return completions_ ? kIssueAhead : 1; }
 
-  /// What the rank is doing, for the heartbeats and the status page. Set by the rank's control; read by any thread, which nobody waits for.
+  /// The rank's current activity, for heartbeats and the status page. Set by the rank's control; read by any thread without
+  /// blocking.
   void set_progress(const cluster::Progress& progress);
   [[nodiscard]] ProgressSlot::Reading progress() const { return progress_.read(); }
 
-  /// Of the memory that the rank computes in; on a GPU with what its queue holds.
+  /// The planned size of the memory that the rank computes in; on a GPU including its queue.
   [[nodiscard]] std::size_t planned_bytes() const noexcept;
-  /// Bytes that were in use of the rank's GPU before its arena was; 0 on a CPU.
+  /// Bytes in use on the rank's GPU before its arena was allocated; 0 on a CPU.
   [[nodiscard]] std::size_t device_used_before() const noexcept { return device_used_before_; }
 
  private:
   const PipelinePlan& plan_;
   RankSetup setup_;
   RankBlueprint blueprint_;
-  std::size_t device_used_before_ = 0;  // asked before the arena is made
+  std::size_t device_used_before_ = 0;  // queried before the arena is allocated
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;
   std::unique_ptr<ActionRunner> runner_;
@@ -165,10 +166,10 @@ class Rank {
   std::uint32_t works_begun_ = 0;
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
-  std::unique_ptr<kernels::DeviceContext> queue_;  // of a rank on a GPU
+  std::unique_ptr<kernels::DeviceContext> queue_;  // for a rank on a GPU
   std::unique_ptr<Completions> completions_;
   std::unique_ptr<kernels::ExecutionContext> context_;
-  std::unique_ptr<ComputeWorker> worker_;  // last: joins before the rest goes
+  std::unique_ptr<ComputeWorker> worker_;  // declared last: joined before the rest is destroyed
 };
 
 /// A rank that is here, and who is told of what happens to it.

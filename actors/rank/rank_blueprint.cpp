@@ -25,7 +25,7 @@ bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
-/// Forwards alone take the way of one replica, the first: its stages, ranks and activation edges are those of a plain pipeline.
+/// Forward-only jobs use only the first replica: its stages, ranks and activation edges are those of a plain pipeline.
 runtime::Placement forward_placement(const runtime::Placement& placement) {
   return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
 }
@@ -37,8 +37,8 @@ int batches_in_flight(const runtime::RankPlan& plan) {
   std::vector<int> last(count, -1);
   for (std::size_t index = 0; index < plan.actions.size(); ++index)
     last[plan.actions[index].action.microbatch.index()] = static_cast<int>(index);
-  // Slots are filled and go back in order: a microbatch holds its slot until all before it are done, and comes after all before it, used
-  // yet or not (a second replica begins in the middle).
+  // Slots are filled and released in order: a microbatch holds its slot until all earlier ones are done, and arrives after all
+  // earlier ones, whether these are used yet or not (a second replica begins in the middle).
   std::size_t most = 0, released = 0, entered = 0;
   for (int index = 0; index < static_cast<int>(plan.actions.size()); ++index) {
     entered = std::max(entered, plan.actions[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
@@ -90,7 +90,8 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.threads = needs_.threads;
   options.plan_only = plan_only;
   options.device = needs_.device_of(rank_.value);
-  // One ring for each channel that ends here, and for each that begins here and ends out of reach: in another process, on another device.
+  // One ring for each channel that ends here, and for each that begins here and ends out of reach: in another process or on
+  // another device.
   for (const auto& channel : plan_.channels()) {
     const auto way = transfer_path(channel, needs_);
     if (channel.to_rank == rank_.value || (channel.from_rank == rank_.value && way != TransferPath::shared))

@@ -10,32 +10,33 @@
 
 namespace millrace::actors {
 
-/// What a run asks of a rank beyond its plan.
+/// What a run requires of a rank beyond its plan.
 struct RankResources {
   int threads = 1;
-  std::int64_t evaluation_microbatches = 0;  // of one evaluation
+  std::int64_t evaluation_microbatches = 0;  // per evaluation
   int ranks_per_process = 1;                 // consecutive ranks share a process
-  bool staging = false;                      // room for snapshots
+  bool staging = false;                      // memory for snapshots
   bool logits = false;                       // the head also has a program that ends in logits
   bool training = true;                      // false: forwards alone, without room for optimizer states, gradients and what backward needs
-  std::vector<kernels::Device> devices;      // of the process's ranks, by place; empty: all on the CPU
-  kernels::DeviceContext::Options queue;     // of a rank on a GPU
-  bool mpi_reaches_devices = false;          // MPI was built to send from and receive into a GPU's memory
+  std::vector<kernels::Device> devices;      // of the process's ranks, in order; empty: all on the CPU
+  kernels::DeviceContext::Options queue;     // for a rank on a GPU
+  bool mpi_reaches_devices = false;          // MPI can send from and receive into GPU memory
 
   [[nodiscard]] kernels::Device device_of(int rank) const {
     return devices.empty() ? kernels::Device{} : devices[static_cast<std::size_t>(rank % ranks_per_process) % devices.size()];
   }
 };
 
-/// One rank as it is to be built, before a byte is asked for: its three tables, how many microbatches' tokens it holds, its stages and
-/// memory. The rank is made from it, and `millrace inspect` shows it.
+/// A rank as planned, before anything is allocated: its three tables, the number of batches that it holds, its stages and memory.
+/// The rank is built from it, and `millrace inspect` shows it.
 struct RankBlueprint {
   RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs);
 
   runtime::RankPlan training, evaluation, logits;
-  int training_batches = 1;    // slots of a ring of batches; a step's microbatches take their turns in it, the first of the next step too
-  int evaluation_batches = 1;  // another ring behind it
-  /// Programs, layout and memory plan; with `plan_only` no arena.
+  // slots of a ring of batches; the microbatches of a step use them in turn, and so do the first ones of the next step
+  int training_batches = 1;
+  int evaluation_batches = 1;  // a second ring
+  /// Programs, layout and memory plan; with `plan_only` without arena.
   [[nodiscard]] std::unique_ptr<runtime::RankCompute> build(bool plan_only) const;
 
  private:
@@ -44,7 +45,7 @@ struct RankBlueprint {
   RankResources needs_;
 };
 
-/// Microbatches whose tokens are in use at a time in a list: from the first action on one to the last.
+/// The number of microbatches whose tokens are in use at a time in a list: from the first action on one to the last.
 [[nodiscard]] int batches_in_flight(const runtime::RankPlan& plan);
 
 }  // namespace millrace::actors

@@ -26,7 +26,8 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
-/// The first steps and every so many: asking takes the driver's lock, and what is in use hardly changes once all has run.
+/// True for the first steps and then periodically: the query takes the driver's lock, and memory in use hardly changes after the
+/// first steps.
 bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
 
 runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
@@ -51,7 +52,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
     hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
     hash_hook_->next = rank_.set_hook(&*hash_hook_);
   }
-  records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then what ends a step
+  records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then the records at the end of a step
   for (const auto& channel : rank_.plan().channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
     produced_.emplace_back(static_cast<std::size_t>(channel.depth), 0);
@@ -116,7 +117,7 @@ void RankControl::handle(const Evaluate& message) {
 }
 
 void RankControl::handle(const ComputeLogits& message) {
-  // What follows the text is padding and sees nothing of it.
+  // Everything after the text is padding and is masked.
   const auto places = rank_.compute().batch(rank_.training_batches());
   const auto sequence = static_cast<std::size_t>(rank_.plan().sequence);
   runtime::pad(places);
@@ -143,7 +144,7 @@ void RankControl::handle(const TakeSnapshot& message) {
 }
 
 void RankControl::handle(const Collect& message) {
-  // In parts that leave room for heartbeats between them.
+  // Sent in parts that leave room for heartbeats in between.
   auto tell = [this](const CapturedTensor& tensor) {
     constexpr std::size_t most = std::size_t{1} << 20;
     for (std::size_t from = 0; from == 0 || from < tensor.values.size(); from += most) {
@@ -181,11 +182,11 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
   abandoned_ = false;
-  starting_ = true;  // what was loaded ahead is not missing
+  starting_ = true;  // batches that were loaded ahead are available
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
   request_batches();
-  // What was loaded ahead.
+  // Batches that were loaded ahead.
   if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
   if (table == Table::training) {
     const std::int64_t first = step * plan.microbatches;
@@ -207,9 +208,10 @@ void RankControl::carry_out(const runtime::Decisions& decisions) {
   pass_over();
 }
 
-/// What is left of an abandoned evaluation: tokens, credits and batches come out even, and whatever is in a slot is sent.
+/// Completes an abandoned evaluation: boundaries, credits and batches are balanced, and slots are sent with whatever they
+/// contain.
 void RankControl::pass_over() {
-  if (passing_over_) return;  // further up
+  if (passing_over_) return;  // already running further up the call stack
   passing_over_ = true;
   while (!passed_over_.empty() && passed_over_.front().index == engine_.finished()) {
     const auto issue = passed_over_.front();
@@ -227,7 +229,7 @@ void RankControl::pass_over() {
   passing_over_ = false;
 }
 
-/// Where the link has a ring slot: an incoming token where it arrived, everything else where the link says.
+/// The link's place of a ring slot: for an incoming boundary where it arrived, for everything else where the link says.
 std::byte* RankControl::link_address(const runtime::RingSlot& slot, bool incoming) const {
   if (!slot.present()) return nullptr;
   const auto& edge = rank_.plan().edges[slot.edge.index()];
@@ -235,13 +237,13 @@ std::byte* RankControl::link_address(const runtime::RingSlot& slot, bool incomin
   return rank_.link(slot.edge.value).slot(slot.sequence);
 }
 
-/// Where the rank's programs read or write it.
+/// The place at which the rank's programs read or write it.
 std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) const {
   std::byte* at = link_address(slot, incoming);
   return at == nullptr ? nullptr : rank_.program_place(slot.edge.value, at, incoming);
 }
 
-/// The token that the action is the first to read, and the one that it makes.
+/// The boundary that the action is the first to read, and the one that it produces.
 void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const {
   const auto bytes = rank_.plan().boundary_bytes();
   const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
@@ -316,14 +318,14 @@ void RankControl::action_done(const ActionDone& action) {
   carry_out(engine_.action_finished(action.action));
 }
 
-/// The worker is idle and the list is not done: from when on, and why.
+/// The worker is idle and the list is not finished: records since when, and why.
 void RankControl::note_wait() {
   if (starting_) return;
   const auto wait = engine_.wait();
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
   const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
   wait_.blocked(wait, since);
-  std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack: this runs between actions
+  std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack, since this runs between actions
   const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", to_string(wait.reason));
   show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch, wait);
 }
@@ -402,7 +404,7 @@ void RankControl::work_done(const TaskDone& finished) {
       return port_.report(Optimized{rank_.id().value, step_});
     case RankTaskKind::snapshot: {
       const std::int64_t step = snapshot_steps_.front();
-      trace(runtime::SpanKind::snapshot, step - 1);  // of the step that it follows
+      trace(runtime::SpanKind::snapshot, step - 1);  // it belongs to the step that it follows
       port_.report(SnapshotTaken{rank_.id().value, step, tasks_.copy_hashes()});
       port_.write_shard({rank_.id().value, step, folders_.front()});
       snapshot_steps_.erase(snapshot_steps_.begin());
@@ -466,7 +468,7 @@ void RankControl::failed(const TaskFailed& failure) {
 
 // -- batches ------------------------------------------------------------------------------------------------------------------------------
 
-/// Asks for tokens while slots are free: of this step and the first of the next; of the evaluation that runs.
+/// Requests batches while slots are free: of this step and the first ones of the next, or of the running evaluation.
 void RankControl::request_batches() {
   const std::int64_t microbatches = rank_.plan().schedule.microbatches;
   const std::int64_t current = std::max(step_, setup_.first_step);

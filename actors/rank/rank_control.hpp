@@ -21,20 +21,20 @@
 
 namespace millrace::actors {
 
-/// What a rank's control can do to the world. The rank's actor implements it with messages; the stepper of the debugger keeps what is asked
-/// until it is told to go on.
+/// The effects that a rank's control can have. The rank's actor implements it with messages; the debugger's stepper holds
+/// requests until it is told to continue.
 class RankPort {
  public:
   virtual ~RankPort() = default;
   /// Run one pass, behind those asked for before; RankControl::action_done() follows.
   virtual void execute(const Execute& execute) = 0;
-  /// RankControl::perform(task) on the worker, in order with the actions before it, and perform_then(task) when that is done;
-  /// RankControl::work_done() follows.
+  /// Call RankControl::perform(task) on the worker, in order with the actions before it, and perform_then(task) when that is
+  /// done; RankControl::work_done() follows.
   virtual void work(const RankTask& task) = 0;
   /// Fill a batch slot; RankControl::batch_ready() follows.
   virtual void load(const LoadBatch& request) = 0;
   virtual void report(const ToCoordinator& message) = 0;
-  /// Write what the last snapshot staged; the coordinator is told.
+  /// Write what the last snapshot staged; the coordinator is notified.
   virtual void write_shard(const WriteShard& request) = 0;
   /// The rank's first action is issued.
   virtual void begun() {}
@@ -42,16 +42,16 @@ class RankPort {
   virtual void stopped() = 0;
 };
 
-/// What the control of a rank is given.
+/// The setup of a rank's control.
 struct RankControlSetup {
-  Rank* rank = nullptr;                    // outlives the control
-  const BatchProvider* batches = nullptr;  // outlives the control
+  Rank* rank = nullptr;                    // must outlive the control
+  const BatchProvider* batches = nullptr;  // must outlive the control
   std::int64_t first_step = 0, steps = 0;
-  std::string hash_directory;                            // the run's, where hashes of all tensors are recorded; empty: they are not
-  std::string nan_folder;                                // where the inputs of an operation that left a NaN are written; empty: nowhere
-  int issue_ahead = 0;                                   // actions that may be issued and not done; 0: Rank::issue_ahead()
-  std::function<kernels::DeviceMemory()> device_memory;  // what is in use of the rank's GPU; empty: it computes on the CPU
-  /// What Collect answers besides the gradients (parity's captures); may be empty.
+  std::string hash_directory;  // the run directory, to which hashes of all tensors are written; empty: none are
+  std::string nan_folder;      // folder for the inputs of an operation that produced a NaN; empty: they are not written
+  int issue_ahead = 0;         // actions that may be issued and not done; 0: Rank::issue_ahead()
+  std::function<kernels::DeviceMemory()> device_memory;  // memory in use on the rank's GPU; empty: it computes on the CPU
+  /// What Collect returns besides the gradients (captures for parity); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
   ActionCosts* action_costs = nullptr;  // adds up what training actions cost on a GPU; may be null; outlives the control
 };
@@ -64,7 +64,7 @@ class RankControl {
   RankControl(RankControlSetup setup, RankPort& port);
 
   // -- events
-  /// All ranks of the process stand: loads ahead and reports RankReady.
+  /// All ranks of the process exist: loads ahead and reports RankReady.
   void begin();
   void receive(const ToRank& message);
   void boundary_arrived(const cluster::Arrival& arrival);
@@ -74,18 +74,18 @@ class RankControl {
   void work_done(const TaskDone& finished);
   void failed(const TaskFailed& failure);
 
-  /// On the worker: queues the task; and when it is done, what is left of it. Throws what it failed with.
+  /// On the worker: enqueues the task; and when it is done, completes it. Throws its errors.
   void perform(const RankTask& task);
   void perform_then(const RankTask& task, const Completion& completion);
   [[nodiscard]] kernels::StreamKind lane(const RankTask& task) const { return tasks_.lane(task); }
 
   [[nodiscard]] const runtime::RankEngine& engine() const noexcept { return engine_; }
-  /// The list that runs or ran last; null before the first.
+  /// The list that is running or ran last; null before the first.
   [[nodiscard]] const runtime::RankPlan* list() const noexcept { return list_; }
 
  private:
   enum class Table : std::uint8_t { none, training, evaluation, logits };
-  // -- phases, one handler a message
+  // -- phases, one handler per message
   void handle(const RunStep& message);
   void handle(const Optimize& message);
   void handle(const TakeSnapshot& message);
@@ -116,33 +116,33 @@ class RankControl {
   RankPort& port_;
   Rank& rank_;
   runtime::RankEngine engine_;
-  std::vector<std::vector<std::byte*>> arrived_;     // by channel and ring slot: where the token lies
+  std::vector<std::vector<std::byte*>> arrived_;     // by channel and ring slot: where the boundary is
   std::vector<std::vector<std::int64_t>> produced_;  // … and when its producer finished
   Table table_ = Table::none;
   const runtime::RankPlan* list_ = nullptr;
   std::int64_t step_ = -1;
   bool begun_ = false;  // an action was issued
   std::int64_t logits_position_ = 0;
-  std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: of the list; of the newest finished action
+  std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: begin of the list; end of the newest finished action
   WaitClock wait_;
   std::uint64_t trace_mark_ = 0;
-  std::vector<char> begun_batches_;  // by microbatch of the list: an action on it was issued
+  std::vector<char> begun_batches_;  // by microbatch of the list: whether an action on it was issued
   BatchWindow training_batches_, evaluation_batches_;
   std::int32_t batches_turn_ = 0;
-  std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: actions of the table
+  std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: number of the table's actions
   SumExchangeState exchange_;
   RankTasks tasks_;
   NanHook nan_hook_;
   std::optional<HashHook> hash_hook_;
-  // of the step's report; kept, so that a steady step fills room that it has
+  // of the step's report; kept, so that a steady step reuses their memory
   std::vector<runtime::TraceRecord> records_;
   ToCoordinator report_ = StepReport();
   std::int64_t steps_reported_ = 0;
-  kernels::DeviceMemory device_memory_;  // as it was when the device was last asked
-  std::vector<std::string> folders_;     // of snapshots asked for, oldest first
+  kernels::DeviceMemory device_memory_;  // as of the last query
+  std::vector<std::string> folders_;     // of requested snapshots, oldest first
   std::vector<std::int64_t> snapshot_steps_;
   bool starting_ = false, failed_ = false;
-  // An abandoned evaluation: its actions are completed without compute, in order, after those that the worker already has.
+  // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
   std::deque<runtime::Issue> passed_over_;
 };

@@ -49,7 +49,7 @@ kernels::StreamKind RankTasks::lane(const RankTask& task) const {
   return task.work == RankTaskKind::sums_sent ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
 }
 
-/// Hands the sums that another rank has too to that rank: of a tied table the own use, of a replica everything.
+/// Sends the sums that another rank also has to that rank: for a tied table those of this rank's use, for a replica all of them.
 void RankTasks::send_sums() {
   std::byte* slot = rank_.link(exchange_.channel()).slot(exchange_.sequence());
   for_each_exchanged_sum(rank_, rank_.program_place(exchange_.channel(), slot, false),
@@ -58,8 +58,8 @@ void RankTasks::send_sums() {
   rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes(), exchange_.sequence()));
 }
 
-/// The other side's: use 0 + use 1 of a tied table, the first half of the microbatches + the second. Both ranks get the same bits since
-/// addition commutes. Uses that share the rank are added after that, as where there is one rank.
+/// Adds the other side's sums: use 0 + use 1 of a tied table, or the first half of the microbatches + the second. Both ranks get
+/// the same bits, since addition commutes. Uses that share a rank are added afterwards, as with a single rank.
 void RankTasks::add_sums() {
   const auto& arrival = exchange_.arrival();
   rank_.copy_in(rank_.incoming(arrival.channel, arrival.data, exchange_.bytes()));
@@ -68,7 +68,7 @@ void RankTasks::add_sums() {
   rank_.compute().store().add_local_uses(rank_.context());
 }
 
-/// Of the weights that another rank has too.
+/// Hashes the weights that another rank also has.
 void RankTasks::hash_copies() {
   const auto& store = rank_.compute().store();
   copy_hashes_.clear();

@@ -9,29 +9,29 @@
 
 namespace millrace::actors {
 
-/// Rank-wide work for the compute worker, with what it needs to be told.
+/// Rank-wide work for the compute worker, with its arguments.
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
-  runtime::UpdateScalars scalars;  // of the optimizer
+  runtime::UpdateScalars scalars;  // for the optimizer
 };
 
-/// What a rank does beside its stages' programs: gradient sums, their squares, the optimizer, snapshots. On the worker, in order with the
-/// actions; results are read once the control has been told that the task is done.
+/// The work of a rank besides its stages' programs: gradient sums, their squares, the optimizer, snapshots. Runs on the worker,
+/// in order with the actions; results may be read once the control has been told that the task is done.
 class RankTasks {
  public:
-  /// Both outlive it.
+  /// Both must outlive this object.
   RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange) {}
 
-  /// Does it or, on a GPU, queues it.
+  /// Performs the task or, on a GPU, enqueues it.
   void perform(const RankTask& task);
-  /// What is left to do when it is done.
+  /// Completes the task when its work is done.
   void finish(const RankTask& task);
-  /// Where the last of the work is.
+  /// The stream with the last of the work.
   [[nodiscard]] kernels::StreamKind lane(const RankTask& task) const;
 
-  /// Of RankTaskKind::squares.
+  /// The result of RankTaskKind::squares.
   [[nodiscard]] const std::vector<runtime::TensorSquareSum>& squares() const noexcept { return squares_; }
-  /// Of RankTaskKind::snapshot: the parameters that another rank has too.
+  /// The result of RankTaskKind::snapshot: the parameters that another rank also has.
   [[nodiscard]] const std::vector<CopyHash>& copy_hashes() const noexcept { return copy_hashes_; }
 
  private:
@@ -41,7 +41,7 @@ class RankTasks {
 
   Rank& rank_;
   const SumExchangeState& exchange_;
-  std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step fills room that it has
+  std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step reuses its memory
   std::vector<CopyHash> copy_hashes_;
 };
 

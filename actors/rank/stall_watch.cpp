@@ -11,9 +11,9 @@ namespace {
 using cluster::Progress;
 using Seconds = std::chrono::duration<double>;
 
-constexpr auto silence = std::chrono::milliseconds(500);  // of a process, in the midst of heartbeats every 100 ms
+constexpr auto silence = std::chrono::milliseconds(500);  // of a process, while heartbeats come every 100 ms
 
-/// The reason of a wait inside of a step; none for everything else that a rank does.
+/// The reason of a wait within a step; none for every other activity of a rank.
 runtime::WaitReason reason_of(const Progress& progress) { return static_cast<runtime::WaitReason>(progress.wait); }
 
 bool same(const Progress& left, const Progress& right) {
@@ -51,7 +51,7 @@ const StallWatch::Seen* StallWatch::seen(int rank) const {
 
 bool StallWatch::waits_in_step(const Seen& seen) const { return reason_of(seen.doing) != runtime::WaitReason::none; }
 
-/// Whether the token that it waits for has been made: its maker has run past it in its list.
+/// Whether the boundary that it waits for was produced: its producer has passed it in its list.
 bool StallWatch::made(const Seen& waiter) const {
   const auto reason = reason_of(waiter.doing);
   const bool activation = reason == runtime::WaitReason::activation;
@@ -80,7 +80,7 @@ std::string StallWatch::wait_text(const Seen& waiter, Clock::time_point now) con
   }
 }
 
-/// Follows the waits from rank to rank to where they end.
+/// Follows the waits from rank to rank to their end.
 std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) const {
   std::set<int> passed;
   for (const Seen* at = &waiter;;) {
@@ -123,7 +123,7 @@ std::optional<std::string> StallWatch::look(Clock::time_point now) {
     if (now - seen.since < patience) continue;
     const bool halted = now - moved_ >= patience;
     const bool late = seen.made != Clock::time_point{} && now - seen.made >= patience;
-    if (!halted && !late) continue;  // the others go on, and so will this one
+    if (!halted && !late) continue;  // the others make progress, so this one will too
     if (longest == nullptr || seen.since < longest->since) longest = &seen;
   }
   if (longest == nullptr) return std::nullopt;

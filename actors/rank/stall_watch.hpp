@@ -15,29 +15,30 @@
 
 namespace millrace::actors {
 
-/// Watches what all ranks tell of themselves, and says once when a pipeline has come to a halt: who waits for which microbatch on which
-/// edge, and what they all wait for in the end: an action that takes long, a token that was made and has not come, a process that is
-/// silent, a rank that waits for itself. Process 0's. Any thread.
+/// Observes the progress of all ranks and reports once when a pipeline has stalled: which rank waits for which microbatch on
+/// which edge, and the final cause: an action that takes long, a boundary that was produced but has not arrived, a process that
+/// is silent, or a rank that waits for itself. In process 0. Any thread.
 class StallWatch {
  public:
   using Clock = std::chrono::steady_clock;
-  /// `schedule` is the training step's and outlives the watch. Nothing may move for `limit`, or for half as long again as the longest
-  /// pause so far, where that is longer, before a stall is told; zero: none is.
+  /// `schedule` is the training step's and must outlive the watch. A stall is reported after no progress for `limit`, or for 1.5
+  /// times the longest pause so far if that is longer; zero disables it.
   StallWatch(const runtime::Schedule& schedule, const cluster::Topology& topology, std::chrono::milliseconds limit);
 
-  /// What a process tells of its ranks now.
+  /// The current progress of a process's ranks.
   void heard(std::span<const cluster::Progress> ranks, Clock::time_point now);
-  /// The message, when something takes too long and it has not been told yet.
+  /// The message, if there is a stall that was not reported yet.
   [[nodiscard]] std::optional<std::string> look(Clock::time_point now);
-  /// "rank 1 waits for the gradient of microbatch 2 from stage 2 on rank 2 (0.9 s); …", of all ranks that wait for another; may be empty.
+  /// "rank 1 waits for the gradient of microbatch 2 from stage 2 on rank 2 (0.9 s); …", for all ranks that wait for another; may
+  /// be empty.
   [[nodiscard]] std::string waits(Clock::time_point now) const;
 
  private:
   struct Seen {
     cluster::Progress doing;
-    Clock::time_point since;  // it does so
-    Clock::time_point heard;  // the last time that its process told anything
-    Clock::time_point made;   // the token that it waits for was first seen made; 0: it was not
+    Clock::time_point since;  // since when it does so
+    Clock::time_point heard;  // when its process last reported
+    Clock::time_point made;   // when the boundary that it waits for was first seen to be produced; 0: not yet
   };
   [[nodiscard]] bool waits_in_step(const Seen& seen) const;
   [[nodiscard]] bool made(const Seen& waiter) const;
@@ -53,7 +54,7 @@ class StallWatch {
   std::map<int, Seen> ranks_;
   Clock::time_point moved_{};         // the last change of any rank
   Clock::duration longest_pause_{0};  // between two changes
-  bool told_ = false;                 // since the last change
+  bool told_ = false;                 // a stall was reported since the last change
 };
 
 }  // namespace millrace::actors

@@ -5,8 +5,8 @@
 
 namespace millrace::actors {
 
-/// What a rank reports of its step. A wait is for a token that was made and had not arrived, or for a slot that the neighbour had not
-/// freed.
+/// What a rank reports about its step. A wait is for a boundary that was produced and had not arrived, or for a slot that the
+/// neighbour had not freed.
 [[nodiscard]] inline StepTimes step_times(const runtime::StepBreakdown& shares) {
   return {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
 }

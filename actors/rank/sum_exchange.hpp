@@ -11,12 +11,13 @@
 
 namespace millrace::actors {
 
-/// One rank's side of the exchange of gradient sums with the rank that holds the same weights, once a step: the own sums are sent, the
-/// other's arrive, they are added, and the sent message's slot comes back. Plain state; the rank actor asks it what may follow.
+/// One rank's side of the exchange of gradient sums with the rank that holds the same weights, once per step: its own sums are
+/// sent, the other's arrive, they are added, and the sent message's slot becomes free. Plain state; the rank actor asks it what
+/// may follow.
 class SumExchangeState {
  public:
   SumExchangeState() = default;
-  /// Of `rank` in the plan; without a partner the exchange is not there.
+  /// For `rank` of the plan; without a partner there is no exchange.
   SumExchangeState(const PipelinePlan& plan, runtime::RankId rank) {
     for (const auto& exchange : plan.exchanges()) {
       if (rank != exchange.first && rank != exchange.second) continue;
@@ -37,12 +38,12 @@ class SumExchangeState {
     ++sequence_;
     sent_ = arrived_ = adding_ = writable_ = waits_ = false;
   }
-  /// The own sums were handed to the link. True once both are here: add them.
+  /// The rank's own sums were passed to the link. True once both are here: add them.
   [[nodiscard]] bool sent() {
     sent_ = true;
     return both();
   }
-  /// The other's sums lie where `arrival` says. True once both are here: add them.
+  /// The other rank's sums are at `arrival`. True once both are here: add them.
   [[nodiscard]] bool arrived(const cluster::Arrival& arrival) {
     arrival_ = arrival;
     arrived_ = true;
@@ -55,7 +56,7 @@ class SumExchangeState {
     waits_ = adding_ && !writable_;
     return !waits_;
   }
-  /// The sent message's slot came back. True when a report has waited for it.
+  /// The sent message's slot is free. True if a report has waited for it.
   [[nodiscard]] bool writable() {
     writable_ = true;
     return std::exchange(waits_, false);
@@ -75,8 +76,8 @@ class SumExchangeState {
   cluster::Arrival arrival_;
 };
 
-/// body(sum, part) for each gradient sum of the rank that another rank has too, f32, and the part of `message` that is for it. Both ranks
-/// of an exchange have the same sums in the same order, each use of a tied table apart.
+/// Calls body(sum, part) for each f32 gradient sum of the rank that another rank also has, with its part of `message`. Both ranks
+/// of an exchange have the same sums in the same order; each use of a tied table is separate.
 template <class Body>
 void for_each_exchanged_sum(const Rank& rank, std::byte* message, Body body) {
   const auto& store = rank.compute().store();

@@ -8,7 +8,7 @@
 
 namespace millrace::actors {
 
-/// How a token comes from where its producer's programs write it to where its consumer's read it.
+/// How a boundary is transferred from where its producer's programs write it to where its consumer's programs read it.
 ///
 ///   way    | the producer's programs write | the link has                           | the consumer's programs read
 ///   -------|-------------------------------|----------------------------------------|-----------------------------
@@ -17,16 +17,16 @@ namespace millrace::actors {
 ///   peer   | the producer's ring           | the consumer's ring                    | the consumer's ring
 ///   staged | the producer's ring           | a ring in pinned memory on either side | the consumer's ring
 ///
-/// Where the first two differ, Rank::copy_out copies on the producer's lane copy_out (shared: they are one); where the last two differ,
-/// Rank::part_came (parts) or Rank::copy_in (whole) does on the consumer's lane copy_in.
+/// If the first two differ, Rank::copy_out copies on the producer's stream copy_out (shared: they are the same); if the last two
+/// differ, Rank::part_came (parts) or Rank::copy_in (whole) copies on the consumer's stream copy_in.
 enum class TransferPath : std::uint8_t {
-  shared,  // the same memory: the consumer's ring, which both reach
-  direct,  // through the link alone, from ring to ring: between processes on CPUs, or where MPI reads and writes a GPU's memory
-  peer,    // between devices of one process: a copy from device to device, and then a call
-  staged,  // between processes with GPUs: a copy to pinned memory of the host, the link, a copy to the other device
+  shared,  // the same memory: the consumer's ring, which both can access
+  direct,  // through the link alone, from ring to ring: between processes on CPUs, or if MPI can access GPU memory
+  peer,    // between devices of one process: a copy from device to device, then a call
+  staged,  // between processes with GPUs: a copy to pinned host memory, the link, a copy to the other device
 };
 
-/// Of a channel of a job whose processes host so many ranks with such devices; the same on both sides.
+/// The path of a channel, for a job whose processes host this number of ranks with these devices; the same on both sides.
 [[nodiscard]] inline TransferPath transfer_path(const cluster::ChannelSpec& channel, const RankResources& needs) {
   const bool same_process = channel.from_rank / needs.ranks_per_process == channel.to_rank / needs.ranks_per_process;
   if (same_process)
@@ -34,8 +34,8 @@ enum class TransferPath : std::uint8_t {
   return needs.devices.empty() || needs.mpi_reaches_devices ? TransferPath::direct : TransferPath::staged;
 }
 
-/// The channel as its link is to carry it. A staged one goes in parts, so that copies on both sides and the network run beside each other:
-/// few enough that their fixed cost does not matter, and none so short that it would.
+/// The channel in the form that its link carries. A staged channel is sent in parts, so that the copies on both sides and the
+/// network overlap: few enough that their fixed cost does not matter, and none too short.
 [[nodiscard]] inline cluster::ChannelSpec carried(cluster::ChannelSpec channel, const RankResources& needs) {
   constexpr std::size_t most_parts = 8, least_part = std::size_t{1} << 20;
   const auto way = transfer_path(channel, needs);

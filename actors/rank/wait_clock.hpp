@@ -7,16 +7,17 @@
 
 namespace millrace::actors {
 
-/// Turns "the worker has nothing to do, because …" into trace records: begins when the engine is blocked with nothing running, ends at the
-/// next issue.
+/// Turns "the worker has nothing to do, because …" into trace records: a wait begins when the engine is blocked with nothing
+/// running, and ends at the next issue.
 class WaitClock {
  public:
-  /// Nothing runs and `wait` is why. A wait already going on keeps its begin and takes the newest reason.
+  /// Nothing runs because of `wait`. A wait already in progress keeps its begin and takes the newest reason.
   void blocked(const runtime::Wait& wait, std::int64_t now) {
     if (begin_ == 0) begin_ = now;
     wait_ = wait;
   }
-  /// The next action is issued; `produced` is when its token's producer finished, 0 unknown. Returns whether there was a wait, in `record`.
+  /// The next action is issued; `produced` is when its input's producer finished, 0 if unknown. Returns whether there was a wait,
+  /// in `record`.
   bool issued(runtime::StepId step, std::int64_t produced, std::int64_t now, runtime::TraceRecord& record) {
     if (begin_ == 0) return false;
     record = {};

@@ -14,7 +14,8 @@
 namespace millrace::actors {
 namespace {
 
-/// Two replicas: a rank holds two different stages of the model, and each replica sums the gradients of its half of the microbatches.
+/// With two replicas a rank holds two different stages of the model, and each replica sums the gradients of its half of the
+/// microbatches.
 void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfig& train) {
   const int replicas = schedule.placement.replicas();
   if (replicas == 1) return;
@@ -30,7 +31,7 @@ void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfi
       train.accumulators, schedule.name, replicas, replicas);
 }
 
-/// pipeline.plan: a table of the user's own, which must be for these ranks, stages and microbatches.
+/// pipeline.plan: a user's table, which must match the ranks, stages and microbatches of the run.
 runtime::Schedule planned_schedule(const PlanRequest& request) {
   const auto& path = request.pipeline.plan;
   auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
@@ -65,7 +66,7 @@ std::vector<runtime::RematerializationPolicy> policies_of(const runtime::Remater
   return policies;
 }
 
-/// More stages than the model fills, parts that do not divide.
+/// Rejects more stages than the model can fill, and parts that do not divide.
 void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
   const auto& train = request.train;
@@ -106,7 +107,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
   plan.schedule = std::move(schedule);
   check_replicas(plan.schedule, train);
-  plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one
+  plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one kind of backward
   plan.ledger = runtime::make_ledger(plan.schedule);
   plan.edges = runtime::edges_of(plan.schedule.placement);
   for (const auto& rank : plan.schedule.ranks)

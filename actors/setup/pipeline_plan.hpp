@@ -19,24 +19,25 @@
 
 namespace millrace::actors {
 
-/// What a plan is made from; plain copies of the run description's parts.
+/// The input of a plan: plain copies of parts of the run description.
 struct PlanRequest {
   layers::ModelConfig model;
   runtime::TrainConfig train;
   runtime::PipelineConfig pipeline;
   runtime::RematerializeConfig rematerialize;
-  kernels::DeviceKind device = kernels::DeviceKind::cpu;  // what the programs are made for
+  kernels::DeviceKind device = kernels::DeviceKind::cpu;  // the device that the programs are made for
   bool one_segment = false;                               // every row of a microbatch is one segment
 };
 
-/// Two ranks that hold the same weights, a tied table or all of a replica's: after a step's list each sends the other its gradient sums.
+/// Two ranks that hold the same weights, a tied table or all weights of a replica: after a step's list each sends its gradient
+/// sums to the other.
 struct SumExchange {
   runtime::RankId first, second;
-  int channel = 0;        // first → second; the one after it goes back
-  std::size_t bytes = 0;  // of a message: every sum that both hold, each on a boundary of kernels::kAlignment
+  int channel = 0;        // first → second; the next channel goes back
+  std::size_t bytes = 0;  // of a message: every sum that both hold, each aligned to kernels::kAlignment
 };
 
-/// Who does what, before anything is allocated: the same on every process of a job, which the run hash proves.
+/// Which rank does what, decided before anything is allocated: the same in every process of a job, which the run hash verifies.
 struct PipelinePlan {
   layers::ModelConfig model;
   std::vector<layers::StageLayout> layout;                      // by stage; a second replica repeats the first
@@ -50,7 +51,7 @@ struct PipelinePlan {
   bool one_segment = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   double z_loss = 0;
-  int accumulators = 1;         // contiguous parts of a replica's microbatches with a gradient sum each
+  int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;
   runtime::DecayRule decay;  // which parameters the optimizer lets decay
@@ -60,48 +61,51 @@ struct PipelinePlan {
   /// The layout string of one replica.
   [[nodiscard]] std::string layout_text() const;
   [[nodiscard]] int replicas() const { return schedule.placement.replicas(); }
-  /// Contiguous parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-stage run with the same bits.
+  /// The number of contiguous parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-stage
+  /// run with the same bits.
   [[nodiscard]] int parts() const { return replicas() * accumulators; }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }
   [[nodiscard]] bool is_last(runtime::StageId stage) const { return !schedule.placement.next(stage); }
-  /// Of the first replica.
+  /// The rank of the first replica's head.
   [[nodiscard]] runtime::RankId head_rank() const {
     return schedule.placement.rank_of(runtime::StageId(schedule.placement.model_stages() - 1));
   }
   [[nodiscard]] runtime::RankId embedding_rank() const { return schedule.placement.rank_of(runtime::StageId(0)); }
-  /// The head's rank of each replica: as replicas share the microbatches in order, so do the losses that these hold.
+  /// The head's rank of each replica, in the order in which replicas divide the microbatches, and therefore in the order of their
+  /// losses.
   [[nodiscard]] std::vector<int> head_ranks() const;
-  /// A tied table whose two uses lie on different ranks: both hold it and exchange accumulators once a step. (Of two replicas, both ends
-  /// have both uses.)
+  /// A tied table whose two uses are on different ranks: both hold it and exchange accumulators once per step. (With two
+  /// replicas, both ends have both uses.)
   [[nodiscard]] bool replicated_table() const { return model.tie_word_embeddings && replicas() == 1 && head_rank() != embedding_rank(); }
   /// Whether two ranks hold this weight.
   [[nodiscard]] bool held_twice(std::string_view parameter) const {
     return replicas() > 1 || (replicated_table() && parameter == parameters.front().name);
   }
-  /// Who exchanges gradient sums with whom; a rank takes part in one exchange at most.
+  /// The pairs of ranks that exchange gradient sums; a rank is part of at most one exchange.
   [[nodiscard]] std::vector<SumExchange> exchanges() const;
-  /// Bytes of one boundary tensor: activation or gradient of one microbatch.
+  /// Bytes of one boundary: the activation or gradient of one microbatch.
   [[nodiscard]] std::size_t boundary_bytes() const;
   /// Every channel of the job with its depth and size.
   [[nodiscard]] std::vector<cluster::ChannelSpec> channels() const;
-  /// The programs of one stage, derived. rows 0: the training microbatch; Output::logits gives the forward that ends in logits.
+  /// The derived programs of one stage. rows = 0: those of the training microbatch; Output::logits selects the forward that ends
+  /// in logits.
   [[nodiscard]] runtime::ProgramSet programs(runtime::StageId stage, layers::Output output = layers::Output::loss,
                                              std::int64_t rows = 0) const;
-  /// Model FLOPs of one training step as people count them: 6 a weight of a matmul and token, and causal attention; recomputation is not
-  /// counted.
+  /// Model FLOPs of one training step by the usual count: 6 per weight of a matmul and token, plus causal attention;
+  /// recomputation is not counted.
   [[nodiscard]] double model_flops(std::int64_t microbatches) const;
   /// Everything that must agree between processes, as text; its hash is part of the run hash.
   [[nodiscard]] std::string text() const;
 };
 
-/// Throws Error(config) or Error(model) naming what does not fit: more stages than layers + 2, a layout that drops a layer, a schedule that
-/// cannot do these chunks, accumulators that do not divide the microbatches,
-/// policies of rematerialisation for more or fewer stages.
+/// Throws Error(config) or Error(model) with what does not fit: more stages than layers + 2, a layout that drops a layer, a
+/// schedule that does not support these chunks, accumulators that do not divide the microbatches, too many or too few
+/// rematerialisation policies for the stages.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request);
-/// The same for a schedule at hand, whatever the request says of schedules.
+/// The same for a given schedule; the request's schedule is ignored.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule);
 
-/// Actions that a rank may have issued beyond the one that computes.
+/// The number of actions that a rank may issue ahead of the one that computes.
 inline constexpr int kIssueAhead = 2;
 
 }  // namespace millrace::actors

@@ -27,7 +27,7 @@ void handle(int signal, void (*handler)(int), int flags = 0) {
 
 void note_signals() {
   for (const int signal : {SIGTERM, SIGUSR1}) handle(signal, note_stop);
-  // Once: the second Ctrl-C has the effect that it has on any other command.
+  // Only once: the second Ctrl-C has the same effect as for any other command.
   if (!is_ignored(SIGINT)) handle(SIGINT, note_stop, static_cast<int>(SA_RESETHAND));
   if (!is_ignored(SIGHUP)) handle(SIGHUP, note_stop);
   handle(SIGUSR2, note_profile);

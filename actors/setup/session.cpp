@@ -60,7 +60,7 @@ void Session::prepare_together(const std::function<void()>& prepare) {
   std::int32_t leader = static_cast<std::int32_t>(code);
   if (transport_) transport_->broadcast(std::as_writable_bytes(std::span(&leader, 1)));
   if (leader != 0 && !leads())
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 is_owner and leaves first, with the right code
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // process 0 prints the message and exits first, with the right code
   if (leader != 0 || code != ExitCode::ok) {
     cluster::abort_job(leader != 0 ? static_cast<ExitCode>(leader) : code, message, leads() || leader == 0);
   }
@@ -72,7 +72,7 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
     if (type == kForwardedLog) return cluster::log_forwarded(process, log_from_bytes(bytes));
-    const std::lock_guard lock(mutex_);  // held while it runs: who takes the handler away may then forget what it used
+    const std::lock_guard lock(mutex_);  // held during the call, so that a caller that removes the handler may then destroy what it used
     if (const auto found = messages_.find(type); found != messages_.end()) found->second(process, type, bytes);
   };
   handlers.progress = [this](std::span<cluster::Progress> progress) {
@@ -102,11 +102,12 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   try {
     control_ = std::make_unique<cluster::ControlLink>(config, *topology_, rendezvous, listener.get(), std::move(handlers));
   } catch (const Error& error) {
-    cluster::abort_job(error.code(), error.what());  // not thrown: the way out leads through MPI_Finalize, where the others do not come
+    // not thrown: unwinding leads to MPI_Finalize, which the other processes will not reach
+    cluster::abort_job(error.code(), error.what());
   }
   if (!leads()) forward_log();
   transport_->on_failure([this](const Error& error) {
-    // Not on the transport thread: report_failure may take a while, and the reason has to stay the first.
+    // Not on the transport thread: report_failure may take a while, and the reason must stay the first one.
     std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();
   });
 }

@@ -15,7 +15,8 @@
 
 namespace millrace::actors {
 
-/// This process among those of its job: MPI's thread, the control link, and the ways out. Lives from the start of main to its end.
+/// This process as part of its job: the MPI thread, the control link, and all ways to exit. Lives from the start of main to its
+/// end.
 class Session {
  public:
   /// Reads the launcher's environment, widens the affinity, and under mpirun starts MPI. Errors: Error(start).
@@ -28,10 +29,12 @@ class Session {
   [[nodiscard]] bool leads() const noexcept { return launch_.process == 0; }
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
 
-  /// Collective, before connect(): runs `prepare` in every process (read the run description, say). Where it throws in process 0, that
-  /// process alone tells; where it throws elsewhere only, that process tells. Never returns then.
+  /// Collective, before connect(): runs `prepare` in every process (for example to read the run description). If it throws in
+  /// process 0, only that process prints the error; if it throws only elsewhere, the process in which it throws does. Never
+  /// returns in these cases.
   void prepare_together(const std::function<void()>& prepare);
-  /// Collective: rank numbers and the control link. Errors: Error(usage) for ranks that the processes do not divide.
+  /// Collective: assigns rank numbers and connects the control link. Errors: Error(usage) if the number of processes does not
+  /// divide the ranks.
   void connect(int ranks, const cluster::ClusterConfig& config);
 
   // -- after connect() -------------------------------------------------------------------------------------------------------------------
@@ -43,22 +46,23 @@ class Session {
   /// Collective: every process gets process 0's text, at most 4096 bytes.
   [[nodiscard]] std::string broadcast(const std::string& text);
 
-  /// Who gets the messages of a type. Set before an agree() that comes before any process sends one. Called on the control thread; an empty
-  /// one takes it away, and is not running any more when this returns.
+  /// The receiver of a type of messages. Set it before an agree() that precedes any such message. Called on the control thread;
+  /// an empty handler removes it, and it is not running any more when this returns.
   using MessageHandler = std::function<void(int process, std::uint16_t type, std::span<const std::byte> bytes)>;
   void on_message(std::uint16_t type, MessageHandler handler);
-  /// What the hosted ranks are doing, for heartbeats; empty until ranks exist and after they are gone.
+  /// The current activity of the hosted ranks, for heartbeats; empty until ranks exist and after they are destroyed.
   void on_progress(std::function<std::size_t(std::span<cluster::Progress>)> handler);
-  /// What other processes tell of their ranks, at each heartbeat; in process 0 all do. Called on the control thread. One handler a
-  /// listener; an empty one takes it away.
+  /// Receives the progress of other processes' ranks at each heartbeat; process 0 receives that of all. Called on the control
+  /// thread. One handler per listener; an empty one removes it.
   using ProgressHandler = std::function<void(std::span<const cluster::Progress>)>;
   void on_heard(const void* listener, ProgressHandler handler);
-  /// Who waits for whom, for the message about a lost process. Called on the control thread.
+  /// Describes which rank waits for which, for the message about a lost process. Called on the control thread.
   void on_waits(std::function<std::string()> handler);
 
-  /// This process cannot go on: the others are told, one message is printed, all leave. Never returns.
+  /// This process cannot continue: the others are notified, one message is printed, all exit. Never returns.
   [[noreturn]] void fail(ExitCode code, const std::string& message);
-  /// Collective: runs `work`, then the orderly end. What it throws ends the job everywhere, with its own exit code; never returns then.
+  /// Collective: runs `work`, then ends in an orderly way. An exception ends the job in all processes, with its exit code; this
+  /// then never returns.
   void carry_out(const std::function<void()>& work);
   /// Orderly end, collective.
   void close();

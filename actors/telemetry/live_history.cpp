@@ -6,7 +6,7 @@ void LiveHistory::add(const StepRecord& record) {
   ++totals_.steps;
   totals_.tokens += record.tokens;
   totals_.seconds += record.seconds;
-  // The first step builds kernels and touches memory for the first time.
+  // The first step builds kernels and touches memory for the first time, so it is not used for the estimate.
   totals_.smooth_seconds = totals_.steps > 2 ? 0.9 * totals_.smooth_seconds + 0.1 * record.seconds : record.seconds;
   totals_.last = record;
   totals_.ranks.resize(record.ranks.size());
@@ -21,7 +21,7 @@ void LiveHistory::add(const StepRecord& record) {
     bucket_ = 0;
     in_bucket_ = 0;
   }
-  if (totals_.losses.size() == most_points) {  // two neighbours become one, and so do all that follow
+  if (totals_.losses.size() == most_points) {  // pairs of points are merged, and every later point covers twice as many steps
     for (std::size_t i = 0; i < most_points / 2; ++i) {
       const auto &first = totals_.losses[2 * i], &second = totals_.losses[2 * i + 1];
       totals_.losses[i] = {second.step, (first.loss + second.loss) / 2};

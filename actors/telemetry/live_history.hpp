@@ -11,30 +11,30 @@
 
 namespace millrace::actors {
 
-/// What the steps of this start of a run have come to.
+/// Totals over the steps of this start of a run.
 struct LiveTotals {
-  /// Mean loss of so many steps, the last of them `step`.
+  /// The mean loss of several steps, the last of which is `step`.
   struct Point {
     std::int64_t step = 0;
     double loss = 0;
   };
   std::int64_t steps = 0, tokens = 0;
   double seconds = 0;              // of all steps
-  double smooth_seconds = 0;       // of one, lately
-  std::optional<StepRecord> last;  // none before the first
+  double smooth_seconds = 0;       // of one step, smoothed
+  std::optional<StepRecord> last;  // empty before the first
   std::vector<StepTimes> ranks;    // sums over steps, by rank
   std::vector<Point> losses;       // at most LiveHistory::most_points, over all steps
-  std::vector<Point> held_out;     // evaluations, the last so many
+  std::vector<Point> held_out;     // the last evaluations
   struct Checkpoints {
     std::int64_t step = 0;  // of the newest; 0: none was committed yet
     std::int64_t committed = 0, failed = 0;
-    std::vector<std::string> problems;  // of the last attempt: why it failed, and what did not work beside it
+    std::vector<std::string> problems;  // of the last attempt: why it failed, and further failures beside it
   };
   Checkpoints checkpoints;
 };
 
-/// Keeps the totals up to date, and lets others read them. One thread adds, and never waits: while somebody reads, what is new is shown
-/// with the next step.
+/// Maintains the totals and lets other threads read them. One thread adds, and never waits: while a reader holds them, the new
+/// values become visible with the next step.
 class LiveHistory {
  public:
   static constexpr std::size_t most_points = 512;
@@ -47,8 +47,8 @@ class LiveHistory {
 
  private:
   void publish();
-  LiveTotals totals_;  // the adding thread's
-  double bucket_ = 0;  // losses of steps that are not yet a point
+  LiveTotals totals_;  // used by the adding thread
+  double bucket_ = 0;  // sum of the losses of steps that are not part of a point yet
   std::int64_t in_bucket_ = 0, bucket_size_ = 1;
   mutable std::mutex mutex_;
   LiveTotals shown_;

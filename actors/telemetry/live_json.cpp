@@ -9,13 +9,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON has no number for what is not finite.
+/// JSON cannot represent values that are not finite.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-/// −1 stands for "none".
+/// −1 means none.
 Json index(std::int64_t value) { return value >= 0 ? Json(value) : Json(nullptr); }
 
-/// Of a rank that has told nothing nothing is known.
+/// A rank that has not reported yet is shown as null.
 Json if_known(const LiveRank& rank, Json value) { return rank.known ? std::move(value) : Json(nullptr); }
 
 Json ring_json(const cluster::Progress::Ring& ring) { return {{"tokens", ring.tokens}, {"slots", ring.slots}}; }

@@ -40,7 +40,7 @@ class Exposition {
   std::string text_, name_;
 };
 
-/// A label's value may hold anything but these three as they are.
+/// Only these three characters must be escaped in a label's value.
 std::string escaped(std::string_view value) {
   std::string text;
   for (const char letter : value) {

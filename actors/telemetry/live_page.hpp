@@ -5,11 +5,11 @@
 
 namespace millrace::actors {
 
-/// A file of this folder as it was when the program was built.
+/// A file of this folder with its content at build time.
 struct EmbeddedText {
   std::string_view name, text;
 };
-/// live_page.html, which is all.
+/// The only file is live_page.html.
 [[nodiscard]] std::span<const EmbeddedText> embedded_texts();
 
 }  // namespace millrace::actors

@@ -12,27 +12,27 @@
 
 namespace millrace::actors {
 
-/// A profile of the steps that a running job has just done, from the rings that are always on: no operations, which nobody timed. Asked for
-/// by a signal or a request, taken by process 0's main thread while the ranks go on.
+/// A profile of the last steps of a running job, from the rings that are always on; without operations, which are not timed.
+/// Requested by a signal or over HTTP, taken by process 0's main thread while the ranks continue.
 class LiveProfile : public RunListener {
  public:
-  /// Of a profile; fewer where a ring does not keep so many.
+  /// per profile; fewer if a ring cannot hold as many
   static constexpr std::size_t steps = 5;
 
-  /// All outlive it. `gather` is process 0's.
+  /// All must outlive this object. `gather` is process 0's.
   LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
               RecordGather& gather, const runtime::Machine& machine);
 
   void step(const StepRecord& record) override;
   void evaluation(std::int64_t, double, bool) override {}
 
-  /// Any thread, a signal's handler excepted.
+  /// Any thread, but not a signal handler.
   void request() { wanted_ = true; }
   [[nodiscard]] bool wanted() const { return wanted_; }
-  /// Whether one was asked for, and as many steps are done since this start of the run.
+  /// Whether a profile was requested, and enough steps are done since this start of the run.
   [[nodiscard]] bool due() const;
 
-  /// The last steps that every ring still has whole; nothing where that is none. Errors as RecordGather::gather.
+  /// The last steps that every ring still holds completely; nothing if there are none. Errors: those of RecordGather::gather().
   [[nodiscard]] std::optional<runtime::Measured> take();
 
  private:
@@ -48,7 +48,7 @@ class LiveProfile : public RunListener {
   const runtime::Machine machine_;
   std::atomic<bool> wanted_{false};
   mutable std::mutex mutex_;
-  std::deque<Done> done_;  // the last
+  std::deque<Done> done_;  // the last steps
 };
 
 }  // namespace millrace::actors

@@ -42,7 +42,7 @@ LiveStatus::LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline)
 
 LiveStatus::~LiveStatus() { session_.on_heard(this, nullptr); }
 
-/// On the control thread.
+/// Runs on the control thread.
 void LiveStatus::heard(std::span<const cluster::Progress> told) {
   const std::int64_t now = runtime::steady_now();
   for (const auto& progress : told) {
@@ -68,7 +68,7 @@ LiveView LiveStatus::view() const {
 }
 
 std::vector<cluster::StatusPage> LiveStatus::pages() const {
-  const auto max_age = std::chrono::milliseconds(100);  // what the other processes told is no newer
+  const auto max_age = std::chrono::milliseconds(100);  // what the other processes report is no newer
   return {{"/", "text/html; charset=utf-8", [] { return std::string(embedded_texts().front().text); }, std::chrono::hours(24)},
           {"/status", "application/json", [this] { return status_json(view()); }, max_age},
           {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [this] { return metrics_text(view()); }, max_age}};

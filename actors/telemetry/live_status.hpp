@@ -17,11 +17,12 @@ namespace millrace::actors {
 
 class Pipeline;
 
-/// What process 0 knows of a running job: its own ranks by looking, the others' by their heartbeats, the steps from the reporter. The run's
-/// threads leave word here and go on; the status server's thread puts it together when somebody asks.
+/// What process 0 knows about a running job: the state of its own ranks directly, that of others from their heartbeats, the steps
+/// from the reporter. The run's threads publish their state here without blocking; the status server's thread combines it on
+/// request.
 class LiveStatus : public RunListener {
  public:
-  /// Session and pipeline outlive it; hears the heartbeats until it goes.
+  /// Session and pipeline must outlive it; receives heartbeats until it is destroyed.
   LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline);
   ~LiveStatus() override;
   LiveStatus(const LiveStatus&) = delete;
@@ -47,8 +48,8 @@ class LiveStatus : public RunListener {
   LiveHistory history_;
 };
 
-/// What clients must know, from the file that `config` names; empty where it names none. Errors: Error(config) for a file that others may
-/// read, or whose text is no token.
+/// The token that clients must present, from the file that `config` names; empty if it names none. Errors: Error(config) for a
+/// file that other users can read, or whose text is not a token.
 [[nodiscard]] std::string read_token(const cluster::StatusConfig& config);
 
 }  // namespace millrace::actors

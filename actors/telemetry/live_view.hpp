@@ -8,7 +8,7 @@
 
 namespace millrace::actors {
 
-/// What does not change while a run goes on.
+/// The constant facts about a run.
 struct LiveRun {
   std::string directory;  // empty: none
   std::string model;      // "llama | 869.8k parameters | …"
@@ -21,13 +21,13 @@ struct LiveRun {
 /// One rank, as process 0 knows it.
 struct LiveRank {
   int process = 0;
-  bool known = false;          // it has told what it does
-  cluster::Progress progress;  // as it was told last
-  double seconds = 0;          // how long it has been at that by now
-  double heard_seconds = 0;    // how long ago it was told; 0 for ranks of process 0
+  bool known = false;          // whether it has reported
+  cluster::Progress progress;  // as last reported
+  double seconds = 0;          // time in the current activity
+  double heard_seconds = 0;    // time since the last report; 0 for ranks of process 0
 };
 
-/// A run at one moment: all that the status pages say.
+/// A run at one moment: the content of the status pages.
 struct LiveView {
   LiveRun run;
   double up_seconds = 0;  // since this start of the run

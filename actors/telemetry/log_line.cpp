@@ -18,7 +18,7 @@ std::string LogLine::format(const StepRecord& record) {
   losses_.push_back(record.loss);
   if (losses_.size() > 128) losses_.pop_front();
 
-  // The first step builds kernels and touches memory for the first time; it would spoil the estimate.
+  // The first step builds kernels and touches memory for the first time, which would distort the estimate.
   ++seen_;
   smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
   const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;

@@ -8,13 +8,13 @@
 
 namespace millrace::actors {
 
-/// The one line that a step prints, whatever the layout:
+/// The line that a step prints, the same for every layout:
 ///   step 120/5000 | loss 3.4821 (+0.3z) | gnorm 0.91 | lr 3.0e-04 | 182.4k tok/s | 41.7% MFU | 1437 ms | bubble 8.9% wait 1.2% data 0.2%
 ///   | 61.2 GiB | gpu 91.2 of 139.8 GiB | skip 0 | eta 3h12m
-/// z is the loss's distance from the mean of the last 128 steps in their standard deviations.
+/// z is the loss's deviation from the mean of the last 128 steps, in their standard deviations.
 class LogLine {
  public:
-  /// peak_flops: what the cores of the job multiply at best, measured; 0: unknown, and MFU is left out.
+  /// peak_flops: the measured matmul peak of the job's cores; 0: unknown, and MFU is omitted.
   explicit LogLine(double peak_flops) : peak_flops_(peak_flops) {}
   [[nodiscard]] std::string format(const StepRecord& record);
 

@@ -23,7 +23,7 @@ runtime::ProfiledRun described(const RunSettings& settings, const PipelinePlan& 
   return run;
 }
 
-/// With names and costs from the programs: only times travelled.
+/// Adds names and costs from the programs, since only times were sent.
 std::vector<runtime::OperationTime> named(const PipelinePlan& plan, const std::vector<RankCosts>& by_rank) {
   std::vector<runtime::OperationTime> operations;
   std::map<std::int32_t, runtime::ProgramSet> programs;
@@ -65,7 +65,7 @@ std::vector<runtime::MemoryOfRank> memory_of_ranks(const PipelinePlan& plan, Ran
   return memory;
 }
 
-/// On a CPU there are none.
+/// Does nothing on a CPU.
 void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured& measured) {
   for (const auto& costs : by_rank)
     for (const auto& action : costs.actions)

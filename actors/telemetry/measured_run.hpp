@@ -9,7 +9,7 @@
 
 namespace millrace::actors {
 
-/// A training run and its ranks' records as a profile wants them: all but the machine, the steps and their losses. Process 0.
+/// A training run and its ranks' records in the form of a profile, without the machine, the steps and their losses. Process 0.
 [[nodiscard]] runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
                                             const cluster::Topology& topology, GatheredRecords gathered);
 

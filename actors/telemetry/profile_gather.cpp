@@ -20,14 +20,14 @@ namespace {
 constexpr const char* profile_gather_name = "actors.profile";
 constexpr std::chrono::seconds patience{30};
 
-// On the control link, beside kToRanks and kToCoordinator.
+// Message types on the control link, beside kToRanks and kToCoordinator.
 constexpr std::uint16_t kPing = 16, kPong = 17, kAsk = 18, kRank = 19, kProcess = 20;
 
 using RecordWords = std::array<std::uint64_t, sizeof(runtime::TraceRecord) / sizeof(std::uint64_t)>;
 
 constexpr std::array message_types = {kPing, kPong, kAsk, kRank, kProcess};
 
-// All bear the number of the gathering that they are of: an answer that was given up may still come.
+// Every message has the number of its gathering, since an answer to an abandoned one may still arrive.
 struct Ping {
   std::int32_t gathering = 0, number = 0;
   std::int64_t there = 0;
@@ -40,7 +40,7 @@ struct Ask {
   auto tie() { return std::tie(gathering, first_step); }
 };
 
-/// Names the running kernel: processes with the same one have the same steady clock, whatever their hosts are called.
+/// Identifies the running kernel: processes on the same kernel share a steady clock, whatever their hosts are called.
 std::string kernel_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -54,7 +54,7 @@ RecordGather::ProcessRecords this_process() {
   return {0, cluster::host_name(), kernel_id(), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
 }
 
-/// `ranks`: of the process, in the order in which they were built.
+/// `ranks`: those of the process, in the order in which they were built.
 DeviceUse device_use(const Rank& rank, const std::vector<Rank*>& ranks) {
   DeviceUse use;
   if (rank.device().kind != kernels::DeviceKind::cuda) return use;
@@ -80,7 +80,7 @@ std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t
   return words;
 }
 
-/// Records by process 0's clock.
+/// Converts records to process 0's clock.
 std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
   RecordWords parts;
   MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_name,
@@ -91,7 +91,7 @@ std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& w
     auto record = std::bit_cast<runtime::TraceRecord>(parts);
     record.begin += offset;
     record.end += offset;
-    if (record.produced != 0) record.produced += offset;  // of the same clock, or not known
+    if (record.produced != 0) record.produced += offset;  // of the same clock, or unknown
     records.push_back(record);
   }
   return records;
@@ -103,7 +103,7 @@ void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips
   const auto best =
       std::min_element(trips.begin(), trips.end(), [](const auto& a, const auto& b) { return a.received - a.sent < b.received - b.sent; });
   clock.round_trip = best->received - best->sent;
-  // The other's clock was read somewhere between: in the middle, give or take half.
+  // The other clock was read between sending and receiving: in the middle, plus or minus half of the round trip.
   clock.measured = best->sent + clock.round_trip / 2 - best->there;
   clock.pings = static_cast<int>(trips.size());
   clock.offset = clock.shared ? 0 : clock.measured;
@@ -144,7 +144,7 @@ GatheredRecords RecordGather::gather(std::int64_t first_step) {
 
 void RecordGather::close() { session_.control().agree({{"records", "done"}}); }
 
-/// On the control thread.
+/// Runs on the control thread.
 void RecordGather::receive(int process, std::uint16_t type, std::span<const std::byte> bytes) {
   if (type == kPing) {
     Ping ping;
@@ -260,7 +260,7 @@ GatheredRecords RecordGather::merge() {
 
 std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step, RecordGather::Costs costs) {
   RecordGather gather(session, pipeline, std::move(costs));
-  session.control().agree({{"records", "expected"}});  // everybody listens before anybody is_owner
+  session.control().agree({{"records", "expected"}});  // every process listens before any process sends
   std::optional<GatheredRecords> gathered;
   if (session.leads()) gathered = gather.gather(first_step);
   gather.close();

@@ -22,61 +22,63 @@ namespace millrace::actors {
 class Pipeline;
 class Rank;
 
-/// What the clocks of a profiled run have added up for a rank.
+/// The accumulated costs of a rank in a profiled run.
 struct RankCosts {
   std::vector<OperationSum> operations;
   std::vector<ActionCost> actions;  // on a GPU
-  std::int64_t launch_gaps = 0;     // ns of its GPU between operations
+  std::int64_t launch_gaps = 0;     // ns that its GPU was idle between operations
   auto tie() { return std::tie(operations, actions, launch_gaps); }
 };
 
-/// The memory of a rank's GPU that its process has.
+/// A process's memory on a rank's GPU.
 struct DeviceUse {
-  std::int32_t device = -1;   // −1: none, the rest is 0
-  std::uint64_t planned = 0;  // bytes of the process's ranks on that GPU, with their queues
-  std::uint64_t used = 0;     // more in use than before the first of them was built, by whomever
+  std::int32_t device = -1;   // −1: none, and the rest is 0
+  std::uint64_t planned = 0;  // planned bytes of the process's ranks on that GPU, with their queues
+  std::uint64_t used = 0;     // increase of the memory in use since before the first of them was built, by any process
   auto tie() { return std::tie(device, planned, used); }
 };
 
-/// What the processes' ranks have recorded, in process 0. By rank, unless it says otherwise.
+/// The records of all processes, in process 0. Indexed by rank unless stated otherwise.
 struct GatheredRecords {
-  std::vector<runtime::RankTrace> traces;     // by process 0's clock
+  std::vector<runtime::RankTrace> traces;     // in process 0's clock
   std::vector<runtime::ProcessClock> clocks;  // by process
   std::vector<int> processes;
   std::vector<RankCosts> costs;
-  std::vector<std::uint64_t> resident_bytes;  // most that the rank's process has had
+  std::vector<std::uint64_t> resident_bytes;  // peak resident memory of the rank's process
   std::vector<DeviceUse> device_memory;
 };
 
-/// Pings to each other process, whose smallest round trip gives the offset of its clock.
+/// Number of pings to each other process; the smallest round trip gives the offset of its clock.
 inline constexpr int kClockPings = 128;
 
-/// Offset and bound from round trips: each is (sent, the other's clock, received); the smallest counts. `clock.offset` is what to add to
-/// the other's times. At least one.
+/// Computes offset and bound from round trips: each is (sent, the other's clock, received); the smallest counts. `clock.offset`
+/// is to be added to the other's times. At least one is needed.
 struct RoundTrip {
   std::int64_t sent = 0, there = 0, received = 0;
 };
 void set_clock(runtime::ProcessClock& clock, const std::vector<RoundTrip>& trips);
 
-/// One process's part in bringing the records together over the control link; process 0 pings the others' clocks. The ranks may be running:
-/// nobody waits for it.
+/// One process's part in collecting the records over the control link; process 0 pings the other clocks. The ranks may be
+/// running, and are not delayed.
 class RecordGather {
  public:
-  /// Tells of a hosted rank; may be empty. In process 0 on the caller's thread, elsewhere on the control thread.
+  /// Returns the costs of a hosted rank; may be empty. Called in process 0 on the caller's thread, elsewhere on the control
+  /// thread.
   using Costs = std::function<RankCosts(const Rank&)>;
-  /// In every process, before an agree() that comes before the first gather(). Answers process 0 from then on. The pipeline outlives it.
+  /// To be created in every process, before an agree() that precedes the first gather(). From then on it answers process 0. The
+  /// pipeline must outlive it.
   RecordGather(Session& session, Pipeline& pipeline, Costs costs = {});
   ~RecordGather();
   RecordGather(const RecordGather&) = delete;
   RecordGather& operator=(const RecordGather&) = delete;
 
-  /// In process 0, one call at a time: what the rings have of step `first_step` (counted from 0) and later. Error(peer_lost) where a
-  /// process does not answer within 30 s.
+  /// In process 0, one call at a time: the records of step `first_step` (counted from 0) and later. Error(peer_lost) if a process
+  /// does not answer within 30 s.
   [[nodiscard]] GatheredRecords gather(std::int64_t first_step);
-  /// Collective: nobody will be asked any more.
+  /// Collective: no further requests follow.
   void close();
 
-  // What travels.
+  // The content of a message.
   struct RankRecords {
     std::int32_t gathering = 0, rank = 0;
     std::vector<std::uint64_t> compute, checkpoint;  // records as words
@@ -108,16 +110,17 @@ class RecordGather {
   const Costs costs_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int32_t gathering_ = 0;  // the number of the newest, from 1
+  std::int32_t gathering_ = 0;  // number of the newest gathering, from 1
   std::chrono::steady_clock::time_point deadline_;
-  std::int64_t sent_ = 0;                      // when the newest ping left
+  std::int64_t sent_ = 0;                      // when the newest ping was sent
   std::vector<bool> told_;                     // by process
   std::vector<std::vector<RoundTrip>> trips_;  // by process
   std::vector<ProcessRecords> processes_;
   std::vector<RankRecords> ranks_;
 };
 
-/// Collective, when the ranks have stopped and before the pipeline goes: the whole of it at once. Result in process 0.
+/// Collective, after the ranks have stopped and before the pipeline is destroyed: collects everything at once. The result is in
+/// process 0.
 [[nodiscard]] std::optional<GatheredRecords> gather_records(Session& session, Pipeline& pipeline, std::int64_t first_step,
                                                             RecordGather::Costs costs = {});
 

@@ -8,7 +8,7 @@
 
 namespace millrace::actors {
 
-/// A line that is still open on a terminal ends before another text.
+/// Ends an open line on a terminal before other text is printed.
 std::string RunReporter::closed_line() { return std::exchange(line_open_, false) ? "\n" : ""; }
 
 void RunReporter::say(std::string_view text) {
@@ -24,7 +24,7 @@ void RunReporter::warn(std::string_view text) {
 
 void RunReporter::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  // On a terminal: to the first column, and clear what was there.
+  // On a terminal: returns to the first column and clears the line.
   cluster::console().out.put(terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));
   line_open_ = terminal_;
 }
@@ -40,7 +40,7 @@ void RunReporter::step(const StepRecord& record) {
                  {"learning_rate", record.learning_rate},
                  {"tokens", record.tokens},
                  {"targets", record.targets},
-                 // wall times and what follows from them; everything before is the same in every run and layout
+                 // Wall times and derived values; all fields before them are the same in every run and layout.
                  {"seconds", record.seconds},
                  {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                  {"flops_per_second", record.flops / record.seconds},
@@ -73,7 +73,7 @@ void RunReporter::checkpoint(const CheckpointCommitted& result) {
     if (warned_.insert(warning.cause).second)
       warn(fmt::format("checkpoint of step {}: {}; the run goes on, and this is not repeated while it lasts", result.step, warning.text));
   }
-  if (committed) warned_ = causes;  // an attempt that failed early shows nothing of what works
+  if (committed) warned_ = causes;  // an attempt that failed early says nothing about the other causes
   for (auto* listener : listeners_) listener->checkpoint(result);
 }
 

@@ -15,16 +15,17 @@
 
 namespace millrace::actors {
 
-/// What a person and a script see of a run: lines on stdout (one updating line on a terminal), warnings on stderr, metrics.jsonl. Process 0
-/// only. say() and warn() from any thread; the rest from one at a time. Lines go through the console: a terminal that went away or is
-/// stopped, a closed pipe or a log on a full disk neither end a run nor hold it up.
+/// The output of a run for users and scripts: lines on stdout (one updating line on a terminal), warnings on stderr,
+/// metrics.jsonl. Process 0 only. say() and warn() may be called from any thread; the rest from one thread at a time. Lines go
+/// through the console: a terminal that is closed or stopped, a closed pipe or a log on a full disk neither ends nor delays a
+/// run.
 class RunReporter final : public RunReport {
  public:
   /// `metrics` may be null (nothing is written) and is not owned.
   RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics)
       : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
 
-  /// Is told of every step and evaluation from now on. Not owned.
+  /// Receives every step and evaluation from now on. Not owned.
   void also(RunListener* listener) { listeners_.push_back(listener); }
 
   void say(std::string_view text) override;
@@ -37,13 +38,13 @@ class RunReporter final : public RunReport {
  private:
   void show(std::string_view text);
   [[nodiscard]] std::string closed_line();
-  std::mutex mutex_;  // of what is printed
+  std::mutex mutex_;  // protects the output
   bool terminal_;
   bool line_open_ = false;
   LogLine line_;
   runtime::MetricsFile* metrics_;
   std::vector<RunListener*> listeners_;
-  std::set<runtime::CheckpointWarning::Cause> warned_;  // and still so
+  std::set<runtime::CheckpointWarning::Cause> warned_;  // causes that are still failing
 };
 
 }  // namespace millrace::actors

@@ -29,7 +29,7 @@ LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Se
 constexpr const char* telemetry_name = "actors.telemetry";
 constexpr const char* no_place = "run.directory is empty, expected a folder for profiles";
 
-/// POST /profile. `profile` may be null.
+/// Handles POST /profile. `profile` may be null.
 cluster::StatusPage profile_page(LiveProfile* profile, const std::string& directory) {
   cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [profile, directory] {
                              MILLRACE_CHECK(profile != nullptr, ExitCode::config, telemetry_name, "{}", no_place);
@@ -59,7 +59,7 @@ Telemetry::Telemetry(Session& session, const RunSettings& settings, const Pipeli
   if (settings.directory.empty()) return;
   if (settings.tensorboard) reporter_.also(&tensorboard_.emplace(settings.directory, first_step));
   if (!settings.profiled) return;
-  runtime::Machine job;  // no operations are timed, so a rank's share is held against nothing
+  runtime::Machine job;  // operations are not timed, so there is nothing to compare a rank's share with
   job.job_peak_flops = machine.job_peak_flops;
   reporter_.also(&profile_.emplace(settings, plan, needs, session.topology(), gather_, job));
 }
@@ -72,7 +72,8 @@ void Telemetry::serve() {
 }
 
 Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()>& stop) {
-  // Not one long wait: ThreadSanitizer hands a signal on when its thread comes by, and it does not look where futures wait.
+  // Not a single long wait: ThreadSanitizer delivers a signal only when its thread enters the runtime, which it does not while
+  // waiting for a future.
   bool stops = false;
   while (ending.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (!stops && stop_asked()) {
@@ -90,7 +91,7 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
   return ending.get();
 }
 
-/// What goes wrong with a profile does not end the run.
+/// Errors of a profile do not end the run.
 void Telemetry::write_profile() try {
   auto measured = profile_->take();
   MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);

@@ -16,19 +16,19 @@
 
 namespace millrace::actors {
 
-/// How a run ended: ok and what there is to tell of it, or why it could not go on.
+/// How a run ended: ok with a message, or why it could not continue.
 using Ending = std::pair<ExitCode, std::string>;
 
-/// The port that settings ask for, bound and silent; null where none is asked for, and in all processes but 0. Errors as StatusServer has
-/// them.
+/// The status server with the port that the settings ask for, bound but not serving yet; null if none is requested, and in all
+/// processes but 0. Errors: those of StatusServer.
 [[nodiscard]] std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const RunSettings& settings);
 
-/// All that a training run shows of itself: lines and metrics.jsonl, TensorBoard's files, the status port, profiles that are asked for. Of
-/// every process; what is shown is process 0's.
+/// The complete output of a training run: lines and metrics.jsonl, TensorBoard's files, the status port, requested profiles.
+/// Exists in every process; only process 0 shows anything.
 class Telemetry {
  public:
-  /// Before the agree() that the ranks start after. `metrics` may be null; it and all references outlive this. `machine`: process
-  /// 0's, what a share of the peak is taken of.
+  /// To be created before the agree() after which the ranks start. `metrics` may be null; it and all references must outlive this
+  /// object. `machine`: process 0's, for fractions of the peak.
   Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline,
             std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
             std::unique_ptr<cluster::StatusServer> server);
@@ -37,12 +37,12 @@ class Telemetry {
   /// Empty: nothing is served.
   [[nodiscard]] std::string status_url() const { return server_ ? server_->url() : std::string(); }
 
-  /// Process 0, when the ranks have started.
+  /// In process 0, after the ranks have started.
   void serve();
-  /// Process 0's main thread until the run has ended: signals are heard and profiles taken here. `stop` is called once, when a signal asks
-  /// for the end.
+  /// Runs on process 0's main thread until the run has ended: handles signals and takes profiles. `stop` is called once, when a
+  /// signal requests the end.
   [[nodiscard]] Ending oversee(std::future<Ending> ending, const std::function<void()>& stop);
-  /// Collective, when the ranks have stopped.
+  /// Collective, after the ranks have stopped.
   void close() { gather_.close(); }
 
  private:
@@ -53,7 +53,7 @@ class Telemetry {
   std::optional<TensorboardLog> tensorboard_;
   std::optional<LiveStatus> live_;
   std::optional<LiveProfile> profile_;
-  std::unique_ptr<cluster::StatusServer> server_;  // last: it goes before what it shows
+  std::unique_ptr<cluster::StatusServer> server_;  // declared last: destroyed before what it shows
 };
 
 }  // namespace millrace::actors

@@ -8,11 +8,11 @@
 
 namespace millrace::actors {
 
-/// A run's numbers as TensorBoard event files, in the folder `tensorboard` of its directory. Errors as those of metrics.jsonl:
+/// A run's numbers as TensorBoard event files, in the folder `tensorboard` of its directory. Errors as for metrics.jsonl:
 /// Error(storage) ends the run.
 class TensorboardLog : public RunListener {
  public:
-  /// `step`: finished before this start of the run.
+  /// `step`: number of steps finished before this start of the run.
   TensorboardLog(const std::string& run_directory, std::int64_t step);
 
   void step(const StepRecord& record) override;

@@ -30,15 +30,16 @@ using SessionPointer = std::shared_ptr<ControlSession>;
 namespace {
 
 constexpr auto collect_losses = Milliseconds(150);
-constexpr auto center_speaks = Milliseconds(300);  // beyond that, for process 0 to say it: mpirun ends all after the first that leaves
-constexpr auto let_frames_out = Milliseconds(50);  // before a process that must tell others may end
-constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two
+// after this time process 0 is no longer expected to report the failure: mpirun kills all processes after the first exit
+constexpr auto center_speaks = Milliseconds(300);
+constexpr auto let_frames_out = Milliseconds(50);         // given to outgoing messages before the process exits
+constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two seconds
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
 constexpr auto accept_again = Milliseconds(200);
-constexpr std::size_t spare_connections = 16;  // strangers at the door, beyond the processes of the job
+constexpr std::size_t spare_connections = 16;  // connections from unknown clients, beyond the processes of the job
 constexpr std::size_t most_progress_records = 64;
-constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // between heartbeats
+constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // sent between two heartbeats
 
 std::map<std::string, std::string> parse_hashes(std::string_view text) {
   std::map<std::string, std::string> out;
@@ -53,7 +54,7 @@ std::map<std::string, std::string> parse_hashes(std::string_view text) {
 
 }  // namespace
 
-/// Everything below runs on the control thread, except what locks `mutex` under "callers".
+/// Everything below runs on the control thread, except functions that lock `mutex` under "callers".
 class ControlLink::State {
  public:
   State(const ClusterConfig& settings, const Topology& ranks, const Rendezvous& where, ControlHandlers to_call)
@@ -118,7 +119,7 @@ class ControlLink::State {
     if (topology.processes() > 1) tick({});
     thread = std::thread([this] {
       pthread_setname_np(pthread_self(), "control");
-      // Heartbeats must go out on an overloaded machine too: this thread does next to nothing, so let it go first where that is allowed.
+      // Heartbeats must be sent on an overloaded machine too. This thread does almost nothing, so it gets priority if permitted.
       static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15));
       try {
         io.run();
@@ -146,7 +147,7 @@ class ControlLink::State {
     });
   }
 
-  /// The system has no descriptor or no memory for a connection, and would say so again at once.
+  /// The system has no descriptor or memory for a connection, and an immediate retry would fail again.
   void accept_later() {
     accept_timer.expires_after(accept_again);
     accept_timer.async_wait([this](const error_code& error) {
@@ -154,8 +155,8 @@ class ControlLink::State {
     });
   }
 
-  /// All strangers are served at once. Where there are too many, the one that has been here longest makes room: a process of the job
-  /// introduces itself in milliseconds, who keeps silent is none.
+  /// All unknown clients are served concurrently. If there are too many, the oldest is dropped: a process of the job
+  /// authenticates within milliseconds, so a silent client is not one.
   void welcome_stranger(asio::ip::tcp::socket socket) {
     if (strangers.size() >= peers.size() + spare_connections) {
       const SessionPointer oldest = *std::min_element(strangers.begin(), strangers.end(),
@@ -385,7 +386,7 @@ class ControlLink::State {
     heartbeat.resize(1 + count * sizeof(Progress));
     heartbeat[0] = std::byte{traced};
     std::memcpy(heartbeat.data() + 1, records.data(), count * sizeof(Progress));
-    // Who has not read the last ones gets the next when it has.
+    // A peer that has not read the previous heartbeats gets the next one when it has.
     for (const SessionPointer& peer : peers)
       if (peer && !peer->is_behind()) send_to(*peer, FrameKind::heartbeat, 0, heartbeat);
   }
@@ -395,7 +396,8 @@ class ControlLink::State {
     const auto now = Clock::now();
     const auto timeout = Milliseconds(config.timeout_ms);
     const bool traced = is_traced();
-    // When our own timer is late the whole machine was stopped or starved, the peers most likely too: their silence proves nothing.
+    // If our own timer is late, the whole machine was stopped or overloaded, and probably the peers too: their silence proves
+    // nothing.
     const bool late = now - next_tick > timeout / 2;
     send_heartbeats(traced);
     for (std::size_t index = 0; index < peers.size(); ++index) {
@@ -412,7 +414,7 @@ class ControlLink::State {
       note([&] { peers[index].reset(); });
     }
     for (auto place = strangers.begin(); place != strangers.end();) {
-      const SessionPointer stranger = *place++;  // end() takes it from the set
+      const SessionPointer stranger = *place++;  // end() removes it from the set
       if (now - stranger->begun > handshake_limit) stranger->end("it did not introduce itself");
     }
     next_tick = now + Milliseconds(std::max(1, config.heartbeat_ms));
@@ -425,11 +427,11 @@ class ControlLink::State {
   void on_end(ControlSession& session, const std::string& reason) {
     const SessionPointer keep = session.shared_from_this();
     if (strangers.erase(keep) > 0) return log_debug({}, "control link: a connection was refused: {}", reason);
-    // Who was told of a loss leaves by itself when the losses have been collected, on a busy machine before our own message is out: that is
-    // no further loss.
+    // A process that was notified of a failure exits by itself once all failures have been collected, on a busy machine possibly
+    // before our own message is sent: that is not a further failure.
     const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
     if (!session.said_goodbye && !leaves) lose(session, reason);
-    if (told_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has spoken
+    if (told_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has reported
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
 
@@ -441,7 +443,7 @@ class ControlLink::State {
   }
 
   void on_told_lost(std::span<const std::byte> payload) {
-    told_by_center = true;  // it is alive and speaks; that it leaves soon is no further loss
+    told_by_center = true;  // it is alive and reports; its exit soon afterwards is not a further failure
     lost(peer_failure_from_bytes(payload), false);
   }
 
@@ -490,7 +492,7 @@ class ControlLink::State {
     session.end("goodbye");
   }
 
-  /// When all have said goodbye, process 0 answers; they close.
+  /// When all have said goodbye, process 0 answers, and they close.
   void say_goodbyes() {
     if (!closing) return;
     if (std::any_of(peers.begin(), peers.end(), [](const SessionPointer& peer) { return peer && !peer->said_goodbye; })) return;
@@ -511,7 +513,8 @@ class ControlLink::State {
   std::thread thread;
 
   std::set<SessionPointer> strangers;
-  std::vector<SessionPointer> peers;  // by process; written under `mutex`. Process 0 has all others, they have process 0.
+  // by process; written under `mutex`. Process 0 is connected to all others, the others only to process 0.
+  std::vector<SessionPointer> peers;
   std::vector<std::vector<Progress>> last_progress;
   std::vector<bool> is_lost;
   std::vector<PeerFailure> losses;
@@ -523,10 +526,10 @@ class ControlLink::State {
   bool leaving = false;
   bool closing = false;
 
-  std::mutex mutex;  // guards what follows, and writes to `peers`
+  std::mutex mutex;  // guards the members below, and writes to `peers`
   std::condition_variable changed;
   std::vector<std::byte> submitted;
-  bool beat_asked = false;  // a heartbeat is among what was submitted
+  bool beat_asked = false;  // a heartbeat is among the submitted messages
   int joined = 0;
   bool failure_taken = false;
   std::optional<std::string> agreement;

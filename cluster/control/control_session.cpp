@@ -75,7 +75,7 @@ void ControlSession::write_next() {
   });
 }
 
-/// Not at once: who sends may be walking over all sessions.
+/// Deferred, since the caller may be iterating over all sessions.
 void ControlSession::end_later(std::string reason) {
   if (std::exchange(ends_, true)) return;
   asio::post(socket_.get_executor(), [self = shared_from_this(), reason = std::move(reason)] { self->end(reason); });

@@ -12,49 +12,49 @@
 #include <utility>
 #include <vector>
 
-// <utility> stands before it: Boost 1.74 forgets std::exchange.
+// <utility> must precede it: Boost 1.74 lacks the include for std::exchange.
 #include <boost/asio.hpp>
 
 #include "cluster/control/wire_format.hpp"
 
 namespace millrace::cluster {
 
-/// Bytes that may wait for a process to read them, or for the control thread; a process that lets more pile up is lost.
+/// Limit of bytes that wait for a process to read them, or for the control thread; a process that exceeds it is lost.
 inline constexpr std::size_t control_queue_limit = std::size_t{4} << 30;
 
-/// One connection of the control link, on the Asio thread: cuts the stream into frames, checks length, MAC and sequence, and keeps frames
-/// to write in order. Buffers keep their capacity: a steady stream of frames allocates nothing of ours.
+/// One connection of the control link, on the Asio thread: splits the stream into frames, checks length, MAC and sequence, and
+/// writes queued frames in order. Buffers keep their capacity: in a steady stream of frames our code allocates nothing.
 class ControlSession : public std::enable_shared_from_this<ControlSession> {
  public:
   using Clock = std::chrono::steady_clock;
-  /// A whole, authentic frame. The payload is valid during the call.
+  /// Receives a complete, authentic frame. The payload is valid during the call.
   using OnFrame = std::function<void(ControlSession&, const FrameHeader&, std::span<const std::byte>)>;
-  /// Once, unless abandon() was called first: the peer is gone, or broke the protocol.
+  /// Called once, unless abandon() was called first: the peer is gone, or violated the protocol.
   using OnEnd = std::function<void(ControlSession&, const std::string& reason)>;
 
-  /// More than `queue_limit` bytes that the peer has not read end it.
+  /// The session ends if the peer has more than `queue_limit` unread bytes.
   ControlSession(boost::asio::ip::tcp::socket socket, std::size_t queue_limit, OnFrame on_frame, OnEnd on_end);
 
   void start() { read_header_then_rest(); }
   /// From now on frames have a MAC and may be long.
   void authenticate(const Bytes32& send_key, const Bytes32& receive_key);
   void send(FrameHeader header, std::span<const std::byte> payload);
-  /// Whether frames wait behind those that are being written: the peer does not read.
+  /// Whether frames are queued behind those being written, because the peer does not read.
   [[nodiscard]] bool is_behind() const noexcept { return !queued_.empty(); }
-  /// Closes at once, without OnEnd.
+  /// Closes immediately, without calling OnEnd.
   void abandon();
-  /// Ends it with OnEnd(reason).
+  /// Ends the session and calls OnEnd(reason).
   void end(const std::string& reason);
 
-  // What the link knows of the peer.
+  // What the link knows about the peer.
   int process = -1;
   pid_t pid = 0;
   std::string host;
   bool said_goodbye = false;
-  bool traced = false;  // a debugger holds it: silence means nothing
+  bool traced = false;  // a debugger traces it, so silence means nothing
   const Clock::time_point begun = Clock::now();
   Clock::time_point last_heard = begun;
-  std::optional<Handshake> handshake;  // the listening side's, until the proof has come
+  std::optional<Handshake> handshake;  // on the listening side, until the proof has arrived
 
  private:
   void read_header_then_rest();

@@ -8,7 +8,7 @@
 namespace millrace::cluster {
 namespace {
 
-/// Before the texts and the records.
+/// Precedes the texts and the records.
 struct Head {
   std::int32_t process = -1;
   std::uint32_t host_bytes = 0, reason_bytes = 0, records = 0;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-// <utility> stands before it: Boost 1.74 forgets std::exchange.
+// <utility> must precede it: Boost 1.74 lacks the include for std::exchange.
 #include <boost/asio.hpp>
 
 #include "cluster/host/log.hpp"

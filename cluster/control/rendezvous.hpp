@@ -17,10 +17,10 @@ struct Rendezvous {
   std::uint16_t port = 0;
   std::uint16_t addresses = 0;
   std::array<char, 64> host{};                     ///< of process 0
-  std::array<std::array<char, 48>, 16> address{};  ///< in the order in which to try them
+  std::array<std::array<char, 48>, 16> address{};  ///< in the order in which they are tried
 };
 
-/// The listening socket of process 0, closed on destruction.
+/// The listening socket of process 0; the destructor closes it.
 class Listener {
  public:
   /// Binds a free port: on the address or interface that config.interface names; if it is empty, on the loopback alone when `one_host`,

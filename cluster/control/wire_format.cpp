@@ -52,7 +52,7 @@ Hmac::~Hmac() = default;
 Bytes32 Hmac::operator()(std::span<const std::byte> text) const {
   Bytes32 mac;
   std::size_t length = 0;
-  // Without a key, init starts over with the one it has.
+  // Without a key argument, init restarts with the key that it has.
   const bool done = EVP_MAC_init(state_->context, nullptr, 0, nullptr) == 1 &&
                     EVP_MAC_update(state_->context, reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1 &&
                     EVP_MAC_final(state_->context, reinterpret_cast<unsigned char*>(mac.data()), &length, mac.size()) == 1;

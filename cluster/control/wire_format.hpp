@@ -13,9 +13,9 @@ namespace millrace::cluster {
 /// 32 bytes: the job's secret, a nonce, a key, or a MAC.
 using Bytes32 = std::array<std::byte, 32>;
 
-/// From the kernel's random source.
+/// Drawn from the kernel's random source.
 Bytes32 random_bytes32();
-/// In constant time.
+/// Compares in constant time.
 bool equal(const Bytes32& left, const Bytes32& right);
 
 /// HMAC-SHA256 with one key. One thread.
@@ -34,8 +34,8 @@ class Hmac {
 
 /// A frame of the control link, little endian on the wire:
 ///   u32 payload bytes, u16 kind, u16 type, u16 from, u16 to, u32 zero, u64 sequence | payload | 32 bytes MAC over all before it.
-/// The sequence counts the frames of one direction of one connection from 0, so that none can be left out, repeated or moved. Handshake
-/// frames carry a zero MAC; their payload proves itself.
+/// The sequence counts the frames of one direction of one connection from 0, so that none can be dropped, replayed or reordered.
+/// Handshake frames have a zero MAC; their payload authenticates itself.
 struct FrameHeader {
   std::uint32_t bytes = 0;
   std::uint16_t kind = 0;
@@ -64,13 +64,13 @@ enum class FrameKind : std::uint16_t {
   agreed
 };
 
-/// Appends the frame to `out`; without `hmac` the MAC is zero. `header.bytes` is set from the payload.
+/// Appends the frame to `out`; without `hmac` the MAC is zero. `header.bytes` is set from the payload's size.
 void append_frame(std::vector<std::byte>& out, FrameHeader header, std::span<const std::byte> payload, const Hmac* hmac);
 FrameHeader read_header(std::span<const std::byte, frame_header_bytes> bytes);
-/// Whether the MAC at the end of a whole frame is right.
+/// Whether the MAC at the end of a whole frame is correct.
 bool authentic(std::span<const std::byte> frame, const Hmac& hmac);
 
-/// First words of whoever connects.
+/// The first message of a connecting process.
 struct Hello {
   static constexpr std::uint32_t right_version = 0x4d520001;
   std::uint32_t version = right_version;
@@ -80,7 +80,8 @@ struct Hello {
   std::array<char, 64> host{};
 };
 
-/// The handshake proves to both sides that the other knows the secret, without showing it, and gives each direction a key of its own:
+/// The handshake proves to both sides that the other knows the secret, without revealing it, and derives a separate key for each
+/// direction:
 ///   connecting: Hello with a nonce;  listening: a nonce and HMAC(secret, "listener" | hello | nonce);  connecting: HMAC(secret,
 ///   "connector" | …).
 struct Handshake {
@@ -88,7 +89,7 @@ struct Handshake {
   Handshake(const Bytes32& secret, const Hello& hello, const Bytes32& listener_nonce);
 };
 
-/// Plain structs as bytes.
+/// A plain struct as bytes.
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));

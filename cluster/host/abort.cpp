@@ -18,8 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto whole_limit = std::chrono::milliseconds(550);
-constexpr auto lines_limit = std::chrono::milliseconds(80);     // for what was printed before, on each stream
-constexpr auto message_limit = std::chrono::milliseconds(100);  // and somewhat more where the reader takes a part
+constexpr auto lines_limit = std::chrono::milliseconds(80);     // for earlier output, per stream
+constexpr auto message_limit = std::chrono::milliseconds(100);  // slightly more if the reader takes part of it
 
 struct Hooks {
   std::mutex mutex;
@@ -34,15 +34,15 @@ Hooks& hooks() {
 std::atomic<bool> leaving{false};
 std::atomic<const std::string*> first_message{nullptr};
 
-/// From here on the process ends with this code whatever becomes of this thread: a reader of stderr that does not read, a hook that hangs
-/// on a lock of a thread that is stuck.
+/// From here on the process ends with this code, even if this thread is blocked by a reader of stderr that does not read, or by a
+/// hook that waits for a lock of a stuck thread.
 void end_after(std::chrono::milliseconds limit, ExitCode code) {
   try {
     std::thread([limit, code] {
       std::this_thread::sleep_for(limit);
       _exit(static_cast<int>(code));
     }).detach();
-  } catch (const std::system_error&) {  // no thread to be had: the alarm ends it, a little later
+  } catch (const std::system_error&) {  // no thread can be created: the alarm ends the process a little later
     static std::atomic<int> status;
     status = static_cast<int>(code);
     ::signal(SIGALRM, [](int) { _exit(status.load()); });
@@ -56,7 +56,7 @@ void run_hooks() {
   for (const auto& hook : hooks().list) {
     try {
       hook();
-    } catch (...) {  // the first error is already told
+    } catch (...) {  // the first error has been reported already
     }
   }
 }
@@ -77,10 +77,10 @@ void abort_job(ExitCode code, std::string_view message, bool speak) {
   if (leaving.exchange(true)) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
-  const auto* text = new std::string(message);  // lives until _exit
+  const auto* text = new std::string(message);  // must live until _exit
   first_message.store(text, std::memory_order_release);
   end_after(whole_limit, code);
-  ::signal(SIGPIPE, SIG_IGN);  // a stderr that nobody reads must not end the process in another way
+  ::signal(SIGPIPE, SIG_IGN);  // a stderr without a reader must not end the process in another way
   drain_console(lines_limit);
   if (speak) {
     const auto deadline = Clock::now() + message_limit;

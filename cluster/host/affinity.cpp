@@ -37,14 +37,14 @@ std::vector<int> widen_affinity() {
     cpu_set_t all;
     CPU_ZERO(&all);
     for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);
-    sched_setaffinity(0, sizeof all, &all);  // the kernel cuts it to the control group's cores; when refused, the old mask stays
+    sched_setaffinity(0, sizeof all, &all);  // the kernel restricts it to the control group's cores; if it is refused, the old mask stays
   }
   return available_cores();
 }
 
 namespace {
 
-/// The kernel's sched_attr as of Linux 3.14; its own header does not go together with <sched.h>.
+/// The kernel's sched_attr as of Linux 3.14; its own header conflicts with <sched.h>.
 struct SchedulerAttributes {
   std::uint32_t size = sizeof(SchedulerAttributes), policy = 0;
   std::uint64_t flags = 0;
@@ -56,7 +56,7 @@ struct SchedulerAttributes {
 }  // namespace
 
 void run_soon_when_woken() noexcept {
-  constexpr std::uint64_t shortest_slice = 100'000;  // ns, that the kernel allows
+  constexpr std::uint64_t shortest_slice = 100'000;  // ns, the minimum that the kernel allows
   SchedulerAttributes attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != SCHED_OTHER) return;
   attributes.runtime = shortest_slice;

@@ -33,7 +33,7 @@ int write_text(int descriptor, std::string_view text, const std::function<bool()
     pollfd entry{descriptor, POLLOUT, 0};
     const int ready = poll(&entry, 1, look_again_ms);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    // A pipe that is ready takes PIPE_BUF bytes without blocking.
+    // A writable pipe accepts PIPE_BUF bytes without blocking.
     const ssize_t written = ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written <= 0) return written == 0 ? EIO : errno;
@@ -86,7 +86,7 @@ bool TextWriter::ends() const {
 void TextWriter::run() {
   pthread_setname_np(pthread_self(), "console");
   sigset_t all;
-  sigfillset(&all);  // signals are other threads' business, and a reader that is gone is an error code
+  sigfillset(&all);  // signals are handled by other threads, and a closed pipe must be an error code
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -15,29 +15,29 @@
 
 namespace millrace::cluster {
 
-/// Writes all of `text` to a descriptor that may be a terminal, a pipe or a file, and never waits for a reader without asking `give_up` ten
-/// times a second whether to stop. Returns 0, the errno of the write that failed, or ETIMEDOUT when it gave up. SIGPIPE must be ignored or
-/// blocked by the caller.
+/// Writes all of `text` to a descriptor that may be a terminal, a pipe or a file. While it waits for a reader, it asks `give_up`
+/// ten times per second whether to stop. Returns 0, the errno of a failed write, or ETIMEDOUT if it gave up. The caller must
+/// ignore or block SIGPIPE.
 int write_text(int descriptor, std::string_view text, const std::function<bool()>& give_up);
 
-/// Writes lines to a descriptor on a thread of its own, which begins with the first line. Whoever prints never waits: what is printed while
-/// `limit` bytes wait for a reader is dropped, and the number of dropped lines is printed when the reader has caught up.
+/// Writes lines to a descriptor on a thread of its own, which starts with the first line. A caller never waits: text that is
+/// printed while `limit` bytes are pending is dropped, and the number of dropped lines is printed once the reader has caught up.
 class TextWriter {
  public:
-  /// `failed` is called once, on the writer's thread, with the errno of the first write that failed. Later texts are still tried.
+  /// `failed` is called once, on the writer's thread, with the errno of the first failed write. Later texts are still tried.
   explicit TextWriter(int descriptor, std::size_t limit = default_limit, std::function<void(int error)> failed = {});
-  /// A text waits a moment for those that `first` has before it.
+  /// A text waits briefly for the earlier texts of `first`.
   TextWriter(int descriptor, TextWriter& first);
-  /// Gives up what has not been written. Takes up to a tenth of a second when the reader is blocked.
+  /// Discards what has not been written. Takes up to a tenth of a second if the reader is blocked.
   ~TextWriter();
   TextWriter(const TextWriter&) = delete;
   TextWriter& operator=(const TextWriter&) = delete;
 
   /// Any thread, never blocks.
   void put(std::string text);
-  /// Waits until everything is written or has failed. False when `limit` was over before.
+  /// Waits until everything is written or has failed. Returns false if `limit` passed first.
   bool drain(std::chrono::milliseconds limit);
-  /// The errno of the first write that failed; 0: none has.
+  /// The errno of the first failed write; 0 if there was none.
   [[nodiscard]] int error() const;
 
   static constexpr std::size_t default_limit = std::size_t{1} << 20;
@@ -60,23 +60,23 @@ class TextWriter {
   std::thread thread_;
 };
 
-/// stdout and stderr of a process whose work must not wait for whoever reads them: a terminal that is stopped, a pipe into a pager. Each
-/// has its own thread; a line for stderr waits a moment for the lines for stdout before it.
+/// stdout and stderr of a process whose work must not wait for their readers, such as a stopped terminal or a pager. Each has its
+/// own thread; a line for stderr waits briefly for earlier lines for stdout.
 class Console {
  public:
   Console();
   TextWriter out, err;
 };
 
-/// The one of this process. It is never destroyed: threads print while main() returns.
+/// The console of this process. It is never destroyed, since threads may print while main() returns.
 Console& console();
-/// Waits until both streams are written, each for at most `limit`. Nothing where console() was never used.
+/// Waits until both streams are written, at most `limit` for each. Does nothing if console() was never used.
 bool drain_console(std::chrono::milliseconds limit);
-/// The errno of the first write to stdout by the console that failed; 0: none has.
+/// The errno of the first failed write to stdout by the console; 0 if there was none.
 int console_error();
 
-/// What a process ends with that an exception of no kind of ours ends: ExitCode::storage when it is fmt::print's about a standard stream
-/// that cannot be written, else ExitCode::internal.
+/// The exit code for an exception that is not an Error: ExitCode::storage if fmt::print could not write to a standard stream,
+/// else ExitCode::internal.
 [[nodiscard]] ExitCode exit_code_of(const std::exception& error);
 
 }  // namespace millrace::cluster

@@ -14,7 +14,7 @@ bool is_traced(pid_t pid) {
   std::snprintf(path, sizeof path, pid == 0 ? "/proc/self/status" : "/proc/%d/status", static_cast<int>(pid));
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return false;
-  char text[2048];  // read in one go, on the stack: asked at every heartbeat
+  char text[2048];  // read in one call, on the stack, since it is called at every heartbeat
   const ssize_t length = read(descriptor, text, sizeof text - 1);
   close(descriptor);
   if (length <= 0) return false;

@@ -11,12 +11,12 @@ namespace millrace::cluster {
 namespace {
 
 std::optional<double> quota_of(const HostFiles& files, const std::string& folder, int version) {
-  double time = 0, period = 0;  // microseconds of processor time in each period
+  double time = 0, period = 0;  // microseconds of processor time per period
   if (version == 2) {
     std::istringstream words(files.text(folder + "/cpu.max").value_or(""));  // "150000 100000", "max 100000"
     if (!(words >> time >> period)) return std::nullopt;
   } else {
-    // No limit is written as −1.
+    // −1 means no limit.
     time = static_cast<double>(files.number(folder + "/cpu.cfs_quota_us").value_or(0));
     period = static_cast<double>(files.number(folder + "/cpu.cfs_period_us").value_or(0));
   }

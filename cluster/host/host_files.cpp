@@ -45,8 +45,8 @@ std::vector<Mount> mounts_of(const std::string& mountinfo) {
   return mounts;
 }
 
-/// The folder of the group `path` and those above it, as far as the mount shows them. In a container the mount may begin at the group
-/// itself, and a group that is out of its sight is written with "..": then its own folder is all that can be seen.
+/// The folder of the group `path` and those above it, as far as the mount shows them. In a container the mount may begin at the
+/// group itself, and a group outside of it has a path with "..": then only its own folder is visible.
 std::vector<std::string> folders_of(const Mount& mount, std::string path) {
   if (mount.root != "/") {
     const bool below = path.starts_with(mount.root) && (path.size() == mount.root.size() || path[mount.root.size()] == '/');
@@ -71,7 +71,7 @@ std::optional<std::string> HostFiles::text(const std::string& path) const {
   std::ifstream stream(root_ + path);
   if (!stream) return std::nullopt;
   std::ostringstream text;
-  text << stream.rdbuf();  // an iterator would throw where a file opens and cannot be read
+  text << stream.rdbuf();  // an iterator would throw for a file that can be opened but not read
   if (stream.bad() || text.bad()) return std::nullopt;
   return text.str();
 }

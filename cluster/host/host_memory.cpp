@@ -18,7 +18,8 @@ std::optional<std::uint64_t> kibibytes(const HostFiles& files, const std::string
   return value ? std::optional(*value << 10U) : std::nullopt;
 }
 
-/// Page cache of files and the kernel's caches of their metadata: reclaimed when memory is needed. Shared memory is not included.
+/// Page cache of files and the kernel's caches of their metadata, which are reclaimed when memory is needed. Shared memory is not
+/// included.
 std::uint64_t reclaimable(const HostFiles& files, const std::string& folder, int version) {
   static const std::vector<std::string> names[] = {{"total_active_file", "total_inactive_file"},
                                                    {"active_file", "inactive_file", "slab_reclaimable"}};
@@ -30,24 +31,24 @@ std::uint64_t reclaimable(const HostFiles& files, const std::string& folder, int
 void add_group_bounds(const HostFiles& files, std::vector<MemoryBound>& bounds) {
   for (const auto& [version, folders] : files.groups("memory")) {
     const bool old = version == 1;
-    // Beyond memory.high the kernel slows a group down until next to nothing moves: as good as a limit.
+    // Above memory.high the kernel throttles a group until it hardly proceeds, so it is treated as a limit.
     const std::vector<std::string> limits =
         old ? std::vector<std::string>{"memory.limit_in_bytes"} : std::vector<std::string>{"memory.max", "memory.high"};
     for (const auto& folder : folders) {
       const auto used = files.number(folder + (old ? "/memory.usage_in_bytes" : "/memory.current")).value_or(0);
       for (const auto& name : limits) {
         const auto limit = files.number(folder + "/" + name);
-        if (!limit || *limit >= std::uint64_t{1} << 62U) continue;  // version 1 writes "none" as the largest number of pages
+        if (!limit || *limit >= std::uint64_t{1} << 62U) continue;  // version 1 expresses no limit as the largest number of pages
         bounds.push_back({MemoryScope::group, rest(*limit, rest(used, reclaimable(files, folder, version))),
                           fmt::format("{} = {} of cgroup {}", name, *limit, folder)});
       }
-      // Without it the groups above do not count what this one takes.
+      // Without it the groups above do not count this group's memory.
       if (old && files.number(folder + "/memory.use_hierarchy") == std::uint64_t{0}) break;
     }
   }
 }
 
-/// "Max address space         1073741824           unlimited            bytes": the first number is the one in force.
+/// "Max address space         1073741824           unlimited            bytes": the first number is the effective limit.
 std::optional<std::uint64_t> process_limit(const HostFiles& files, const std::string& name) {
   const auto text = files.text("/proc/self/limits").value_or("");
   const auto place = text.find(name);
@@ -83,7 +84,7 @@ std::vector<MemoryBound> memory_bounds(const HostFiles& files) {
 
 MemoryDomain memory_domain(const HostFiles& files) {
   MemoryDomain domain;
-  // Containers of one machine have names of their own, and machines that were cloned share one.
+  // Containers of one machine have different names, and cloned machines share one.
   domain.host = std::hash<std::string>{}(files.text("/proc/sys/kernel/random/boot_id").value_or(""));
   for (const auto& [version, folders] : files.groups("memory")) {
     const auto seen = std::ranges::find_if(folders, [&](const auto& folder) { return files.identity(folder) != 0; });

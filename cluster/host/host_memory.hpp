@@ -8,23 +8,23 @@
 
 namespace millrace::cluster {
 
-/// Who takes from a bound's bytes together.
+/// Which processes share the limit's bytes.
 enum class MemoryScope : std::uint8_t { host, group, process };
 
-/// One reason why memory may run out, as of now.
+/// A limit of memory, with its current state.
 struct MemoryBound {
   MemoryScope scope = MemoryScope::host;
-  std::uint64_t free = 0;  // bytes that can still be had
+  std::uint64_t free = 0;  // bytes that are still available
   std::string source;      // "MemAvailable of /proc/meminfo", "memory.max = 8589934592 of cgroup /sys/fs/cgroup/job"
 };
 
-/// What bounds this process's memory: MemAvailable; the limits of its control group and of every group above it, less what is in use there
-/// and cannot be reclaimed (page cache can); the process's own limits (ulimit -v and -d). Swap does not count. The tightest first; empty
-/// where nothing can be read.
+/// The limits of this process's memory: MemAvailable; the limits of its control group and of every group above it, minus what is
+/// in use there and cannot be reclaimed (page cache can); the process's own limits (ulimit -v and -d). Swap does not count. The
+/// tightest first; empty if nothing can be read.
 [[nodiscard]] std::vector<MemoryBound> memory_bounds(const HostFiles& files);
 
-/// Whose memory it is: two processes with the same `host` share the machine's memory, with the same `group` (0: none) the limits of one
-/// innermost control group.
+/// Identifies who shares memory: two processes with the same `host` share the machine's memory, with the same `group` (0: none)
+/// the limits of one innermost control group.
 struct MemoryDomain {
   std::uint64_t host = 0, group = 0;
 };

@@ -11,7 +11,7 @@
 namespace millrace::cluster {
 namespace {
 
-/// Only calls that are allowed between fork and exec in a process with threads.
+/// Uses only calls that are allowed between fork and exec in a process with threads.
 bool is_launcher(const char* name_file) noexcept {
   std::array<char, 32> name{};
   const int file = open(name_file, O_RDONLY | O_CLOEXEC);
@@ -31,7 +31,7 @@ void end_launcher_after(std::chrono::seconds grace) noexcept {
   std::snprintf(name_file.data(), name_file.size(), "/proc/%d/comm", launcher);
   if (!is_launcher(name_file.data()) || fork() != 0) return;
   setsid();
-  // The launcher takes a process for living as long as somebody holds its streams.
+  // The launcher considers a process alive as long as its streams are open anywhere.
   for (int descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);
   for (auto waited = std::chrono::seconds(0); waited < grace; ++waited) {
     sleep(1);

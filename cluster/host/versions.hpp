@@ -4,10 +4,11 @@
 
 namespace millrace::cluster {
 
-/// "Open MPI 4.1.4": the MPI library that is loaded. May be called before and after MPI is up, on any thread.
+/// "Open MPI 4.1.4": the loaded MPI library. May be called before and after MPI is initialised, on any thread.
 [[nodiscard]] std::string mpi_version();
 
-/// Whether MPI sends from and receives into the memory of a GPU (Open MPI's MPIX_Query_cuda_support). May be called before MPI is up.
+/// Whether MPI can send from and receive into GPU memory (Open MPI's MPIX_Query_cuda_support). May be called before MPI is
+/// initialised.
 [[nodiscard]] bool mpi_reaches_devices();
 
 /// "Boost 1.74.0": the headers that Asio was compiled from.

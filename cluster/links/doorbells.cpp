@@ -18,9 +18,10 @@ namespace {
 struct Bell {
   std::atomic<std::uint32_t> rings{0};
   std::atomic<std::uint32_t> napping{0};
-  std::array<std::byte, 120> apart{};  // from the next one: bells are rung from other cores
+  std::array<std::byte, 120> apart{};  // separates it from the next one, since bells are rung from other cores
 
-  // Who rings adds before it reads `napping`; who naps sets that before the kernel compares the word: one of the two sees the other.
+  // The ringing thread increments the word before it reads `napping`; the sleeping thread sets `napping` before the kernel
+  // compares the word: so one of the two sees the other.
   void ring() noexcept {
     rings.fetch_add(1, std::memory_order_seq_cst);
     if (napping.load(std::memory_order_seq_cst) != 0)
@@ -39,7 +40,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "processes share 
 struct Doorbells::State {
   Bell alone;
   std::atomic<Bell*> own{&alone};
-  std::vector<Bell*> by_process;  // empty: nobody hears another; the transport thread's
+  std::vector<Bell*> by_process;  // used by the transport thread; empty: the processes do not share their bells
   MPI_Comm communicator = MPI_COMM_NULL;
   MPI_Win window = MPI_WIN_NULL;
 };
@@ -54,7 +55,7 @@ void Doorbells::open() {
   void* memory = nullptr;
   int shared = MPI_Win_allocate_shared(sizeof(Bell), 1, MPI_INFO_NULL, state.communicator, &memory, &state.window) == MPI_SUCCESS ? 1 : 0;
   Bell* const own = shared ? ::new (memory) Bell : nullptr;
-  // All or none; and nobody rings a bell before it is made.
+  // Either all processes share the bells or none, and no bell is rung before it exists.
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, state.communicator), "MPI_Allreduce");
   if (!shared) return;
 

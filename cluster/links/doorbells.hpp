@@ -6,9 +6,10 @@
 
 namespace millrace::cluster {
 
-/// What wakes a transport thread from its nap: this process's other threads and, where all processes are on one host, the transports of the
-/// others. MPI puts a message into the receiver's memory without a sound, and a thread that naps would find it at the nap's end; so whoever
-/// leaves something rings. A bell is a futex word in memory that the processes share (MPI_Win_allocate_shared).
+/// Wakes a transport thread from its sleep: this process's other threads ring it and, if all processes are on one host, so do the
+/// other transports. MPI delivers a message into the receiver's memory silently, and a sleeping thread would notice it only at
+/// the end of its sleep, so the sender rings as well. A bell is a futex word in memory that the processes share
+/// (MPI_Win_allocate_shared).
 class Doorbells {
  public:
   Doorbells();
@@ -16,24 +17,24 @@ class Doorbells {
   Doorbells(const Doorbells&) = delete;
   Doorbells& operator=(const Doorbells&) = delete;
 
-  /// Collective over MPI_COMM_WORLD, whose processes are all on one host; on the transport thread: shares the bells. Where MPI shares no
-  /// memory each process keeps its own, which only its own threads ring.
+  /// Collective over MPI_COMM_WORLD, whose processes must all be on one host; on the transport thread: shares the bells. If MPI
+  /// cannot share memory, each process keeps its own bell, which only its own threads ring.
   void open();
-  /// This process's threads ring a bell of its own from here on, so that none still looks at the shared one when it goes. On that thread,
+  /// From here on this process's threads ring a private bell, so that none uses the shared one when it is freed. On that thread,
   /// some time before close().
   void withdraw() noexcept;
   /// Collective, on that thread, before MPI_Finalize.
   void close();
 
-  /// Whether the bells are shared: then naps need no end but a ring.
+  /// Whether the bells are shared, so that a sleep needs no time limit.
   [[nodiscard]] bool heard_by_all() const noexcept;
 
-  /// Any thread of this process; no allocation, a system call only where it naps.
+  /// Any thread of this process; no allocation, and a system call only if the transport sleeps.
   void ring() noexcept;
-  /// Process `process` of MPI_COMM_WORLD; nothing where bells are not shared. On the transport thread.
+  /// Rings process `process` of MPI_COMM_WORLD; does nothing if bells are not shared. On the transport thread.
   void ring(int process) noexcept;
 
-  /// How often it rang so far: read it before looking around, and nap only if nobody rang since.
+  /// The number of rings so far: read it before polling, and sleep only if it has not changed.
   [[nodiscard]] std::uint32_t rings() const noexcept;
   void nap(std::uint32_t seen, std::chrono::microseconds longest) noexcept;
 

@@ -7,8 +7,8 @@
 
 namespace millrace::cluster {
 
-/// Collective: every process gets the `bytes` of each, in the order of processes. `all` has room for them; the same sizes everywhere. Links
-/// keep moving meanwhile.
+/// Collective: every process gets the `bytes` of each, in the order of processes. `all` must have room for them; the sizes are
+/// the same everywhere. Links keep working meanwhile.
 void all_gather(Transport& transport, std::span<const std::byte> bytes, std::span<std::byte> all);
 
 }  // namespace millrace::cluster

@@ -5,7 +5,7 @@
 namespace millrace::cluster {
 namespace {
 
-/// Sender and receiver share the receiver's ring; a message is a call.
+/// Sender and receiver share the receiver's ring; sending a message is a function call.
 class InProcessLink final : public Link {
  public:
   explicit InProcessLink(const ChannelEnds& ends)
@@ -19,7 +19,7 @@ class InProcessLink final : public Link {
                    sequence, due);
     MILLRACE_CHECK(bytes <= spec_.bytes, ExitCode::internal, "cluster.link", "{}: a message of {} bytes, a slot has {}",
                    channel_text(spec_), bytes, spec_.bytes);
-    // The acquire orders the consumer's last read of the slot before what is written into it next. The ring may be a GPU's: it has no
+    // The acquire orders the consumer's last read of the slot before the next write to it. The ring may be a GPU's, so it has no
     // prefix.
     MILLRACE_CHECK(sequence < released_.load(std::memory_order_acquire) + spec_.depth, ExitCode::internal, "cluster.link",
                    "{}: message {} is sent while its slot still holds message {}", channel_text(spec_), sequence, sequence - spec_.depth);
@@ -38,7 +38,7 @@ class InProcessLink final : public Link {
   }
 
   Counters counters() const noexcept override {
-    const std::int64_t released = released_.load(std::memory_order_acquire);  // first: never more than were sent
+    const std::int64_t released = released_.load(std::memory_order_acquire);  // read first: never more than were sent
     const std::int64_t messages = sent_.load(std::memory_order_relaxed), bytes = bytes_.load(std::memory_order_relaxed);
     return {messages, bytes, messages, bytes, released};
   }

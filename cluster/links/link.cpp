@@ -9,7 +9,7 @@
 namespace millrace::cluster {
 namespace {
 
-constexpr int largest_channel_id = 32767;  // the least upper bound of tags that MPI promises
+constexpr int largest_channel_id = 32767;  // the smallest upper bound of tags that MPI guarantees
 
 void check_ring(const ChannelSpec& spec, std::span<std::byte> ring, const char* side) {
   MILLRACE_CHECK(ring.size() >= ring_bytes(spec), ExitCode::internal, "cluster.link", "{}: the {} ring has {} bytes, expected {}",
@@ -108,7 +108,7 @@ Link& Links::link(int channel) const {
 
 void Links::close() {
   if (remote_) remote_->stop();
-  // A peer that goes on faster must not send into receives of ours that are about to be taken back.
+  // A faster peer must not send into our receives that are about to be cancelled.
   if (transport_ != nullptr) transport_->barrier();
 }
 

@@ -74,8 +74,8 @@ class MpiRemote final : public RemoteLinks, public Poller {
   }
 
  private:
-  // Of MPI's progress a turn: it moves long messages part by part, each when somebody looks; and soon after a message there is often a
-  // next one, whose parts nobody announced.
+  // Turns of MPI's progress engine: it moves long messages part by part, each part during a poll; and a message is often soon
+  // followed by another, whose parts are not announced.
   static constexpr int few_looks = 4, many_looks = 32;
   static constexpr auto soon = std::chrono::microseconds(300);
 
@@ -85,7 +85,7 @@ class MpiRemote final : public RemoteLinks, public Poller {
     for (int ended = 0; ended < count; ++ended) {
       MpiEnd& end = *ends_[static_cast<std::size_t>(indices_[static_cast<std::size_t>(ended)])];
       end.advance(statuses_[static_cast<std::size_t>(ended)]);
-      // More may have ended, which costs little to see.
+      // More may have ended, and checking costs little.
       while (end.advance_if_ended()) {
       }
       end.ring_sender();
@@ -99,7 +99,8 @@ class MpiRemote final : public RemoteLinks, public Poller {
   bool started_ = false;
   Clock::time_point last_ended_{};  // of any message
   std::vector<std::unique_ptr<MpiEnd>> ends_;
-  // One entry per end, its oldest request: MPI_Testsome is linear in what it is given, and pieces of an end finish in order anyway.
+  // One entry per end, its oldest request: MPI_Testsome is linear in the number of requests, and the chunks of an end finish in
+  // order anyway.
   std::vector<MPI_Request> heads_;
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;

@@ -1,4 +1,4 @@
-// Long messages: each slot is cut into the pieces that MPI carries.
+// Long messages: each slot is divided into chunks that MPI can send.
 
 #include <algorithm>
 #include <chrono>
@@ -11,16 +11,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A message of a slot larger than this goes as an announcement (the prefix alone, always eager) and the payload behind it: the
-/// announcement tells the receiving transport that a transfer is under way, which needs its polls, so it does not nap in the middle of it.
-/// A shorter one is there before a nap would begin, and the announcement itself would be what it waits for.
+/// A message of a slot larger than this is sent as an announcement (the prefix alone, always eager) followed by the payload: the
+/// announcement tells the receiving transport that a transfer is in progress and needs polling, so that it does not sleep in the
+/// middle of it. A shorter message arrives before a sleep would begin, and would only be delayed by an announcement.
 constexpr std::size_t announce_from = std::size_t{1} << 20;
 
-/// How the bytes of one slot (prefix and payload) are cut into MPI messages. Always all pieces, empty ones too: then they need no
-/// negotiation.
+/// How the bytes of one slot (prefix and payload) are divided into MPI messages. There are always all chunks, even empty ones, so
+/// that no negotiation is needed.
 struct Pieces {
-  std::size_t first = 0;  ///< bytes of piece 0
-  std::size_t later = 1;  ///< of each further piece
+  std::size_t first = 0;  ///< bytes of chunk 0
+  std::size_t later = 1;  ///< bytes of each further chunk
   int count = 1;
 
   Pieces(const ChannelSpec& spec, std::size_t piece_bytes) {
@@ -32,12 +32,12 @@ struct Pieces {
   }
 
   [[nodiscard]] std::size_t offset(int piece) const { return piece == 0 ? 0 : first + static_cast<std::size_t>(piece - 1) * later; }
-  /// Bytes of `piece` when prefix and payload are `total` bytes.
+  /// Bytes of `piece` if prefix and payload are `total` bytes.
   [[nodiscard]] int size(int piece, std::size_t total) const {
     const std::size_t begin = std::min(offset(piece), total);
     return static_cast<int>(std::min(begin + (piece == 0 ? first : later), total) - begin);
   }
-  /// Pieces of a message of `total` bytes, prefix included, whose first `ready` are there.
+  /// Number of complete chunks of a message of `total` bytes, including its prefix, whose first `ready` are available.
   [[nodiscard]] int ready(std::size_t ready, std::size_t total) const {
     if (ready >= total) return count;
     return ready < first ? 0 : 1 + static_cast<int>((ready - first) / later);
@@ -80,7 +80,7 @@ class PieceSender final : public MpiSender {
     return true;
   }
 
-  // A receiver may be without a free slot for long; a sender that waits for it need not poll hard.
+  // A receiver may have no free slot for a long time; a sender that waits for it need not poll intensively.
   bool transferring() const override {
     return outstanding() && Clock::now() - last_post_ < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * spec_.bytes);
   }
@@ -100,7 +100,7 @@ class PieceSender final : public MpiSender {
   }
 
   const Pieces pieces_;
-  std::atomic<std::int64_t> ready_{0};  ///< pieces that may be posted, counted since the beginning
+  std::atomic<std::int64_t> ready_{0};  ///< chunks that may be posted, counted since the beginning
   Clock::time_point last_post_{};
 };
 
@@ -143,7 +143,7 @@ class PieceReceiver final : public MpiReceiver {
   }
 
   const Pieces pieces_;
-  SlotPrefix prefix_;  ///< of the message whose pieces are arriving
+  SlotPrefix prefix_;  ///< of the message whose chunks are arriving
 };
 
 }  // namespace

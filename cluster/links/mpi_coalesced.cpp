@@ -1,4 +1,5 @@
-// Short messages: what is ready when the transport looks goes as one MPI message, whose fixed cost is many times that of a short copy.
+// Short messages: whatever is ready when the transport polls is sent as one MPI message, whose fixed cost is many times that of a
+// short copy.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,7 @@ std::int64_t most_in_batch(const ChannelSpec& spec) {
   return std::min<std::int64_t>(spec.depth, static_cast<std::int64_t>(longest_batch / slot_stride(spec)));
 }
 
-/// Neighbouring slots of the ring are one MPI message, as they lie there, padding and all.
+/// Adjacent slots of the ring are sent as one MPI message as they are, including padding.
 class BatchSender final : public MpiSender {
  public:
   BatchSender(const ChannelEnds& ends, Transport& transport, const MpiRoute& route)
@@ -45,12 +46,12 @@ class BatchSender final : public MpiSender {
     sent_up_to(batch_ends_[static_cast<std::size_t>(number % spec_.depth)]);
   }
 
-  std::int64_t next_ = 0;                 ///< message to post
+  std::int64_t next_ = 0;                 ///< next message to post
   std::vector<std::int64_t> batch_ends_;  ///< by request
 };
 
-/// A sender here knows nothing of free slots, so a batch may be longer than the ring has room: it arrives in a buffer, and its messages are
-/// copied to their slots as these become free.
+/// The sender does not know the receiver's free slots, so a batch may be longer than the free part of the ring: it is received
+/// into a buffer, and its messages are copied to their slots as these become free.
 class BatchReceiver final : public MpiReceiver {
  public:
   BatchReceiver(const ChannelEnds& ends, Transport& transport, const MpiRoute& route)
@@ -89,7 +90,7 @@ class BatchReceiver final : public MpiReceiver {
     return moved;
   }
 
-  /// Copies the first message of `bytes` to its slot; returns where the next one begins.
+  /// Copies the first message of `bytes` to its slot; returns the offset of the next one.
   std::size_t take_message(std::span<const std::byte> bytes) {
     MILLRACE_CHECK(bytes.size() >= sizeof(SlotPrefix), ExitCode::internal, "cluster.link",
                    "{}: message {} has {} bytes, expected a prefix of {}", channel_text(spec_), next_, bytes.size(), sizeof(SlotPrefix));
@@ -107,15 +108,15 @@ class BatchReceiver final : public MpiReceiver {
   const std::size_t buffer_bytes_;
   std::vector<std::byte> buffers_;
   std::array<std::size_t, staging_buffers> filled_{};
-  std::int64_t unpacked_ = 0;  ///< requests whose messages are all in their slots
-  std::size_t read_ = 0;       ///< bytes of the buffer behind them that are
+  std::int64_t unpacked_ = 0;  ///< number of requests whose messages are all in their slots
+  std::size_t read_ = 0;       ///< bytes of the current buffer that are unpacked
   std::int64_t next_ = 0;      ///< message
 };
 
 }  // namespace
 
 bool goes_in_batches(const ChannelSpec& spec, std::size_t piece_bytes) {
-  // Parts and rings on devices are for messages that are long.
+  // Parts, and rings on devices, are only used for long messages.
   if (spec.on_device || spec.part_bytes > 0) return false;
   return slot_stride(spec) <= longest_slot && sizeof(SlotPrefix) + spec.bytes <= piece_bytes;
 }

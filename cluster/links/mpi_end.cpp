@@ -25,11 +25,11 @@ std::byte* MpiEnd::prefix_of(std::int64_t sequence) {
 
 namespace {
 
-/// MPI keeps hold of a longer message until the receiver has it, so that its sender may nap until then: it is rung. A shorter one has left
-/// at once, unless many of them are on their way, which only its sender sees: it looks from time to time.
+/// MPI keeps a longer message until the receiver has it, so the sender may sleep until it is rung. A shorter message leaves
+/// immediately, unless many are in flight, which only the sender can see: it polls from time to time.
 constexpr int rung_from = 4096;
 
-/// A ring for each message would cost a stream of short ones 2 % of its bandwidth: both sides write the bell.
+/// Ringing for every message would cost a stream of short ones 2 % of its bandwidth, since both sides write to the bell.
 constexpr int ring_after = 256 << 10;
 
 }  // namespace
@@ -142,7 +142,7 @@ void MpiReceiver::release(std::int64_t sequence) {
 }
 
 Link::Counters MpiReceiver::counters() const noexcept {
-  const std::int64_t released = wanted_.load(std::memory_order_acquire) - spec_.depth;  // first: never more than have come
+  const std::int64_t released = wanted_.load(std::memory_order_acquire) - spec_.depth;  // read first: never more than have arrived
   return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), released};
 }
 

@@ -9,15 +9,15 @@
 
 namespace millrace::cluster {
 
-/// What the transport thread set up, for the sources that speak MPI. Used on that thread only.
+/// What the transport thread set up, for the sources that call MPI. Used only on that thread.
 struct MpiWorld {
-  std::array<MPI_Comm, channel_kinds> by_kind{};  ///< one communicator per class of message
+  std::array<MPI_Comm, channel_kinds> by_kind{};  ///< one communicator per kind of message
   MPI_Comm control = MPI_COMM_NULL;               ///< bootstrap and barriers
   int tag_limit = 0;
 };
 
-/// Throws Error(peer_lost) with MPI's own words unless `code` is MPI_SUCCESS: with a healthy program only a broken peer or network makes a
-/// call fail.
+/// Throws Error(peer_lost) with MPI's own message unless `code` is MPI_SUCCESS: in a correct program a call fails only because of
+/// a broken peer or network.
 void check_mpi(int code, const char* call);
 
 }  // namespace millrace::cluster

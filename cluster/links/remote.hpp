@@ -4,7 +4,7 @@
 
 namespace millrace::cluster {
 
-/// The channels of a process that have their other end elsewhere (links/mpi.cpp).
+/// The channels of a process whose other end is elsewhere (links/mpi.cpp).
 class RemoteLinks {
  public:
   virtual ~RemoteLinks() = default;
@@ -12,7 +12,7 @@ class RemoteLinks {
   virtual Link& add(const ChannelEnds& ends) = 0;
   /// Posts the receives; returns when they are posted.
   virtual void start() = 0;
-  /// Takes the posted receives back.
+  /// Cancels the posted receives.
   virtual void stop() = 0;
 
   static std::unique_ptr<RemoteLinks> make(const Topology& topology, Transport& transport, std::size_t piece_bytes);

@@ -9,7 +9,7 @@
 
 namespace millrace::cluster {
 
-/// The 64 bytes before a payload. They travel with it, so that a mix-up is an immediate error instead of wrong numbers.
+/// The 64 bytes before a payload. They are sent with it, so that a mix-up causes an immediate error instead of wrong numbers.
 struct alignas(64) SlotPrefix {
   static constexpr std::uint32_t right_mark = 0x4d524c4b;
   std::uint32_t mark = 0;
@@ -30,13 +30,13 @@ inline void write_prefix(const ChannelSpec& spec, std::byte* slot, std::int64_t 
   std::memcpy(slot, &prefix, sizeof prefix);
 }
 
-/// Throws Error(internal) that names channel and ranks unless the slot holds message `sequence` of this channel.
+/// Throws Error(internal) with channel and ranks unless the slot holds message `sequence` of this channel.
 SlotPrefix read_prefix(const ChannelSpec& spec, const std::byte* slot, std::int64_t sequence);
 
 /// "channel 3 (activation, rank 0 -> rank 1)".
 std::string channel_text(const ChannelSpec& spec);
 
-/// A channel whose two ranks are in this process.
+/// Creates a channel whose two ranks are in this process.
 std::unique_ptr<Link> make_in_process_link(const ChannelEnds& ends);
 
 }  // namespace millrace::cluster

@@ -26,10 +26,11 @@ using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::microseconds;
 
 constexpr int host_bytes = 64;
-constexpr auto transfer_spin = Microseconds(200);  // in the middle of a message; yields would double the time of 256 KiB
-constexpr auto yield_span = Microseconds(50);      // between spinning and napping, where others want the core and nobody rings
-constexpr auto alone_span = Microseconds(2000);    // … where nobody does: then yields are free and a nap would only add latency
-constexpr auto long_yield = Microseconds(5);       // somebody else ran during such a yield
+constexpr auto transfer_spin = Microseconds(200);  // during a message; yields would double the time for 256 KiB
+constexpr auto yield_span = Microseconds(50);      // between spinning and sleeping, if other threads need the core and there are no bells
+// … if no other thread needs it: then yields are free, and sleeping would only add latency
+constexpr auto alone_span = Microseconds(2000);
+constexpr auto long_yield = Microseconds(5);  // another thread ran during such a yield
 constexpr auto crowd_memory = Microseconds(20000);
 constexpr auto first_nap = Microseconds(20);
 constexpr auto idle_nap = Microseconds(1000);  // nothing is posted: only wake() matters
@@ -40,7 +41,8 @@ void pause_briefly() {
 #endif
 }
 
-/// A processor of its own may spin; where the host's processes fill the cores with compute, a long spin would take half of one from it.
+/// A transport with a core of its own may spin; if the host's processes fill the cores with compute, a long spin would take half
+/// of one.
 Microseconds automatic_spin() {
   const int cores = static_cast<int>(available_cores().size());
   return Microseconds(cores >= 2 * launch_from_environment().local_processes + 1 ? 100 : 30);
@@ -63,7 +65,7 @@ struct Transport::State {
   int processes = 1;
   std::vector<std::string> hosts;
 
-  std::vector<Poller*> pollers;  // the transport thread's
+  std::vector<Poller*> pollers;  // used by the transport thread
   std::function<void(const Error&)> on_failure;
   bool failed = false;
 
@@ -73,7 +75,7 @@ struct Transport::State {
   std::condition_variable task_done;
   const std::function<void()>* task = nullptr;  // guarded by mutex
   std::exception_ptr task_error;
-  std::mutex one_task;  // callers of run() take turns
+  std::mutex one_task;  // serialises callers of run()
   bool stop = false;    // set by a task
   std::atomic<int> workers{0};
   std::atomic<int> computing{0};
@@ -110,12 +112,13 @@ void Transport::State::start_mpi() {
   std::vector<char> all(static_cast<std::size_t>(processes) * host_bytes);
   check_mpi(MPI_Allgather(own.data(), host_bytes, MPI_CHAR, all.data(), host_bytes, MPI_CHAR, world.control), "MPI_Allgather");
   for (int other = 0; other < processes; ++other) hosts.emplace_back(all.data() + static_cast<std::size_t>(other) * host_bytes);
-  // Open MPI 4.1 crashed on windows of a part of the processes, over TCP between two hosts.
+  // Open MPI 4.1 crashed for windows over a subset of the processes, over TCP between two hosts.
   if (processes > 1 && one_host()) bells.open();
 }
 
 bool Transport::State::one_host() const {
-  // Containers and cloned machines share a name by accident; the launcher knows how many processes it started beside this one.
+  // Containers and cloned machines may share a name by accident, but the launcher knows how many processes it started on this
+  // host.
   if (launch_from_environment().local_processes < processes) return false;
   return std::all_of(hosts.begin(), hosts.end(), [this](const std::string& host) { return host == hosts.front(); });
 }
@@ -207,8 +210,8 @@ void Transport::State::serve() {
 }
 
 Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<State>()) {
-  // MPI looks at the machine's build by hwloc, whose plug-in for graphics cards asks for X displays on localhost: seconds, where that name
-  // is not in /etc/hosts.
+  // MPI inspects the machine with hwloc, whose plug-in for graphics cards asks for X displays on localhost: this takes seconds if
+  // that name is not in /etc/hosts.
   setenv("HWLOC_COMPONENTS", "-gl", 0);
   State& state = *state_;
   state.config = config;
@@ -217,7 +220,7 @@ Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<Stat
   bool started = false;
   state.thread = std::thread([&state, &error, &started] {
     pthread_setname_np(pthread_self(), "transport");
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 µs would more than double the shortest nap
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 µs would more than double the shortest sleep
     run_soon_when_woken();
     bool up = false;
     {
@@ -233,7 +236,7 @@ Transport::Transport(const ClusterConfig& config) : state_(std::make_unique<Stat
       started = true;
       state.task_done.notify_all();
     }
-    // The constructor may have returned, and its locals with it: only our own may be read from here on.
+    // The constructor may have returned, so its locals are gone: only our own may be read from here on.
     if (up) state.serve();
   });
   std::unique_lock lock(state.mutex);
@@ -264,7 +267,7 @@ namespace {
 
 constexpr int broadcast_tag = 1;
 
-/// The transport thread must not block in MPI: links of this process may still have to move for others to arrive.
+/// The transport thread must not block in MPI: links of this process may have to make progress for the others to arrive.
 void complete(Transport& transport, std::span<MPI_Request> requests) {
   for (int done = 0; !done;) {
     transport.run(
@@ -276,8 +279,8 @@ void complete(Transport& transport, std::span<MPI_Request> requests) {
 }  // namespace
 
 void Transport::broadcast(std::span<std::byte> bytes) {
-  // Plain messages from process 0: MPI_Bcast would block the transport thread, and its chains need processes in the middle to keep calling
-  // MPI.
+  // Plain messages from process 0: MPI_Bcast would block the transport thread, and its chains need the processes in the middle to
+  // keep calling MPI.
   std::vector<MPI_Request> requests;
   const int count = static_cast<int>(bytes.size());
   run([&] {
@@ -323,7 +326,7 @@ void Transport::detach(Poller& poller) {
 }
 
 void Transport::wake() noexcept {
-  // It looks around before it naps anyway.
+  // The transport thread polls before it sleeps anyway.
   if (std::this_thread::get_id() != state_->thread.get_id()) state_->bells.ring();
 }
 void Transport::wake(int process) noexcept { state_->bells.ring(process); }
@@ -342,7 +345,8 @@ void Transport::on_failure(std::function<void(const Error&)> handler) {
 void Transport::finalize() {
   State& state = *state_;
   if (!state.thread.joinable()) return;
-  // Whoever hands over a task may still ring when it has begun: the next one's ring is not for the memory that it frees.
+  // A thread that submitted a task may still ring after the task has begun: its ring must not access the memory that is about to
+  // be freed.
   run([&state] { state.bells.withdraw(); });
   run([&state] {
     MILLRACE_CHECK(state.pollers.empty(), ExitCode::internal, "cluster.transport", "finalize with {} links still open",

@@ -4,11 +4,11 @@
 
 namespace millrace::cluster {
 
-/// [status]: where process 0 shows what a run does to whoever asks (docs/live.md). Layout keys of a run description, spelled alike.
+/// [status]: where process 0 publishes the state of a run (docs/live.md). Layout keys of a run description with the same names.
 struct StatusConfig {
-  int port = -1;                      ///< -1: nothing is served; 0: a free one, which the run prints
-  std::string address = "127.0.0.1";  ///< an IP address of this host; any but loopback wants a token
-  std::string token_file;             ///< its text is what clients must know; empty: anybody who reaches the port may look
+  int port = -1;                      ///< -1: no server; 0: a free port, which the run prints
+  std::string address = "127.0.0.1";  ///< an IP address of this host; any but loopback requires a token
+  std::string token_file;             ///< file with the token that clients must present; empty: no token is required
 };
 
 }  // namespace millrace::cluster

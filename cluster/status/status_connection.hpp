@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-// <utility> stands before it: Boost 1.74 forgets std::exchange.
+// <utility> must precede it: Boost 1.74 lacks the include for std::exchange.
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -15,18 +15,18 @@
 
 namespace millrace::cluster {
 
-/// What is sent back.
+/// A response.
 struct StatusAnswer {
   int code = 200;
   std::string content_type = "text/plain; charset=utf-8";
-  std::shared_ptr<const std::string> text;  ///< shared by all who are sent it at the time
+  std::shared_ptr<const std::string> text;  ///< shared by all clients to which it is being sent
   std::string more_headers;                 ///< whole lines
 };
-/// The answer of an error: a line of text.
+/// An error response: a line of text.
 [[nodiscard]] StatusAnswer status_error(int code, const std::string& text, const std::string& more_headers = "");
 
-/// One connection of the status server, on its thread: reads a request's header within its limits, writes the answer, and closes. Lives as
-/// long as something is under way.
+/// One connection of the status server, on its thread: reads a request's header within its limits, writes the response, and
+/// closes. Lives as long as an operation is pending.
 class StatusConnection : public std::enable_shared_from_this<StatusConnection> {
  public:
   using Request = boost::beast::http::request<boost::beast::http::empty_body>;

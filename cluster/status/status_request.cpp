@@ -48,7 +48,7 @@ StatusTarget parse_target(std::string_view target) {
 
 bool is_own_host(std::string_view host) {
   const auto port = host.rfind(':');
-  // A colon inside of brackets belongs to the address.
+  // A colon inside brackets belongs to the address.
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) host = host.substr(0, port);
   if (equal_in_any_case(host, "localhost")) return true;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);

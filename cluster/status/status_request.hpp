@@ -7,27 +7,28 @@
 
 namespace millrace::cluster {
 
-/// A request's target taken apart: "/status?token=a%2Fb".
+/// A parsed request target: "/status?token=a%2Fb".
 struct StatusTarget {
   std::string path;   ///< "/status"
-  std::string token;  ///< "a/b"; empty where there is none
+  std::string token;  ///< "a/b"; empty if there is none
 };
 [[nodiscard]] StatusTarget parse_target(std::string_view target);
 
-/// Whether a Host header names this machine by itself: "localhost", or an IP address, with or without a port. A name that somebody else
-/// gave to our address is not one (DNS rebinding).
+/// Whether a Host header is "localhost" or an IP address, with or without a port. Any other name could have been assigned to our
+/// address by someone else (DNS rebinding).
 [[nodiscard]] bool is_own_host(std::string_view host);
 
-/// Whether a request comes from a page of this server, by its Origin and Host headers, or from no page: then it has no Origin.
+/// Whether a request comes from a page of this server, by its Origin and Host headers, or not from a page at all, in which case
+/// it has no Origin.
 [[nodiscard]] bool is_own_origin(std::string_view origin, std::string_view host);
 
-/// The secret that clients must know.
+/// The secret that clients must present.
 class StatusToken {
  public:
-  /// Empty: nothing is wanted.
+  /// Empty: no token is required.
   explicit StatusToken(std::string_view token);
   [[nodiscard]] bool wanted() const noexcept { return wanted_; }
-  /// In a time that tells nothing of the token: MACs under a random key are compared.
+  /// Compares MACs under a random key, so that the time reveals nothing about the token.
   [[nodiscard]] bool matches(std::string_view given) const;
   /// "Bearer TOKEN", the scheme in any case.
   [[nodiscard]] bool matches_header(std::string_view authorization) const;

@@ -27,13 +27,13 @@ namespace {
 
 constexpr const char* who = "cluster.status";
 constexpr int backlog = 64;
-constexpr auto accept_again = std::chrono::seconds(1);  // after the system had no descriptor left
+constexpr auto accept_again = std::chrono::seconds(1);  // after the system had no free descriptor
 
-/// So many a second, and a burst at once after a pause.
+/// A token bucket: a rate per second, and a burst after a pause.
 class Allowance {
  public:
   Allowance(double a_second, double burst) : a_second_(a_second), burst_(std::max(burst, 1.0)), left_(burst_) {}
-  /// Takes one; when there is none, how long until there is.
+  /// Takes one; if there is none, returns the time until there is.
   std::optional<Clock::duration> take(Clock::time_point now) {
     left_ = std::min(burst_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
     last_ = now;
@@ -83,8 +83,9 @@ class StatusServer::State {
 
   void run() {
     pthread_setname_np(pthread_self(), "status");
-    // It interrupts nobody when it wakes (SCHED_BATCH), and where a core is wanted by a worker too it gets a seventieth of it. Not
-    // SCHED_IDLE: on a machine with more work than cores that is next to nothing, and there people want to look most.
+    // It preempts no other thread when it wakes (SCHED_BATCH), and if a worker needs the same core it gets a seventieth of it.
+    // Not SCHED_IDLE: on a machine with more work than cores that would get almost nothing, which is when monitoring matters
+    // most.
     const sched_param batch{};
     sched_setscheduler(0, SCHED_BATCH, &batch);
     static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19));
@@ -92,13 +93,13 @@ class StatusServer::State {
       try {
         io.run();
       } catch (const std::exception&) {
-        // Of one connection, which is gone with it. Who looks on must not end a run.
+        // An error of one connection, which is closed. Monitoring must not end a run.
         asio::post(io, [this] { accept_next(); });
       }
     }
   }
 
-  /// Unless one is awaited already.
+  /// Does nothing if an accept is pending already.
   void accept_next() {
     if (accepting) return;
     if (open >= limits.connections) {
@@ -131,7 +132,7 @@ class StatusServer::State {
     });
   }
 
-  /// From a connection's destructor.
+  /// Called by a connection's destructor.
   void ended() {
     --open;
     if (!full || stopping) return;
@@ -183,11 +184,11 @@ class StatusServer::State {
   Allowance allowance;
   std::vector<ServedPage> pages;
   asio::ip::tcp::endpoint local;
-  std::size_t open = 0;  // connections
-  bool full = false;     // accept_next() waits until one ends
+  std::size_t open = 0;  // number of connections
+  bool full = false;     // accept_next() waits until a connection ends
   bool accepting = false;
   bool stopping = false;
-  asio::io_context io{1};  // behind what the connections that it keeps still use when they go
+  asio::io_context io{1};  // declared after everything that its connections still use when they are destroyed
   asio::ip::tcp::acceptor acceptor;
   asio::steady_timer pause;
   std::thread thread;

@@ -28,7 +28,7 @@ std::byte* map(std::size_t bytes, std::size_t wanted) {
   return static_cast<std::byte*>(memory);
 }
 
-/// Maps a huge page more than needed and gives back both ends, so that the stretch begins at a huge page.
+/// Maps one huge page more than needed and unmaps both ends, so that the memory begins at a huge page.
 std::byte* map_at_huge_page(std::size_t bytes) {
   std::byte* memory = map(bytes + kHugePage, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);

@@ -7,8 +7,8 @@
 
 namespace millrace::kernels {
 
-/// Owns one stretch of memory, page-aligned and zeroed, for the life of a rank: of the host (where it asks for huge pages), of a GPU, or of
-/// the host and pinned, for a GPU's copies. Throws Error(memory) naming the size when the system refuses.
+/// Owns a page-aligned, zeroed block of memory for the lifetime of a rank: host memory (which requests huge pages), GPU memory,
+/// or pinned host memory for a GPU's copies. Throws Error(memory), which names the size, if the system refuses.
 class Buffer {
  public:
   Buffer() = default;
@@ -32,7 +32,7 @@ class Buffer {
   Device device_;
 };
 
-/// Offsets in arenas are rounded up to this: a cache line pair, and what vector loads like.
+/// Offsets in arenas are rounded up to this: a pair of cache lines, which is also a good alignment for vector loads.
 inline constexpr std::size_t kAlignment = 128;
 [[nodiscard]] constexpr std::size_t align_up(std::size_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -8,25 +8,25 @@
 
 namespace millrace {
 
-/// How a process ends. The table in docs/errors.md says what each means to a script.
+/// Exit codes of a process. The table in docs/errors.md says what each means to a script.
 enum class ExitCode : int {
   ok = 0,
   difference = 1,  // a check that was asked for found a difference (parity, ckpt verify)
   usage = 2,       // the command line
-  config = 3,      // the run description, or a plan that cannot be
+  config = 3,      // the run description, or a plan that is not possible
   data = 4,        // token or text files
   model = 5,       // config.json, model.safetensors
   checkpoint = 6,  // no usable checkpoint, or an identity key changed on resume
   storage = 7,     // disk full, I/O error, no permission
   memory = 8,      // the plan does not fit
   numerics = 9,    // a loss or norm that is not finite
-  peer_lost = 10,  // another process died or fell silent
+  peer_lost = 10,  // another process died or stopped responding
   start = 11,      // the processes could not agree before the first step
   device = 12,     // a GPU failed while it computed
-  internal = 70,   // our own mistake
+  internal = 70,   // a bug in Millrace
 };
 
-/// Our own mistakes and bad input. The message reads "[who] what was found, what was expected".
+/// An error by bad input or by a bug. The message reads "[component] what was found, what was expected".
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -36,7 +36,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// Throws Error(code, "[who] message").
+/// Throws Error(code, "[component] message").
 template <class... Arguments>
 [[noreturn]] void fail(ExitCode code, const char* who, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   throw Error(code, fmt::format("[{}] {}", who, fmt::format(format, std::forward<Arguments>(arguments)...)));

@@ -53,7 +53,7 @@ CpuFeatures detect() {
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) features.avx512_bf16 = (eax >> 5 & 1U) != 0;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) features.amx_bf16 = (edx >> 22 & 1U) != 0 && (edx >> 24 & 1U) != 0;
   }
-  // Tiles are a machine of their own; a slow instruction beside them does not matter.
+  // AMX tiles are a separate unit, so slow AVX-512 bf16 instructions beside them do not matter.
   if (features.avx512_bf16 && !features.amx_bf16) features.slow_bf16 = bf16_dot_product_rate() < 0.75;
   return features;
 }

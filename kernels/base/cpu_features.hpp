@@ -13,33 +13,33 @@ enum class Isa : std::uint8_t { baseline, avx2, avx512 };
 
 [[nodiscard]] std::string to_string(Isa isa);
 
-/// What the processor under this process can do.
+/// Features of the processor that this process runs on.
 struct CpuFeatures {
-  Isa isa = Isa::baseline;   // what the loops in kernels/cpu use
+  Isa isa = Isa::baseline;   // level of the loops in kernels/cpu
   bool avx512_bf16 = false;  // dot products of bf16 in one instruction
-  bool amx_bf16 = false;     // tiles of bf16
-  bool slow_bf16 = false;    // … but its rate (dot_product_rate.hpp) is below three quarters of the fp32 multiply-add's
+  bool amx_bf16 = false;     // tile products of bf16
+  bool slow_bf16 = false;    // … but their rate (dot_product_rate.hpp) is below three quarters of the fp32 multiply-add's
   std::string model;         // "Intel(R) Xeon(R) Processor @ 2.80GHz"
 
-  /// Whether bf16 matrix products are faster as bf16 than as fp32 on this processor.
+  /// Whether bf16 matrix products are faster in bf16 than in fp32 on this processor.
   [[nodiscard]] bool fast_bf16() const noexcept { return (avx512_bf16 && !slow_bf16) || amx_bf16; }
-  /// What the bits of a run depend on, of all this: "avx512", "avx512_bf16", …
+  /// The part of the features that a run's bits depend on: "avx512", "avx512_bf16", …
   [[nodiscard]] std::string arithmetic() const;
 };
 
-/// What the processor has, whatever the environment says.
+/// Features of the processor, without regard to the environment.
 [[nodiscard]] const CpuFeatures& detected_cpu_features();
 
-/// The same processor used at a level: "baseline", "avx2" or "avx512", none of which has bf16 instructions. Another name, and a level above
-/// the processor's own, throw Error(config).
+/// The features lowered to a level: "baseline", "avx2" or "avx512", none of which has bf16 instructions. Throws Error(config) for
+/// another name or a level above the processor's own.
 [[nodiscard]] CpuFeatures lowered(CpuFeatures features, const std::string& level);
 
-/// What is used: what the processor has, lowered to the level that the environment variable MILLRACE_ISA names, which reproduces a lesser
-/// machine's bits.
+/// The features in use: the processor's, lowered to the level in the environment variable MILLRACE_ISA, which reproduces the bits
+/// of a lesser machine.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
-/// The dtype in which this processor multiplies operands of `dtype`: bf16 without bf16 instructions is widened to fp32, there three times
-/// as fast (AVX-512 at 2.8 GHz, one core: oneDNN fp32 110–130 GFLOP/s, bf16 33).
+/// The dtype in which this processor multiplies operands of `dtype`: without bf16 instructions bf16 is widened to fp32, which is
+/// then three times as fast (AVX-512 at 2.8 GHz, one core: oneDNN fp32 110–130 GFLOP/s, bf16 33).
 [[nodiscard]] DType matmul_compute_dtype(DType dtype);
 
 /// One line for `millrace doctor` and for checkpoints: "avx512 (no bf16 instructions: bf16 matmuls run in fp32), Intel(R) …".

@@ -5,12 +5,12 @@
 
 #include "kernels/base/device.hpp"
 
-/// Memory that CUDA gives: of a device, or of the host, pinned. For Buffer alone. Zeroed. A build without CUDA refuses.
+/// Memory from CUDA for Buffer: on a device, or pinned on the host. Zeroed. A build without CUDA throws.
 namespace millrace::kernels::cuda {
 
-/// Throws Error(memory) naming what was wanted and what is free, Error(config) for a device that is not there.
+/// Throws Error(memory), which names the bytes requested and free, or Error(config) for a device that does not exist.
 [[nodiscard]] std::byte* allocate(std::size_t bytes, Device device, MemorySpace space);
-/// Copies to the device; done when it returns.
+/// Copies to the device; returns when the copy is done.
 void write(Device device, std::byte* to, std::span<const std::byte> from);
 void release(std::byte* memory, Device device, MemorySpace space) noexcept;
 

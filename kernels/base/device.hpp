@@ -8,19 +8,20 @@ namespace millrace::kernels {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-/// Where bytes live. Host memory that a device can copy from without staging is pinned.
+/// The kind of memory that bytes lie in. A device can copy from pinned host memory without staging.
 enum class MemorySpace : std::uint8_t { host, pinned_host, device };
 
-/// A processor that runs programs: "cpu", "cuda:0".
+/// A processor that executes programs: "cpu", "cuda:0".
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// Reads "cpu", "cuda" or "cuda:N". Throws Error(config) for anything else, and for a device that this build or machine lacks.
+/// Parses "cpu", "cuda" or "cuda:N". Throws Error(config) for anything else, and for a device that this build or machine does not
+/// have.
 [[nodiscard]] Device parse_device(std::string_view text);
-/// Of a text that parse_device reads, without a look at the machine.
+/// The kind of device that a text accepted by parse_device names, without checking the machine.
 [[nodiscard]] constexpr DeviceKind device_kind(std::string_view text) noexcept {
   return text.starts_with("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
 }

@@ -9,7 +9,7 @@ namespace millrace::kernels {
 #if defined(__x86_64__)
 namespace {
 
-// Sixteen sums that do not wait for each other hide the latency of either instruction.
+// Sixteen independent sums hide the latency of either instruction.
 #define MILLRACE_SIXTEEN(instruction)                                                                                                  \
   instruction                                                                                                                          \
       " %%zmm16, %%zmm17, %%zmm0\n" instruction " %%zmm16, %%zmm17, %%zmm1\n" instruction " %%zmm16, %%zmm17, %%zmm2\n" instruction    \

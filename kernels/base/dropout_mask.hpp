@@ -6,8 +6,8 @@
 
 namespace millrace::kernels {
 
-/// Which features dropout keeps, for every device alike (kernels/dropout.hpp says of what it is a function). Under nvcc constexpr functions
-/// run on the device too (--expt-relaxed-constexpr).
+/// Which features dropout keeps, for every device alike (kernels/dropout.hpp lists what the mask depends on). Under nvcc
+/// constexpr functions run on the device too (--expt-relaxed-constexpr).
 constexpr std::uint64_t dropout_key(std::int32_t sample, std::uint64_t site) noexcept {
   return splitmix(site) ^ splitmix(static_cast<std::uint64_t>(sample));
 }

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-/// Types of numbers in memory. bf16 is the upper half of an fp32.
+/// Number types in memory. A bf16 is the upper half of an fp32.
 enum class DType : std::uint8_t { f32, bf16, i32, i64, f64 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {

@@ -12,12 +12,12 @@
 
 namespace millrace::kernels {
 
-/// Which implementation answers on a CPU: the plain loops that define the truth, or the fast ones.
+/// Implementation of kernels on a CPU: the plain loops that define correct results, or the fast ones.
 enum class Implementation : std::uint8_t { fast, reference };
 
-/// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it returns when
-/// the work is on the queue's compute lane, and operands lie in device memory. A context belongs to one rank and is used from that rank's
-/// worker thread only.
+/// Where kernels run, in order. On a CPU a call returns when its work is done, on the calling thread and its team; on a GPU it
+/// returns when the work is enqueued on the compute stream, and operands are in device memory. A context belongs to one rank and
+/// is used only from that rank's worker thread.
 class ExecutionContext {
  public:
   explicit ExecutionContext(ThreadTeam& team, Implementation implementation = Implementation::fast, DeviceContext* device_context = nullptr)
@@ -30,7 +30,7 @@ class ExecutionContext {
 
   [[nodiscard]] Device device() const noexcept { return device_context_ == nullptr ? Device{} : device_context_->device(); }
   [[nodiscard]] bool on_cuda() const noexcept { return device_context_ != nullptr; }
-  /// Of a GPU only.
+  /// Only valid on a GPU.
   [[nodiscard]] DeviceContext& device_context() const noexcept { return *device_context_; }
   [[nodiscard]] ThreadTeam& team() const noexcept { return *team_; }
   [[nodiscard]] int threads() const noexcept { return team_->size(); }
@@ -46,7 +46,8 @@ class ExecutionContext {
   Backend backend_ = Backend::cpu;
 };
 
-/// Memory that a kernel may use while it runs; planned with the program, at least as large as the kernel's *_scratch_bytes says.
+/// Memory that a kernel may use while it runs; it is planned with the program and at least as large as the kernel's
+/// *_scratch_bytes returns.
 using Scratch = std::span<std::byte>;
 
 }  // namespace millrace::kernels

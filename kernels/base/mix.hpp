@@ -4,7 +4,7 @@
 
 namespace millrace {
 
-inline constexpr std::uint64_t golden_ratio = 0x9e3779b97f4a7c15ULL;  // 2^64 ÷ φ: what splitmix64 counts in
+inline constexpr std::uint64_t golden_ratio = 0x9e3779b97f4a7c15ULL;  // 2^64 ÷ φ: splitmix64's increment
 
 /// splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): a bijection in which every bit of the result depends on every bit of `x`.
 /// 0 stays 0.

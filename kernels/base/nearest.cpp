@@ -6,7 +6,7 @@
 namespace millrace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table: a swap looks two back.
+  // Three rows of the table, since a swap refers to the row before the previous one.
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -29,7 +29,7 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> na
   for (const std::string& name : names) {
     std::size_t distance = edit_distance(wrong, name);
     const std::string_view last_part = std::string_view(name).substr(name.rfind('.') + 1);
-    // The right word in a wrong section, or without one.
+    // The right word in a wrong section, or without a section.
     if (last_part == wrong.substr(wrong.rfind('.') + 1)) distance = std::min<std::size_t>(distance, 2);
     if (distance < best) {
       best = distance;

@@ -7,14 +7,15 @@
 
 namespace millrace {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn one into the other (optimal string alignment).
+/// Number of insertions, deletions, substitutions and swaps of neighbours that turn one text into the other (optimal string
+/// alignment).
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The name that was probably meant: the nearest one, the first among equals, if it is near enough to be no guess; else empty. A name
-/// without its section ("steps") is near the key of that name.
+/// The name that was probably meant: the nearest one, and the first of equally near ones, if it is near enough not to be a guess;
+/// otherwise empty. A name without its section ("steps") is near to the key with that name.
 [[nodiscard]] std::string nearest_name(std::string_view wrong, std::span<const std::string> names);
 
-/// "; did you mean NAME?" or nothing.
+/// Returns "; did you mean NAME?" or an empty string.
 [[nodiscard]] std::string did_you_mean(std::string_view wrong, std::span<const std::string> names);
 
 }  // namespace millrace

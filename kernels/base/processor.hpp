@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-/// What the size of a kernel's scratch depends on, beside its operands: the device, and on a CPU the threads.
+/// The size of a kernel's scratch depends on this, besides its operands: the device and, on a CPU, the number of threads.
 struct Processor {
   Device device;
   int threads = 1;

@@ -2,7 +2,8 @@
 
 namespace millrace::kernels {
 
-/// While it lives, NVTX (what Nsight Systems draws) shows a range of this name on the calling thread. Costs nothing without CUDA.
+/// Shows an NVTX range of this name (drawn by Nsight Systems) on the calling thread during its lifetime. Without CUDA it does
+/// nothing.
 class Range {
  public:
   explicit Range(const char* name) noexcept;

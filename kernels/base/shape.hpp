@@ -9,11 +9,11 @@
 
 namespace millrace::kernels {
 
-/// One axis of a shape: its size, or, where a runtime count bounds it, its capacity. Memory is planned for the capacity; an execution sees
-/// the count (routed tokens, the tail of an evaluation, the tokens written so far).
+/// One axis of a shape: its size or, if a runtime count limits it, its capacity. Memory is planned for the capacity; an execution
+/// uses the count (routed tokens, the remainder of an evaluation, the tokens generated so far).
 struct Dimension {
   std::int64_t capacity = 0;
-  std::int16_t count = -1;  // index into the execution's runtime counts; -1: exact
+  std::int16_t count = -1;  // index into the execution's runtime counts; -1: the size is exact
 
   constexpr Dimension() = default;
   constexpr Dimension(std::int64_t size) : capacity(size) {}  // NOLINT: a plain size is a dimension
@@ -22,7 +22,7 @@ struct Dimension {
   friend constexpr bool operator==(const Dimension&, const Dimension&) = default;
 };
 
-/// Up to five axes, row-major, no strides: what is not contiguous is another tensor.
+/// Up to five axes, row-major, no strides: data that is not contiguous is described by several tensors.
 class Shape {
  public:
   static constexpr std::size_t max_rank = 5;
@@ -44,7 +44,7 @@ class Shape {
     for (std::size_t axis = 0; axis < rank_; ++axis) product *= dimensions_[axis].capacity;
     return product;
   }
-  /// The sizes alone, as files tell them.
+  /// The sizes alone, as files store them.
   [[nodiscard]] std::vector<std::int64_t> sizes() const;
   [[nodiscard]] constexpr bool bounded() const noexcept {
     for (std::size_t axis = 0; axis < rank_; ++axis)

@@ -10,8 +10,8 @@
 
 namespace millrace::kernels {
 
-/// A typed window onto memory that somebody else owns; row-major and contiguous. Its shape is the execution's: bounded axes carry their
-/// count.
+/// A typed view of memory that belongs to somebody else; row-major and contiguous. Its shape is that of the execution: bounded
+/// axes have their runtime count.
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::f32;

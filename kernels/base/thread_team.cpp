@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Longer than the gap between two operations of a program, shorter than what a scheduler's time slice would notice when threads outnumber
-/// cores.
+/// Longer than the gap between two operations of a program, and short against the scheduler's time slice, for when threads
+/// outnumber cores.
 constexpr auto kSpin = std::chrono::microseconds(40);
 
 void relax() noexcept {
@@ -27,7 +27,8 @@ void relax() noexcept {
 #endif
 }
 
-/// Spins for kSpin at most; true when `ready` came true. The clock is read rarely: it costs as much as many pauses.
+/// Spins for at most kSpin; returns whether `ready` became true. The clock is read rarely, since that costs as much as many
+/// pauses.
 template <class Ready>
 bool spin_until(Ready&& ready) noexcept {
   const auto begin = Clock::now();
@@ -44,14 +45,14 @@ void pin_to_core(pthread_t thread, int core) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<unsigned>(core), &set);
-  // A core that the container does not own is no error: the thread then floats.
+  // A core that the container does not own is not an error: the thread is then not pinned.
   (void)pthread_setaffinity_np(thread, sizeof set, &set);
 }
 
 }  // namespace
 
-/// OpenMP's thread count is a property of the calling thread. The library comes with oneDNN, when it comes at all, so it is asked for by
-/// name.
+/// OpenMP's thread count is a property of the calling thread. The OpenMP library is loaded only along with oneDNN, so the
+/// function is looked up by name.
 void keep_openmp_to_one_thread() noexcept {
   thread_local bool done = false;
   if (done) return;
@@ -60,11 +61,11 @@ void keep_openmp_to_one_thread() noexcept {
 }
 
 struct ThreadTeam::State {
-  // Written by the caller before it publishes a generation, read by members after they see it.
+  // Written by the caller before it publishes a generation, read by members after they see the generation.
   Erased body = nullptr;
   void* context = nullptr;
   bool stop = false;
-  int members = 1;  // threads of the system, the caller among them
+  int members = 1;  // threads of the system, including the caller
   std::vector<std::exception_ptr> errors;
   std::vector<int> cores;
   bool caller_pinned = false;
@@ -86,7 +87,7 @@ struct ThreadTeam::State {
     }
   }
 
-  /// What is one member's of the team's threads, in order.
+  /// Runs those of the team's threads that this member stands for, in order.
   void call_part(int member, int member_count, int size) noexcept {
     for (int thread = size * member / member_count; thread < size * (member + 1) / member_count; ++thread) call(thread, size);
   }
@@ -112,7 +113,7 @@ struct ThreadTeam::State {
     for (auto& thread : threads) thread.join();
   }
 
-  /// The error of the lowest thread index is the one that is told.
+  /// Only the error of the lowest thread index is rethrown.
   void rethrow() {
     std::exception_ptr first;
     for (auto& error : errors) {

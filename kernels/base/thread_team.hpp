@@ -9,16 +9,17 @@
 
 namespace millrace::kernels {
 
-/// From now on, OpenMP code called from this thread uses this thread alone. Cheap when called again.
+/// Makes OpenMP code called from this thread use one thread only. A repeated call is cheap.
 void keep_openmp_to_one_thread() noexcept;
 
-/// A fixed number of threads that run one function together. The caller is thread 0; the others spin briefly, then sleep on a futex.
-/// `run` returns when all are done, and throws what the body threw on the lowest thread; it allocates nothing. One caller at a time, always
-/// the same thread (the rank's worker). Every member thread keeps OpenMP to one thread, so that libraries underneath do not start teams of
-/// their own.
+/// A fixed number of threads that run one function together. The caller is thread 0; the others spin briefly, then sleep on a
+/// futex. `run` returns when all are done and rethrows the body's exception from the lowest thread; it does not allocate. One
+/// caller at a time, always the same thread (the rank's worker). Every member thread keeps OpenMP to one thread, so that
+/// libraries underneath do not start teams of their own.
 class ThreadTeam {
  public:
-  /// threads >= 1. `cores`, when not empty: each has one thread, pinned to it; where they are fewer, the team takes turns on these.
+  /// `threads` is at least 1. If `cores` is not empty, each core gets one thread, pinned to it; if there are fewer cores than
+  /// threads, each member runs several of the team's threads in turn.
   explicit ThreadTeam(int threads, std::vector<int> cores = {});
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -26,7 +27,7 @@ class ThreadTeam {
 
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// body(thread_index, thread_count) on every thread.
+  /// Calls body(thread_index, thread_count) on every thread.
   template <class Body>
   void run(Body&& body) {
     auto* pointer = std::addressof(body);
@@ -34,8 +35,8 @@ class ThreadTeam {
                const_cast<std::remove_const_t<std::remove_reference_t<Body>>*>(pointer));
   }
 
-  /// body(begin, end) over [0, count), cut into one contiguous range a thread at multiples of `grain`: which element goes where
-  /// depends on count, grain and the number of threads alone.
+  /// Calls body(begin, end) over [0, count), cut into one contiguous range per thread at multiples of `grain`. The cut depends
+  /// only on count, grain and the number of threads.
   template <class Body>
   void for_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
     const std::int64_t blocks = (count + grain - 1) / grain;

@@ -5,9 +5,9 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1024;  // elements: less is not worth waking a thread
+constexpr std::int64_t kGrain = 1024;  // elements; waking a thread costs more than fewer are worth
 
-// `each(begin, end)` of ranges of the elements, from the loops of the operands' dtype.
+// Calls `each(begin, end)` on ranges of the elements, with the loops of the operands' dtype.
 template <class Full, class Half>
 void for_elements(const ExecutionContext& context, const Tensor& x, Full&& full, Half&& half) {
   context.team().for_ranges(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels::cpu {
 
-/// What one update needs; the scalars are formed in double and rounded once.
+/// Arguments of one update; the scalars are computed in double and rounded once.
 struct AdamwLoop {
   UpdatePointers<2> at;  // states: m, v
   float keep;            // 1 − lr·decay

@@ -28,12 +28,13 @@ AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options
   return sizes;
 }
 
-// Floats from one thread's memory to the next: no two threads share a cache line.
+// Number of floats from one thread's memory to the next, such that no two threads share a cache line.
 std::int64_t per_thread(std::int64_t floats) {
   return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
 }
 
-// body(item, thread) for every item; a thread takes the next when it is free. Items share no sums, so who computes which does not matter.
+// Calls body(item, thread) for every item; a thread takes the next item when it is free. Items share no sums, so results do not
+// depend on which thread computes which.
 template <class Body>
 void for_each(ThreadTeam& team, std::int64_t items, Body&& body) {
   std::atomic<std::int64_t> next{0};
@@ -44,7 +45,7 @@ void for_each(ThreadTeam& team, std::int64_t items, Body&& body) {
   });
 }
 
-// The forward's scratch: of each thread what it has in work, a packed head, its own memory.
+// Scratch of the forward: for each thread its current head's state, a packed head, and its own memory.
 std::size_t forward_bytes(const AttentionSizes& sizes, int threads) {
   const auto of_one = static_cast<std::size_t>(per_thread(packed_floats(sizes)) + per_thread(forward_floats(sizes))) * sizeof(float);
   return static_cast<std::size_t>(threads) * (sizeof(HeadInWork) + of_one);
@@ -62,7 +63,7 @@ void forward(ThreadTeam& team, const AttentionForward<T>& at, Pack* pack, Tile* 
         pack(at, head / sizes.kv_heads, head % sizes.kv_heads, packed + owner * per_thread(packed_floats(sizes)));
       },
       [&](int owner, std::int64_t head, std::int64_t tile, int thread) {
-        // Late tiles have most to do: they go first.
+        // Later tiles have the most work, so they go first.
         forward_tile(at, head / sizes.kv_heads, head % sizes.kv_heads, sizes.tiles - 1 - tile,
                      packed + owner * per_thread(packed_floats(sizes)), memory + thread * per_thread(forward_floats(sizes)));
       });

@@ -4,7 +4,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-// A thread's memory for one row and key/value head.
+// Memory of a thread for one row and key/value head.
 struct Workspace {
   float* keys_by_column;    // [tiles, D, 64]
   float* values_by_column;  // [tiles, D, 64]
@@ -37,7 +37,7 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
   return work;
 }
 
-// From scores and dP to P = 2^(score − log-sum) and dS = P·(dP − delta), both exactly 0 where the query does not see the key.
+// Turns scores and dP into P = 2^(score − log-sum) and dS = P·(dP − delta), both exactly 0 where the query does not see the key.
 template <bool masked, bool capped>
 MILLRACE_INLINE void score_gradients(const AttentionSizes& sizes, const ScoreTile& tile, const Workspace& work) {
   for_each_row<masked>(

@@ -4,17 +4,18 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-// A row's reference follows its largest score only when that is more than 2⁸ times the reference's power: a few more bits of a
-// probability's range, and rows hardly ever have to be scaled anew. Which way it goes depends on the row's own scores alone.
+// A row's reference is updated to its largest score only if that exceeds the reference by more than this, in powers of two: it
+// costs a few bits of the probabilities' range, and rows hardly ever have to be rescaled. The decision depends only on the row's
+// own scores.
 constexpr float kSlack = 8.0F;
 
-// A thread's memory for one tile of queries of one head.
+// Memory of a thread for one tile of queries of one head.
 struct Workspace {
-  float* q;          // [64, padded], times scale·log2 e: scores come out as exponents of two
+  float* q;          // [64, padded], times scale·log2 e: scores are exponents of two
   float* o;          // [64, padded], not yet divided by the sums
   float* scores;     // [64, 64], then the probabilities
-  float* sums;       // [64, 16] by lanes of one register
-  float* reference;  // [64], what scores are relative to: within kSlack of the largest so far
+  float* sums;       // [64, 16], one sum per lane of a register
+  float* reference;  // [64], subtracted from scores: within kSlack of the largest so far
 };
 
 MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
@@ -31,7 +32,7 @@ MILLRACE_INLINE void scale_row(float* row, std::int64_t width, Wide factor) {
   for (std::int64_t d = 0; d < width; d += kWide) store_wide(row + d, load_wide(row + d) * factor);
 }
 
-// A row of scores to probabilities relative to the row's reference; sums and outputs follow when that rises.
+// Turns a row of scores into probabilities relative to the row's reference; rescales sums and outputs when the reference rises.
 template <bool masked, bool capped, int vectors>
 MILLRACE_INLINE void softmax_row(const AttentionSizes& sizes, const ScoreTile& tile, bool first, const Workspace& work, std::int64_t t) {
   float* row = work.scores + t * kTile;
@@ -94,7 +95,7 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   const std::int64_t queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   pack_rows(at.q + (first_token * sizes.heads + head) * sizes.width, sizes.heads * sizes.width, queries, sizes, sizes.scale * kLog2E,
             work.q);
-  // A sink is a first score that is seen before all others and has no value.
+  // A sink acts as a first score that comes before all others and has no value.
   f32x16 sum{};
   if (at.sinks != nullptr) sum[0] = 1.0F;
   for (std::int64_t t = 0; t < queries; ++t) {

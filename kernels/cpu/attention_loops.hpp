@@ -22,18 +22,19 @@ struct AttentionSizes {
   std::int64_t tiles;     // ⌈S/64⌉
   float scale;
   float soft_cap;       // 0: none
-  std::int64_t window;  // S where all is seen
-  std::int64_t chunk;   // S where all is seen
+  std::int64_t window;  // S: no limit
+  std::int64_t chunk;   // S: no limit
   bool causal;
 };
 
-/// Floats of one packed operand: a tile's 64 head vectors; all of one row and key/value head; all tiles of scores.
+/// Number of floats of one packed operand: a tile's 64 head vectors; all vectors of one row and key/value head; all tiles of
+/// scores.
 #define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
 MILLRACE_SIZE tile_floats(const AttentionSizes& sizes) { return kTile * sizes.padded; }
 MILLRACE_SIZE head_floats(const AttentionSizes& sizes) { return sizes.tiles * tile_floats(sizes); }
-/// A thread's own memory: forward q, o, scores, sums, references; backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two tiles of scores,
-/// log-sums, deltas.
-/// Keys and values of one head, packed for the forward: Kᵀ by tiles [tiles, D, 64], then V [S, padded].
+/// Memory of a thread: in the forward q, o, scores, sums, references; in the backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two
+/// tiles of scores, log-sums, deltas. Keys and values of one head are packed for the forward: Kᵀ by tiles [tiles, D, 64], then V
+/// [S, padded].
 MILLRACE_SIZE packed_floats(const AttentionSizes& sizes) { return 2 * head_floats(sizes); }
 MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) { return 2 * tile_floats(sizes) + kTile * kTile + kTile * 16 + kTile; }
 MILLRACE_SIZE backward_floats(const AttentionSizes& sizes) {
@@ -48,7 +49,7 @@ struct AttentionForward {
   const T* k;
   const T* v;
   const std::int32_t* segments;
-  const float* sinks;  // of each query head, or null
+  const float* sinks;  // one per query head, or null
   T* o;
   float* log_sum_exp;
 };
@@ -68,17 +69,17 @@ struct AttentionBackward {
   T* dv;
 };
 
-/// Keys and values of one row and key/value head, into `packed`.
+/// Packs the keys and values of one row and key/value head into `packed`.
 MILLRACE_CPU_KERNEL(attention_pack_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head, float* packed));
 MILLRACE_CPU_KERNEL(attention_pack_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head, float* packed));
 
-/// One tile of queries of all heads that share a key/value head, which is `packed`. `memory` has forward_floats.
+/// Computes one tile of queries of all heads that share the key/value head in `packed`. `memory` has forward_floats.
 MILLRACE_CPU_KERNEL(attention_forward_f32, void(const AttentionForward<float>& at, std::int64_t row, std::int64_t kv_head,
                                                 std::int64_t tile, const float* packed, float* memory));
 MILLRACE_CPU_KERNEL(attention_forward_bf16, void(const AttentionForward<BFloat16>& at, std::int64_t row, std::int64_t kv_head,
                                                  std::int64_t tile, const float* packed, float* memory));
 
-/// All gradients of one row and key/value head. `memory` has backward_floats.
+/// Computes all gradients of one row and key/value head. `memory` has backward_floats.
 MILLRACE_CPU_KERNEL(attention_backward_f32,
                     void(const AttentionBackward<float>& at, std::int64_t row, std::int64_t kv_head, float* memory));
 MILLRACE_CPU_KERNEL(attention_backward_bf16,

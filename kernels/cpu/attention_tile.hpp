@@ -7,7 +7,7 @@
 #include "kernels/cpu/tile_product.hpp"
 #include "kernels/cpu/transpose_16x16.hpp"
 
-/// What attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
+/// Code that attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -18,7 +18,8 @@ constexpr float kMinusInfinity = -__builtin_inff();
 MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15) / 16; }
 
-// Scores are handled in vectors of one register (tile_product.hpp's Wide): comparisons of wider ones would be taken apart, lane by lane.
+// Scores are processed in vectors of one register (tile_product.hpp's Wide): the compiler would split comparisons of wider
+// vectors into single lanes.
 using WideMask = std::int32_t __attribute__((vector_size(sizeof(Wide))));
 using WideBits = std::uint32_t __attribute__((vector_size(sizeof(Wide))));
 
@@ -77,7 +78,7 @@ MILLRACE_INLINE float sum_of_lanes(f32x16 v) {
 }
 #endif
 
-/// `count` head vectors, `step` elements apart, times `factor`, one after the other with zeros up to `padded`.
+/// Packs `count` head vectors, which are `step` elements apart, times `factor`, one after the other with zeros up to `padded`.
 template <class T>
 MILLRACE_INLINE void pack_rows(const T* x, std::int64_t step, std::int64_t count, const AttentionSizes& sizes, float factor,
                                float* packed) {
@@ -86,7 +87,7 @@ MILLRACE_INLINE void pack_rows(const T* x, std::int64_t step, std::int64_t count
       store(packed + t * sizes.padded + d, load_lanes(x + t * step + d, sizes.width - d) * factor);
 }
 
-/// Head vectors of a whole row as columns, tile by tile: [tiles, D, 64]; keys beyond the sequence are zero.
+/// Packs the head vectors of a whole row as columns, tile by tile: [tiles, D, 64]; keys beyond the sequence are zero.
 template <class T>
 MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const AttentionSizes& sizes, float* packed) {
   for (std::int64_t u = 0; u < sizes.tiles * kTile; u += 16)
@@ -107,13 +108,13 @@ MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const Attention
     }
 }
 
-/// Scores in powers of two, as they come from q·scale·log2 e, and what the cap makes of them in the same measure.
+/// Applies the soft cap to scores in powers of two, as q·scale·log2 e gives them; the result is in powers of two as well.
 MILLRACE_INLINE Wide cap_scores(Wide score, float soft_cap) {
   const float cap = soft_cap * kLog2E;
   const auto exponential_of = [](Wide x) __attribute__((always_inline)) { return power_of_two(x * kLog2E); };
   return hyperbolic_tangent(score * (1.0F / cap), exponential_of) * cap;
 }
-/// The factor on the way back, from the capped score.
+/// Derivative of the cap, from the capped score.
 MILLRACE_INLINE Wide cap_gradient(Wide capped, float soft_cap) {
   const Wide share = capped * (1.0F / (soft_cap * kLog2E));
   return 1.0F - share * share;
@@ -123,18 +124,18 @@ MILLRACE_INLINE Wide cap_gradient(Wide capped, float soft_cap) {
 struct ScoreTile {
   std::int64_t queries, keys;
   bool diagonal;      // causal, and queries and keys are the same tokens
-  bool same_segment;  // all of it one segment: nothing to compare
+  bool same_segment;  // the tile is a single segment, so there is nothing to compare
   bool bounded;       // some query does not see the tile's first keys
   bool short_keys;    // not causal, and fewer than 64 keys
   std::int32_t query_segments[kTile], key_segments[kTile];
-  std::int32_t first_keys[kTile];  // of each query, where bounded
+  std::int32_t first_keys[kTile];  // one per query, if bounded
 
-  /// False where every query sees all 64 keys.
+  /// False if every query sees all 64 keys.
   [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || short_keys; }
 
-  /// Keys of a query's row that a product will read: on the diagonal up to the end of its block of rows.
+  /// Number of keys in a query's row that a product will read: on the diagonal, up to the end of the query's block of rows.
   [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t) const { return diagonal ? smaller(keys, t + kBlockRows) : keys; }
-  /// All ones where query t sees the keys of this vector.
+  /// All bits are ones for keys of this vector that query t sees.
   [[nodiscard, gnu::always_inline]] WideMask visible(std::int64_t t, std::int64_t vector) const {
     static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     WideMask key;
@@ -151,8 +152,8 @@ struct ScoreTile {
   }
 };
 
-/// row(t, Count<n>{}) for every query, with the n vectors of its row that are worth computing as a constant, so that they stay in
-/// registers: all, or half or a quarter of them where the tile is masked and no product reads more.
+/// Calls row(t, Count<n>{}) for every query. The number n of vectors of its row that are worth computing is a constant, so that
+/// they stay in registers: all of them, or half or a quarter if the tile is masked and no product reads more.
 template <int n>
 struct Count {
   static constexpr int value = n;
@@ -169,14 +170,14 @@ MILLRACE_INLINE void for_each_row(const ScoreTile& tile, Row&& row) {
   }
 }
 
-/// The first key of its row that a query may see, but for segments.
+/// First key of its row that a query may see, without regard to segments.
 MILLRACE_INLINE std::int64_t first_key(const AttentionSizes& sizes, std::int64_t query) {
   const std::int64_t of_window = query + 1 - sizes.window;
   const std::int64_t of_chunk = query - query % sizes.chunk;
   return of_window > of_chunk ? of_window : of_chunk;
 }
 
-/// The key tiles that a tile of queries may see: [first, last].
+/// Key tiles that a tile of queries may see: [first, last].
 MILLRACE_INLINE std::int64_t first_key_tile(const AttentionSizes& sizes, std::int64_t query_tile) {
   return first_key(sizes, query_tile * kTile) / kTile;
 }
@@ -184,7 +185,7 @@ MILLRACE_INLINE std::int64_t last_key_tile(const AttentionSizes& sizes, std::int
   return sizes.causal ? query_tile : sizes.tiles - 1;
 }
 
-/// False where no query of the tile sees a key of it, by the ranges of their segments.
+/// Returns false if no query of the tile sees a key of it, judged by the ranges of their segments.
 MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32_t* segments, std::int64_t query_tile,
                                    std::int64_t key_tile, ScoreTile& tile) {
   tile.queries = smaller(kTile, sizes.sequence - query_tile * kTile);

@@ -18,7 +18,8 @@ void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor
 }
 
 void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& db) {
-  // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
+  // Each thread owns columns, so the order of a sum over rows does not depend on the number of threads, and no partial sums need
+  // memory.
   context.team().for_ranges(dy.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (dy.dtype == DType::f32)
       pick_bias_weight_gradient_f32()({dy.as<float>(), db.as<float>(), dy.shape[0], dy.shape[1]}, begin, end);

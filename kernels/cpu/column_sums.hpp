@@ -4,16 +4,17 @@
 
 #include "kernels/cpu/lanes.hpp"
 
-/// Sums over rows for columns [begin, end): what the gradients of norm weights and biases are. Only for sources of millrace_cpu_kernel().
+/// Sums over rows for columns [begin, end), which the weight gradients of norms and biases need. Only for sources of
+/// millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 
-/// sums[c] += Σ over rows of term(row, c, …): rows in blocks of 64, each summed before it meets `sums`, blocks in order, so that a sum's
-/// order depends on the rows alone. `term(row, column, left)` gives sixteen columns, of which `left` count; what it gives beyond is
-/// ignored.
+/// sums[c] += Σ over rows of term(row, c, …). Rows are summed in blocks of 64, and each block is added to `sums` in order, so the
+/// order of a sum depends only on the rows. `term(row, column, left)` returns sixteen columns, of which `left` count; the rest
+/// are ignored.
 template <class Term>
 MILLRACE_INLINE void add_column_sums(std::int64_t rows, std::int64_t begin, std::int64_t end, float* sums, Term term) {
   constexpr std::int64_t block_rows = 64;
-  constexpr std::int64_t block_columns = 256;  // 1 KiB of sums, stays in the first cache
+  constexpr std::int64_t block_columns = 256;  // 1 KiB of sums, which fits into the L1 cache
   for (std::int64_t row = 0; row < rows; row += block_rows) {
     const std::int64_t last = row + block_rows < rows ? row + block_rows : rows;
     for (std::int64_t column = begin; column < end; column += block_columns) {

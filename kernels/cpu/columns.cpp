@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kRowGrain = 16;
 
-// copy(bytes of the whole's row, bytes of the part's row, their number) for every row and part.
+// Calls copy(bytes of a row of the whole, bytes of the part's row, their number) for every row and part.
 template <class Copy>
 void for_pieces(const ExecutionContext& context, const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) {
   const std::size_t size = size_of(whole.dtype);
@@ -32,7 +32,7 @@ void join_columns(const ExecutionContext& context, std::span<const Tensor> parts
   for_pieces(context, y, parts, [](std::byte* whole, const std::byte* part, std::size_t bytes) { std::memcpy(whole, part, bytes); });
 }
 
-// One loop is truth and implementation: there is no sum in it that could be taken in another order.
+// One loop is both the reference and the fast implementation: it has no sum whose order could differ.
 const InTable in_table[] = {
     {Backend::reference, table::split_columns, split_columns},
     {Backend::reference, table::join_columns, join_columns},

@@ -28,7 +28,7 @@ void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& sam
   });
 }
 
-// One loop is truth and implementation: there is no sum in it that could be taken in another order.
+// One loop is both the reference and the fast implementation: it has no sum whose order could differ.
 const InTable in_table[] = {
     {Backend::reference, table::dropout, dropout},
     {Backend::cpu, table::dropout, dropout},

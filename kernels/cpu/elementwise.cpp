@@ -7,7 +7,8 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Less is not worth waking a thread for; also a whole number of pages in any dtype, so that threads do not share them.
+/// Fewer elements are not worth waking a thread; it is also a whole number of pages in any dtype, so that threads do not share
+/// pages.
 constexpr std::int64_t kGrain = 8192;
 
 void add(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {

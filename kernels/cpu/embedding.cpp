@@ -27,7 +27,7 @@ void embedding_forward(const ExecutionContext& context, const Tensor& tokens, co
 
 void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
   const std::int64_t width = gradient.shape[1];
-  // Threads own columns, so each element takes its tokens in order whatever their number.
+  // Each thread owns columns, so every element adds its tokens in order, whatever the number of threads.
   context.team().for_ranges(width, 16, [&](std::int64_t begin, std::int64_t end) {
     if (dy.dtype == DType::f32)
       pick_embedding_gradient_f32()(tokens.as<std::int32_t>(), tokens.elements(), dy.as<float>(), gradient.as<float>(), width, begin, end);

@@ -8,7 +8,7 @@
 /// Loops of kernels/embedding.hpp for rows of `width` elements.
 namespace millrace::kernels::cpu {
 
-/// One row with its dtype changed.
+/// Converts one row to the other dtype.
 MILLRACE_CPU_KERNEL(widen_row, void(const BFloat16* x, float* y, std::int64_t width));
 MILLRACE_CPU_KERNEL(narrow_row, void(const float* x, BFloat16* y, std::int64_t width));
 

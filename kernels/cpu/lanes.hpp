@@ -17,7 +17,7 @@ MILLRACE_INLINE void store_lanes(T* p, f32x16 v, std::int64_t left) {
     store(p, v, left);
 }
 
-/// What v becomes when stored as T.
+/// The value of v after it was stored as T.
 template <class T>
 MILLRACE_INLINE f32x16 round_to(f32x16 v) {
   if constexpr (sizeof(T) == 2)

@@ -42,7 +42,8 @@ void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& d
     return LayerNormWeightGradient<T>{dy.as<T>(),     x.as<T>(),      m.as<float>(), r.as<float>(),
                                       dw.as<float>(), db.as<float>(), x.shape[0],    x.shape[1]};
   };
-  // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
+  // Each thread owns columns, so the order of a sum over rows does not depend on the number of threads, and no partial sums need
+  // memory.
   context.team().for_ranges(x.shape[1], kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       pick_layer_norm_weight_gradient_f32()(loops(float{}), begin, end);

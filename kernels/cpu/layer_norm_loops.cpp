@@ -6,7 +6,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Zero beyond the row's end, so that a padded lane adds nothing to a sum.
+/// Sets lanes beyond the row's end to zero, so that they add nothing to a sum.
 MILLRACE_INLINE f32x16 within(f32x16 v, std::int64_t left) {
   if (left >= 16) return v;
   float lanes[16];

@@ -19,13 +19,14 @@ constexpr std::int64_t kRowGrain = 4;
 
 float rounded(float value) { return to_float(to_bfloat16(value)); }
 
-/// Logits that stand in memory at once.
+/// A block of the logits, of which only one is in memory at a time.
 struct Tile {
   Range tokens, columns;
 };
 
-/// The sizes of a tile: some columns of all tokens, or, where that is no more and still many tokens, all columns of some. About a thousand
-/// columns, or as much memory: a tile, the weights under it and the rows of h stay in the outer caches, and the products are large.
+/// Sizes of a tile: some columns of all tokens or, if that takes no more memory and still covers many tokens, all columns of some
+/// tokens. With about a thousand columns (or as much memory) a tile, its weights and the rows of h stay in the outer caches, and
+/// the products are large.
 struct TileSizes {
   std::int64_t tokens, columns;
 
@@ -41,19 +42,19 @@ struct TileSizes {
 
  private:
   static constexpr std::int64_t kTokenUnit = 16, kColumnUnit = 64;
-  /// `count` in as few parts of at most about `most` as will do, all but the last equal.
+  /// Size of the parts when `count` is cut into as few parts of about at most `most` as possible, all equal but the last.
   static std::int64_t even_part(std::int64_t count, std::int64_t most, std::int64_t unit) {
     const std::int64_t parts = (count + most - 1) / most, part = (count + parts - 1) / parts;
     return std::min(count, (part + unit - 1) / unit * unit);
   }
 };
 
-/// Where things lie in the scratch. One layout serves all calls.
+/// Layout of the scratch. One layout serves all calls.
 struct Layout {
   std::int64_t tokens, width, vocabulary;
   DType compute;
   bool widen;  // bf16 in memory, fp32 in the products
-  bool round;  // the table and what is added to its gradient, to bf16
+  bool round;  // round the table, and what is added to its gradient, to bf16
   TileSizes tile;
   std::size_t logits = 0, narrow = 0, h = 0, w = 0, dh = 0, maximum = 0, sum = 0, logit_of_target = 0, at_target = 0, dw = 0, matmul = 0;
 
@@ -84,11 +85,11 @@ struct Layout {
     matmul = end;
   }
 
-  /// A tile has all of a token's logits, so what the softmax needs of them is known before the next.
+  /// A tile has all logits of a token, so the softmax's maximum and sum are known before the next tile.
   [[nodiscard]] bool whole_rows() const { return tile.columns == vocabulary; }
 };
 
-/// Scratch of the three products for a tile of such sizes.
+/// Scratch of the three products for a tile of these sizes.
 std::size_t products_scratch(const Layout& layout, std::int64_t tokens, std::int64_t columns, int threads) {
   const Shape h{tokens, layout.width}, dl{tokens, columns}, w{columns, layout.width};
   const MatmulOptions logits{.transpose_b = true}, dh{.accumulate = true}, dw{.transpose_a = true, .accumulate = !layout.round};
@@ -98,7 +99,7 @@ std::size_t products_scratch(const Layout& layout, std::int64_t tokens, std::int
                    cpu::matmul_scratch_bytes(dl, h, layout.compute, DType::f32, dw, threads)});
 }
 
-/// One call: its operands in the dtype of the products, and the tile under work.
+/// One call: its operands in the dtype of the products, and the current tile.
 class Tiles {
  public:
   Tiles(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
@@ -112,7 +113,7 @@ class Tiles {
     }
   }
 
-  /// body(tile) for every tile in order, with its logits computed.
+  /// Calls body(tile) for every tile in order, after computing its logits.
   template <class Body>
   void for_each(Body&& body) {
     for (std::int64_t token = 0; token < layout_.tokens; token += layout_.tile.tokens)
@@ -127,7 +128,7 @@ class Tiles {
       }
   }
 
-  /// body(token) on the team, each token once.
+  /// Calls body(token) on the team, once for each token.
   template <class Body>
   void for_each_token(Range tokens, Body&& body) const {
     context_.team().for_ranges(tokens.size(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -135,7 +136,7 @@ class Tiles {
     });
   }
 
-  /// body(i) on the team for every i below count.
+  /// Calls body(i) on the team for every i below count.
   template <class Body>
   void for_range(std::int64_t count, Body&& body) const {
     context_.team().for_ranges(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
@@ -143,7 +144,7 @@ class Tiles {
     });
   }
 
-  /// dw's rows of this tile, plus its part.
+  /// Adds this tile's part to its rows of dw.
   void add_weight_gradient(const Tensor& dw) const {
     const Shape shape{tile_.columns.size(), layout_.width};
     float* const sums = dw.as<float>() + tile_.columns.begin * layout_.width;
@@ -156,16 +157,16 @@ class Tiles {
     cpu::matmul(context_, dl(), h_tile(), part, {.transpose_a = true}, matmul_scratch_);
     for_range(shape.elements(), [&](std::int64_t i) { sums[i] += rounded(part.as<float>()[i]); });
   }
-  /// The tile's tokens of dh = dl · w, or plus that.
+  /// Computes this tile's tokens of dh = dl · w, or adds to them.
   void multiply_by_weights(const Tensor& dh, bool accumulate) const {
     cpu::matmul(context_, dl(), w_tile_, rows_of(dh), {.accumulate = accumulate}, matmul_scratch_);
   }
 
-  /// dl in the dtype of the products: over the logits, or beside them in bf16.
+  /// dl in the dtype of the products: it overwrites the logits, or is stored beside them in bf16.
   [[nodiscard]] Tensor dl() const {
     return layout_.compute == DType::bf16 ? make_tensor(base_ + layout_.narrow, DType::bf16, logits_.shape) : logits_;
   }
-  /// A token's row of dl where dl is bf16, else null.
+  /// Row of dl of a token if dl is bf16, else null.
   [[nodiscard]] BFloat16* narrow_dl(std::int64_t token) const {
     return layout_.compute == DType::bf16 ? dl().as<BFloat16>() + place_of(token) : nullptr;
   }
@@ -189,7 +190,7 @@ class Tiles {
 
  private:
   [[nodiscard]] std::int64_t place_of(std::int64_t token) const { return (token - tile_.tokens.begin) * logits_.shape[1]; }
-  /// The tile's tokens of [T, D].
+  /// Rows of [T, D] for the tile's tokens.
   [[nodiscard]] Tensor rows_of(const Tensor& x) const {
     return make_tensor(x.data + static_cast<std::size_t>(tile_.tokens.begin * layout_.width) * size_of(x.dtype), x.dtype,
                        {tile_.tokens.size(), layout_.width});
@@ -225,12 +226,12 @@ class Tiles {
   Scratch matmul_scratch_;
 };
 
-/// What a pass over the tiles learns of each token's row of logits.
+/// Results of a pass over the tiles for each token's row of logits.
 struct Rows {
   float* maximum;
-  double* sum;  // of exp(logit − maximum)
+  double* sum;  // Σ exp(logit − maximum)
   float* logit_of_target;
-  float* at_target;  // dl there
+  float* at_target;  // dl at the target
 
   explicit Rows(const Tiles& tiles)
       : maximum(tiles.at<float>(tiles.layout().maximum)),
@@ -243,7 +244,7 @@ struct Rows {
   [[nodiscard]] double log_sum_exp(std::int64_t token) const { return static_cast<double>(maximum[token]) + std::log(sum[token]); }
 };
 
-/// One call: what it is given, and its pass over the tiles.
+/// One call: its arguments, and its pass over the tiles.
 class CrossEntropy {
  public:
   CrossEntropy(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options,
@@ -256,10 +257,10 @@ class CrossEntropy {
     tiles_.for_each([&](const Tile& tile) { tiles_.for_each_token(tile.tokens, [&](std::int64_t token) { take(tile, token); }); });
   }
 
-  /// dh, f32, and with `dw` that too: a tile is softmaxed before it is multiplied. For tiles of whole rows.
+  /// Computes dh, f32, and dw if given: the softmax of a tile is taken before it is multiplied. For tiles of whole rows.
   void add_by_rows(const Tensor& dh, const Tensor* dw) {
     tiles_.for_each([&](const Tile& tile) {
-      // The target's part joins dh by itself, and dw with the others.
+      // The target's part is added to dh by itself, and to dw with the other columns.
       tiles_.for_each_token(tile.tokens, [&](std::int64_t token) {
         take(tile, token);
         rows_.at_target[token] = set_dl(tile, token, static_cast<float>(rows_.log_sum_exp(token)));
@@ -275,8 +276,8 @@ class CrossEntropy {
     });
   }
 
-  /// dh, f32, for tiles of some columns: Σ exp(logit − maximum so far)·slope·w without the target, whose part joins when the sum of the
-  /// exponentials is known.
+  /// Computes dh, f32, for tiles of some columns: Σ exp(logit − maximum so far)·slope·w without the target, whose part is added
+  /// when the sum of the exponentials is known.
   void add_by_columns(const Tensor& dh) {
     tiles_.for_each([&](const Tile& tile) {
       const bool first = tile.columns.begin == 0;
@@ -305,7 +306,7 @@ class CrossEntropy {
     });
   }
 
-  /// What every token's row came to.
+  /// Writes the loss and the log-sum of every token.
   void write_losses(const Tensor& loss, const Tensor& log_sum_exp) const {
     double total = 0, z_total = 0;
     for (std::int64_t token = 0; token < targets_.shape[0]; ++token) {
@@ -323,7 +324,7 @@ class CrossEntropy {
  private:
   [[nodiscard]] std::int64_t target_of(std::int64_t token) const { return targets_.as<std::int32_t>()[token]; }
   [[nodiscard]] bool is_valid(std::int64_t token) const { return target_of(token) >= 0; }
-  /// The target's column in the tile, or −1 where it is elsewhere or masked.
+  /// The target's column in the tile, or −1 if it is in another tile or masked.
   [[nodiscard]] std::int64_t column_of(const Tile& tile, std::int64_t token) const {
     const std::int64_t target = target_of(token);
     return target >= tile.columns.begin && target < tile.columns.end ? target - tile.columns.begin : -1;
@@ -338,7 +339,8 @@ class CrossEntropy {
     note_target(tile, token);
     pick_cross_entropy_take()(tiles_.logits_of(token), tile.columns.size(), rows_.maximum[token], rows_.sum[token]);
   }
-  /// The token's row of dl in place of its logits, with masked ones 0, whatever their logits are. Returns what stands at the target.
+  /// Replaces a token's logits by its row of dl; the row is 0 if the token is masked, whatever its logits are. Returns the value
+  /// at the target.
   float set_dl(const Tile& tile, std::int64_t token, float log_sum_exp) const {
     if (!is_valid(token)) {
       tiles_.clear_dl(token);
@@ -355,7 +357,7 @@ class CrossEntropy {
   [[nodiscard]] double coefficient_of(std::int64_t token) const {
     return 1 + 2 * static_cast<double>(options_.z_loss) * rows_.log_sum_exp(token);
   }
-  /// dh's row, times by_row, plus the target's part, in which coefficient·softmax − 1 is precise where the softmax is close to 1.
+  /// Row of dh, times by_row, plus the target's part, in which coefficient·softmax − 1 is precise if the softmax is close to 1.
   void blend_target(const Tensor& dh, std::int64_t token, double by_row) const {
     const double logit = rows_.logit_of_target[token], above = logit - rows_.log_sum_exp(token);
     const double share = options_.soft_cap > 0 ? logit / static_cast<double>(options_.soft_cap) : 0;
@@ -377,7 +379,7 @@ class CrossEntropy {
   float g_;
 };
 
-/// dh, loss and log_sum_exp, and with `dw` that too where a tile has whole rows.
+/// Computes dh, loss and log_sum_exp, and dw if given and a tile has whole rows.
 void input_gradient(CrossEntropy& head, const ExecutionContext& context, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp,
                     const Tensor* dw) {
   const Tiles& tiles = head.tiles();

@@ -5,7 +5,7 @@
 namespace millrace::kernels::cpu::MILLRACE_ISA {
 namespace {
 
-/// A short tail with the lanes beyond it at −∞: they are no maximum and add nothing.
+/// Loads a short remainder with −∞ in the lanes beyond it, which are then never the maximum and add nothing.
 MILLRACE_INLINE f32x16 load_logits(const float* logits, std::int64_t count) {
   float lane[16];
   for (std::int64_t i = 0; i < 16; ++i) lane[i] = i < count ? logits[i] : -__builtin_inff();
@@ -18,7 +18,7 @@ MILLRACE_INLINE f32x16 slope_at(f32x16 logit, const CrossEntropySlope& slope) {
   return slope.scale * (1.0F - share * share);
 }
 
-/// The largest of a tile and of `maximum`.
+/// Maximum of a tile and of `maximum`.
 MILLRACE_INLINE float largest_of(const float* logits, std::int64_t count, float maximum) {
   const std::int64_t whole = count / 16 * 16;
   f32x16 largest = splat(maximum);
@@ -27,8 +27,8 @@ MILLRACE_INLINE float largest_of(const float* logits, std::int64_t count, float 
   return maximum_lane(largest);
 }
 
-/// Makes `top` the row's maximum, with a tile's exponentials in `sums`. Returns what the sum was multiplied by: 0 at the first tile, which
-/// finds −∞.
+/// Updates the row's maximum to `top`, with a tile's exponentials in `sums`. Returns the factor that rescales earlier sums: 0 at
+/// the first tile, whose earlier maximum is −∞.
 MILLRACE_INLINE float take_sums(f32x16 sums, float top, float& maximum, double& sum) {
   const float kept = exponential(splat(maximum - top))[0];
   sum = sum * static_cast<double>(kept) + static_cast<double>(sum_lanes(sums));
@@ -74,7 +74,7 @@ float cross_entropy_weigh(float* logits, std::int64_t count, const CrossEntropyS
       store(logits + i, weight);
   }
   if (whole < count) {
-    // The lanes beyond the tail have the weight 0, times a slope that may be no number: they are not stored.
+    // The lanes beyond the end have weight 0 times a slope that may be NaN, so they are not stored.
     const f32x16 weight = weigh(load_logits(logits + whole, count - whole));
     if (narrow != nullptr)
       store(narrow + whole, weight, count - whole);

@@ -7,26 +7,26 @@
 
 namespace millrace::kernels::cpu {
 
-/// logit becomes cap·tanh(logit·scale / cap), or logit·scale where the cap is 0.
+/// Replaces each logit by cap·tanh(logit·scale / cap), or by logit·scale if the cap is 0.
 MILLRACE_CPU_KERNEL(cross_entropy_shape, void(float* logits, std::int64_t count, float scale, float soft_cap));
 
-/// Takes one tile of a row of logits into the row's running maximum and its sum of exp(logit − maximum).
+/// Adds one tile of a row of logits to the row's running maximum and its sum of exp(logit − maximum).
 MILLRACE_CPU_KERNEL(cross_entropy_take, void(const float* logits, std::int64_t count, float& maximum, double& sum));
 
-/// The slope of a shaped logit by the product is scale·(1 − (logit / cap)²), or the scale alone where the cap is 0.
+/// The derivative of a shaped logit with respect to the product is scale·(1 − (logit / cap)²), or just the scale if the cap is 0.
 struct CrossEntropySlope {
   float scale = 1;
   float soft_cap = 0;
 };
 
-/// Takes a tile like cross_entropy_take, with the same bits, and replaces it by exp(logit − maximum)·slope, but by 0 at `target` (a column
-/// of the tile, or −1: it is elsewhere); where `narrow` is given, writes that there in bf16 instead. Returns exp(maximum before − after),
-/// by which sums over earlier tiles are to be multiplied.
+/// Adds a tile like cross_entropy_take, with the same bits, and replaces the tile by exp(logit − maximum)·slope, with 0 at
+/// `target` (a column of the tile, or −1 if the target is not in it); if `narrow` is given, the result is written there in bf16
+/// instead. Returns exp(maximum before − after), the factor that rescales sums over earlier tiles.
 MILLRACE_CPU_KERNEL(cross_entropy_weigh, float(float* logits, std::int64_t count, const CrossEntropySlope& slope, std::int64_t target,
                                                float& maximum, double& sum, BFloat16* narrow));
 
-/// row = by_row·row + by_weights·weights. The weights stand in `wide` or in `narrow`; with neither they are left out. `round`: to bf16
-/// first.
+/// row = by_row·row + by_weights·weights. The weights are in `wide` or in `narrow`; with neither they are omitted. `round`: round
+/// to bf16 first.
 struct CrossEntropyBlend {
   float by_row = 1;
   float by_weights = 0;
@@ -36,7 +36,7 @@ struct CrossEntropyBlend {
 };
 MILLRACE_CPU_KERNEL(cross_entropy_blend, void(float* row, std::int64_t count, const CrossEntropyBlend& blend));
 
-/// What one row of dl needs: g·(coefficient·exp(logit − lse) − onehot)·slope.
+/// Arguments for one row of dl: g·(coefficient·exp(logit − lse) − onehot)·slope.
 struct CrossEntropyRow {
   float log_sum_exp = 0;
   float coefficient = 1;  // 1 + 2·z·lse
@@ -45,8 +45,8 @@ struct CrossEntropyRow {
   std::int64_t target = -1;  // column in this tile, or −1
 };
 
-/// Replaces a tile of a row of logits by dl; where `narrow` is given, writes dl there in bf16 instead. Returns what stands at the target,
-/// in fp32; 0 where that is elsewhere.
+/// Replaces a tile of a row of logits by dl; if `narrow` is given, dl is written there in bf16 instead. Returns the value at the
+/// target, in fp32, or 0 if the target is not in this tile.
 MILLRACE_CPU_KERNEL(cross_entropy_gradient, float(float* logits, std::int64_t count, const CrossEntropyRow& row, BFloat16* narrow));
 
 }  // namespace millrace::kernels::cpu

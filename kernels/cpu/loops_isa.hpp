@@ -4,7 +4,7 @@
 
 namespace millrace::kernels::cpu {
 
-/// The instruction set that the compiler was told to use for the loops that run, by what it says of itself.
+/// The instruction set that the compiler targeted for the loops in use, according to its predefined macros.
 MILLRACE_CPU_KERNEL(loops_isa, Isa());
 
 }  // namespace millrace::kernels::cpu

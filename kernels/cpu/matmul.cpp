@@ -17,37 +17,37 @@ namespace millrace::kernels::cpu {
 namespace {
 
 constexpr const char* kWho = "kernels.matmul";
-/// Rows that a thread widens, multiplies and rounds at a time: what lies between stays in its second cache.
+/// Number of rows that a thread widens, multiplies and rounds at a time, so that intermediates stay in its L2 cache.
 constexpr std::int64_t kWidenedRows = 256;
 
-/// The whole product, before it is cut.
+/// The whole product, before it is divided among threads.
 struct Problem {
   std::int64_t m, n, k;
-  DType operands, result;  // in memory
+  DType operands, result;  // dtypes in memory
   MatmulOptions options;
 
   [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
   [[nodiscard]] bool widens() const { return compute() != operands; }
-  /// a is copied: widened, or turned so that it can be cut: oneDNN multiplies rows cut out of a transposed matrix by an older kernel, a
-  /// fifth slower, that allocates.
+  /// Whether a is copied: widened, or transposed so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an
+  /// older kernel, which is a fifth slower and allocates.
   [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
-  /// oneDNN multiplies a packed operand into some columns of c by its reference loops, a thousand times slower: they get a matrix of their
-  /// own, which is copied.
+  /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
+  /// oneDNN uses its reference loops, which are a thousand times slower.
   [[nodiscard]] bool copies_columns(Range columns) const { return options.packed_b && columns.size() != n; }
   [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
-  /// Few rows (the head of a generation) leave the other threads idle, so columns are cut instead.
+  /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
 
-  /// Each thread widens and rounds for itself, some rows at a time.
+  /// Whether each thread widens and rounds for itself, some rows at a time.
   [[nodiscard]] bool in_blocks(int threads) const { return widens() && !options.transpose_a && by_rows(threads); }
-  /// Rows that a thread takes at a time, at most.
+  /// Maximum number of rows that a thread processes at a time.
   [[nodiscard]] std::int64_t block_rows(int threads) const {
     if (!in_blocks(threads)) return m;
     const std::int64_t grains = (m + kShareGrain - 1) / kShareGrain;
     return std::min(kWidenedRows, (grains + threads - 1) / threads * kShareGrain);
   }
-  /// What a weight's gradient is, done in stretches.
+  /// The product as a weight gradient, which is computed in parts.
   [[nodiscard]] TransposedGemm turned() const { return {m, n, k, operands, options.accumulate}; }
   [[nodiscard]] bool is_turned(int threads) const {
     return options.transpose_a && !options.transpose_b && !options.packed_b && !options.addend && result == DType::f32 &&
@@ -79,8 +79,8 @@ struct Problem {
   }
 };
 
-/// Where things lie in the scratch: copied operands, the product before it is rounded or copied (of these two in blocks each thread's own,
-/// one behind the other), then oneDNN's own for each thread.
+/// Layout of the scratch: copied operands; the product before it is rounded or copied (in block mode both are per thread, one
+/// after the other); then oneDNN's scratch for each thread.
 struct Layout {
   std::size_t a = 0, b = 0, c = 0, threads = 0;
 
@@ -139,7 +139,7 @@ void copy_operands(const ExecutionContext& context, const Problem& problem, cons
   });
 }
 
-/// Rows and columns of c from `wide`, in whose first row the first of `rows` lies.
+/// Writes rows and columns of c from `wide`, whose first row is the first of `rows`.
 void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range rows, Range columns) {
   const std::int64_t first = rows.begin * problem.n;
   if (problem.options.bias) {
@@ -158,7 +158,7 @@ void narrow_result(const Problem& problem, const float* wide, const Tensor* adde
   for (std::int64_t row = 0; row < rows.size(); ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
 }
 
-/// Some columns of the product, which lie in `wide` as a matrix of their own, into c.
+/// Copies some columns of the product, which are a matrix of their own in `wide`, into c.
 void copy_columns(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range columns) {
   const std::int64_t count = columns.size();
   for (std::int64_t row = 0; row < problem.m; ++row, wide += count) {
@@ -180,7 +180,7 @@ void copy_columns(const Problem& problem, const float* wide, const Tensor* adden
   }
 }
 
-/// The bias in every row of c: a product that sums nothing.
+/// Writes the bias to every row of c: a product over an empty depth.
 void copy_bias(const Problem& problem, const Tensor& bias, const Tensor& c) {
   for (std::int64_t row = 0; row < problem.m; ++row) {
     if (problem.result == DType::bf16)
@@ -196,18 +196,18 @@ struct OwnScratch {
   std::size_t bytes;
 
   void multiply(MatmulPart part, const void* a, const void* b, void* c, const void* addend) const {
-    part.own_scratch = matmul_part_scratch_bytes(part) > bytes;  // a runtime size may want more than its capacity did
+    part.own_scratch = matmul_part_scratch_bytes(part) > bytes;  // a runtime size may need more scratch than its capacity
     run_matmul_part(part, a, b, c, addend, data);
   }
 };
 
-/// A thread's memory for a block of rows.
+/// Memory of a thread for a block of rows.
 struct Block {
   float *a, *c;
   std::int64_t rows;
 };
 
-/// Some rows of c, in blocks: widened, multiplied and rounded by one thread.
+/// Computes some rows of c, in blocks that one thread widens, multiplies and rounds.
 void multiply_blocks(const Problem& problem, Range rows, const Block& block, const Tensor& a, const std::byte* b, const Tensor& c,
                      const Tensor* addend, const OwnScratch& own) {
   const Range columns{0, problem.n};
@@ -222,7 +222,7 @@ void multiply_blocks(const Problem& problem, Range rows, const Block& block, con
   });
 }
 
-/// Where the columns from `first` on begin in the right operand, in elements.
+/// Offset in the right operand where the columns from `first` on begin, in elements.
 std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
   if (problem.options.packed_b) return packed_place(problem.k, 0, first, problem.compute());
   return first * (problem.options.transpose_b ? problem.k : 1);
@@ -233,7 +233,7 @@ std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
   Problem problem = describe(a, b, operands, result, options);
   std::size_t bytes = scratch_of(problem, threads);
-  // oneDNN's scratch does not always shrink with the size: ask for smaller counts of a bounded axis too.
+  // oneDNN's scratch does not always shrink with the size, so smaller counts of a bounded axis are queried as well.
   std::int64_t& count = options.transpose_a ? problem.k : problem.m;
   if (a.bounded())
     for (count /= 2; count > 0; count /= 2) bytes = std::max(bytes, scratch_of(problem, threads));

@@ -35,7 +35,7 @@ struct Compiled {
 
 dnnl::engine& engine() {
   static dnnl::engine engine = [] {
-    // A lowered instruction set is lowered for oneDNN as well. It refuses only when it has compiled something before.
+    // A lowered instruction set applies to oneDNN too. The call fails only if oneDNN has already compiled something.
     const CpuFeatures& features = cpu_features();
     if (features.isa == Isa::baseline) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     if (features.isa == Isa::avx2) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
@@ -75,7 +75,8 @@ Compiled compile(const MatmulPart& part) {
           scratch.get_size()};
 }
 
-/// What a thread has compiled. Found without a lock; emptied when a run with ever new sizes would let it grow for good.
+/// Primitives that a thread has compiled. Lookups take no lock; the cache is emptied before a run with ever new sizes could let
+/// it grow without limit.
 struct ThreadCache {
   dnnl::stream stream{engine()};
   std::unordered_map<MatmulPart, Compiled, Hash> compiled;
@@ -93,7 +94,7 @@ struct ThreadCache {
 };
 
 ThreadCache& cache() {
-  // The thread count is part of what oneDNN compiles, so it must be one before anything is asked of it.
+  // The thread count is part of what oneDNN compiles, so it must be one before the first call.
   keep_openmp_to_one_thread();
   thread_local ThreadCache cache;
   return cache;
@@ -104,7 +105,7 @@ ThreadCache& cache() {
 Isa matmul_isa() {
   (void)engine();
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  // oneDNN's numbers are sets of bits, of which each level has those of the one before.
+  // oneDNN's values are bit sets, each of which includes those of the level before.
   const auto has = [isa](dnnl_cpu_isa_t level) { return (isa & level) == level; };
   return has(dnnl_cpu_isa_avx512_core) ? Isa::avx512 : has(dnnl_cpu_isa_avx2) ? Isa::avx2 : Isa::baseline;
 }
@@ -119,7 +120,7 @@ void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void*
   compiled.c.set_data_handle(c);
   compiled.addend.set_data_handle(const_cast<void*>(addend));
   if (compiled.scratch_bytes > 0) compiled.scratch.set_data_handle(scratch);
-  // The C interface: its argument list needs no allocation.
+  // The C interface, because its argument list needs no allocation.
   std::array<dnnl_exec_arg_t, 5> arguments{
       {{DNNL_ARG_SRC, compiled.a.get()}, {DNNL_ARG_WEIGHTS, compiled.b.get()}, {DNNL_ARG_DST, compiled.c.get()}}};
   int count = 3;

@@ -8,18 +8,18 @@
 
 namespace millrace::kernels::cpu {
 
-/// One thread's share of a matmul, as oneDNN is asked for it: c[m, n] (+)= a · op(b) with rows and columns cut out of larger matrices.
+/// A thread's part of a matmul, as passed to oneDNN: c[m, n] (+)= a · op(b) with rows and columns cut out of larger matrices.
 struct MatmulPart {
   std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t a_stride = 0;  // elements from one stored row of a to the next, likewise b and c
+  std::int64_t a_stride = 0;  // elements from one stored row of a to the next; likewise for b and c
   std::int64_t b_stride = 0;
   std::int64_t c_stride = 0;
   DType operands = DType::f32, result = DType::f32;
   bool transpose_b = false, accumulate = false;
-  bool packed_b = false;     // b in blocks of 64 columns (kernels/packing.hpp); b_stride and transpose_b say nothing then
-  bool addend = false;       // another matrix, which lies as c does, is added before the result is rounded
-  bool bias = false;         // f32 [n], is added to every row before the result is rounded; not with addend
-  bool own_scratch = false;  // oneDNN allocates: for a runtime size that asks for more scratch than its capacity did
+  bool packed_b = false;     // b in blocks of 64 columns (kernels/packing.hpp); b_stride and transpose_b are then ignored
+  bool addend = false;       // another matrix with the layout of c is added before the result is rounded
+  bool bias = false;         // f32 [n], added to every row before the result is rounded; not together with addend
+  bool own_scratch = false;  // oneDNN allocates: for a runtime size that needs more scratch than its capacity
   friend bool operator==(const MatmulPart&, const MatmulPart&) = default;
 };
 
@@ -29,8 +29,8 @@ struct MatmulPart {
 /// Scratch of one execution, on the calling thread.
 [[nodiscard]] std::size_t matmul_part_scratch_bytes(const MatmulPart& part);
 
-/// Runs it on the calling thread alone. `addend` is the other matrix or the bias. `scratch` has at least the bytes asked for, or
-/// part.own_scratch is set.
+/// Runs on the calling thread alone. `addend` is the other matrix or the bias. `scratch` has at least the bytes returned above,
+/// or part.own_scratch is set.
 void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch);
 
 }  // namespace millrace::kernels::cpu

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels::cpu {
 
-/// "oneDNN 2.6.3": the library that is loaded. Bits of matrix products depend on it.
+/// Returns "oneDNN 2.6.3": the version of the loaded library, which the bits of matrix products depend on.
 [[nodiscard]] std::string onednn_version();
 
 }  // namespace millrace::kernels::cpu

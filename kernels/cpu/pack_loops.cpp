@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kColumns = 64;
 
-/// Lines as they lie: vectors of them.
+/// Packs contiguous lines, by vectors.
 template <class From>
 MILLRACE_INLINE void pack_lines(const From* in, const PackBlock& block, float* out) {
   for (std::int64_t row = 0; row < block.rows; ++row)
@@ -18,7 +18,7 @@ MILLRACE_INLINE void pack_lines(const From* in, const PackBlock& block, float* o
     }
 }
 
-/// Columns that lie one behind another, as of a transposed matrix: squares of 16 x 16 in registers, a line of `out` four vectors.
+/// Packs contiguous columns, as in a transposed matrix: squares of 16 x 16 in registers, one line of `out` per four vectors.
 template <class From>
 MILLRACE_INLINE void pack_columns(const From* in, const PackBlock& block, float* out) {
   const std::int64_t whole = block.rows / 16 * 16;

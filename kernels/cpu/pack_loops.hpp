@@ -7,13 +7,13 @@
 
 namespace millrace::kernels::cpu {
 
-/// A block of at most 64 columns: element (row, column) of it stands at row · row_step + column · column_step of the matrix.
+/// A block of at most 64 columns: its element (row, column) is at row · row_step + column · column_step of the matrix.
 struct PackBlock {
   std::int64_t row_step, column_step;
   std::int64_t rows, padded, columns;  // rows from the matrix, rows with zeros, columns from the matrix
 };
 
-/// out[row][column] for 64 columns, with zeros where the matrix has none.
+/// out[row][column] for 64 columns, with zeros beyond the matrix.
 MILLRACE_CPU_KERNEL(pack_f32, void(const float* in, const PackBlock& block, float* out));
 MILLRACE_CPU_KERNEL(pack_widen, void(const BFloat16* in, const PackBlock& block, float* out));
 /// out[row / 2][column][row % 2].

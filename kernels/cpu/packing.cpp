@@ -8,8 +8,8 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// A whole block of a transposed matrix is a transposition, in which pairs of bf16 turn as one fp32 does. False where the sizes do not
-/// suit.
+/// A whole block of a transposed matrix is a plain transposition, in which a pair of bf16 moves like one fp32. Returns false if
+/// the sizes do not allow this.
 bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
   if (rows % 2 != 0) return false;
   turn_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);

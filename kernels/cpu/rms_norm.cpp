@@ -41,7 +41,8 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
 void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw) {
   const std::int64_t rows = x.shape[0];
   const std::int64_t width = x.shape[1];
-  // Threads own columns, so the order of a sum over rows does not depend on their number and no partial sums need memory.
+  // Each thread owns columns, so the order of a sum over rows does not depend on the number of threads, and no partial sums need
+  // memory.
   context.team().for_ranges(width, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       pick_rms_norm_weight_gradient_f32()({dy.as<float>(), x.as<float>(), r.as<float>(), dw.as<float>(), rows, width}, begin, end);

@@ -12,7 +12,7 @@ MILLRACE_INLINE void forward(const RmsNormForward<T>& at, std::int64_t begin, st
   for (std::int64_t t = begin; t < end; ++t) {
     const T* x = at.x + t * width;
     T* y = at.y + t * width;
-    // Two sums, so that an addition need not wait for the one before.
+    // Two sums, so that an addition need not wait for the previous one.
     f32x16 even{};
     f32x16 odd{};
     for (std::int64_t d = 0; d < width; d += 32) {

@@ -8,7 +8,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kAngles = 64;  // angles whose sines stand ready at a time; all heads of a token share them
+constexpr std::int64_t kAngles = 64;  // number of angles whose sines are computed at a time; all heads of a token share them
 
 template <class T>
 MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
@@ -28,7 +28,7 @@ MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t 
   }
 }
 
-// Of neighbours: each angle stands twice, and the sine of the even one is negative.
+// For neighbouring pairs: each angle is stored twice, and the sine of the even one is negative.
 template <class T>
 MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
                                        const float* sines) {
@@ -50,7 +50,7 @@ MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, st
   }
 }
 
-// Of angles so large that sines_of() does not reach them.
+// For angles so large that sines_of() does not support them.
 MILLRACE_INLINE Sines far_sines(f32x16 angle) {
   Sines result;
   for (int lane = 0; lane < 16; ++lane) {

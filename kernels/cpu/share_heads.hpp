@@ -10,15 +10,16 @@
 
 namespace millrace::kernels::cpu {
 
-/// The head that a thread has in work, and its next tile: what others may help with.
+/// The head that a thread is working on, and its next tile, which other threads may take.
 struct alignas(kAlignment) HeadInWork {
   std::atomic<std::int64_t> head;
   std::atomic<std::int64_t> next_tile;
 };
 
-/// pack(owner, head) for every head, and after it tile(owner, head, tile, thread) for every tile of it. A thread packs a head and works
-/// through it by itself, so that what it packed stays in its caches; when no head is left, it takes tiles of those that others own. Tiles
-/// share no sums, so who computes which does not matter. `in_work` has room for one a thread; a thread owns one head at a time.
+/// Calls pack(owner, head) for every head, and after it tile(owner, head, tile, thread) for every tile of that head. A thread
+/// packs a head and computes its tiles by itself, so that the packed data stays in its caches; when no head is left, it takes
+/// tiles from heads that others own. Tiles share no sums, so results do not depend on which thread computes which. `in_work` has
+/// one entry per thread; a thread owns one head at a time.
 template <class Pack, class Tile>
 void share_heads(ThreadTeam& team, std::int64_t heads, std::int64_t tiles, HeadInWork* in_work, Pack&& pack, Tile&& tile) {
   std::atomic<std::int64_t> next_head{0};
@@ -41,7 +42,7 @@ void share_heads(ThreadTeam& team, std::int64_t heads, std::int64_t tiles, HeadI
       while (take_one(thread, thread)) {
       }
     }
-    // From here on nobody packs over what another reads: all heads are taken, so whatever a thread owns is its last.
+    // From here on no thread packs over data that another reads: all heads are taken, so the head that a thread owns is its last.
     while (not_begun.load(std::memory_order_relaxed) > 0) {
       bool helped = false;
       for (int owner = 0; owner < threads; ++owner) helped = take_one(owner, thread) || helped;

@@ -13,8 +13,9 @@ struct Sines {
 
 inline constexpr float kFarthestAngle = 0x1p31F;
 
-/// Sine and cosine of eight fp32 angles in fp64, error below 2⁻³⁴: x = n·π/2 + r with |r| <= π/4, polynomials for both in r² (interpolated
-/// at Chebyshev's points), exchanged and negated by n's last two bits. π/2 is three parts, of which the first two times n are exact.
+/// Sine and cosine of eight fp32 angles in fp64, error below 2⁻³⁴: x = n·π/2 + r with |r| <= π/4, polynomials for both in r²
+/// (interpolated at Chebyshev's points), exchanged and negated according to the last two bits of n. π/2 is split into three
+/// parts; the products of n with the first two are exact.
 MILLRACE_INLINE void eight_sines(f64x8 x, f64x8& sine, f64x8& cosine) {
   using i64x8 = std::int64_t __attribute__((vector_size(64)));
   const f64x8 magic = 0x1.8p52 - f64x8{};  // the sum's low bits are the rounded integer
@@ -37,9 +38,9 @@ MILLRACE_INLINE void eight_sines(f64x8 x, f64x8& sine, f64x8& cosine) {
   cosine = (f64x8)((i64x8)even ^ difference ^ (((quadrant + 1) & 2) << 62));
 }
 
-/// For |angle| <= kFarthestAngle within 0.5003 ulp of the true sine and cosine of the fp32 angle: of 10⁵ numbers one or two are not the
-/// nearest. NaN and ∞ give NaN; what lies beyond kFarthestAngle no sine. No fused multiply-add, so every instruction set gives the same
-/// bits.
+/// For |angle| <= kFarthestAngle within 0.5003 ulp of the exact sine and cosine of the fp32 angle: one or two of 10⁵ numbers are
+/// not the nearest. NaN and ∞ give NaN; results beyond kFarthestAngle are meaningless. Uses no fused multiply-add, so every
+/// instruction set gives the same bits.
 MILLRACE_INLINE Sines sines_of(f32x16 angle) {
   using f32x8 = float __attribute__((vector_size(32)));
   f32x8 half[2];

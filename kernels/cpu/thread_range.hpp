@@ -5,7 +5,7 @@
 
 namespace millrace::kernels::cpu {
 
-/// Rows or columns of a result that a cut between threads falls on: a vector, a cache line of fp32.
+/// Boundaries between threads are at multiples of this many rows or columns: a vector, and a cache line of fp32.
 inline constexpr std::int64_t kShareGrain = 16;
 
 struct Range {
@@ -13,13 +13,13 @@ struct Range {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// A thread's part of `count` things in pieces of `grain`: as even as pieces go, in order.
+/// A thread's part of `count` items in pieces of `grain`: in order, and as even as whole pieces allow.
 inline Range thread_range(std::int64_t count, std::int64_t grain, int thread, int threads) {
   const std::int64_t blocks = (count + grain - 1) / grain;
   return {std::min(count, blocks * thread / threads * grain), std::min(count, blocks * (thread + 1) / threads * grain)};
 }
 
-/// body(part) for `range` in nearly equal parts of at most `most`, a multiple of kShareGrain, in order.
+/// Calls body(part) for nearly equal parts of `range`, in order; each is at most `most`, which is a multiple of kShareGrain.
 template <class Body>
 void for_parts(Range range, std::int64_t most, Body&& body) {
   const auto parts = static_cast<int>((range.size() + most - 1) / most);

@@ -8,9 +8,9 @@
 #include <immintrin.h>
 #endif
 
-/// Products of small fp32 tiles that lie in the first two caches. Each element of a result is one chain of multiply-adds over the depth in
-/// order, so its bits depend neither on the tile's size nor on the registers' width; instruction sets differ only in whether the
-/// multiply-add is fused. Only for sources of millrace_cpu_kernel().
+/// Products of small fp32 tiles that fit into the L1 and L2 caches. Each element of a result is one chain of multiply-adds in the
+/// order of the depth, so its bits depend neither on the tile's size nor on the registers' width; instruction sets differ only in
+/// whether the multiply-add is fused. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -35,7 +35,8 @@ constexpr int kBlockRows = 6;
 constexpr std::int64_t kWide = sizeof(Wide) / sizeof(float);
 constexpr std::int64_t kBlockColumns = kBlockVectors * kWide;
 
-/// What of a tile on the diagonal is worth computing: queries are rows and keys columns of the scores, and a query sees no later key.
+/// The part of a tile on the diagonal that is worth computing: queries are the rows and keys the columns of the scores, and a
+/// query sees no later key.
 enum class Part : std::uint8_t {
   whole,
   columns_to_diagonal,  // scores: columns up to the block's last row
@@ -115,7 +116,7 @@ MILLRACE_INLINE ProductBlock choose_block(std::int64_t rows, std::int64_t vector
   }
 }
 
-/// columns is a multiple of 16; what lies beyond the wanted ones must be readable and writable.
+/// `columns` is a multiple of 16; columns beyond those that are needed must be readable and writable.
 template <bool transpose_a>
 MILLRACE_INLINE void product(Part part, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Product& x) {
   for (std::int64_t column = 0; column < columns; column += kBlockColumns)

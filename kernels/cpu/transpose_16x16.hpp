@@ -2,12 +2,12 @@
 
 #include "kernels/cpu/vector.hpp"
 
-/// A square of 16 x 16 fp32 turned in registers. Only for sources of millrace_cpu_kernel().
+/// Transposes 16 x 16 fp32 in registers. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 
-/// Lanes of a (0 to 15) and b (16 to 31).
+/// Picks lanes from a (0 to 15) and b (16 to 31).
 MILLRACE_INLINE f32x16 shuffle(f32x16 a, f32x16 b, i32x16 lanes) {
-#ifdef __clang__  // which wants the lanes as constants; it builds for fuzzing alone
+#ifdef __clang__  // which requires constant lanes; it is only used for fuzzing
   f32x16 result;
   for (int lane = 0; lane < 16; ++lane) result[lane] = lanes[lane] < 16 ? a[lanes[lane]] : b[lanes[lane] - 16];
   return result;
@@ -16,7 +16,7 @@ MILLRACE_INLINE f32x16 shuffle(f32x16 a, f32x16 b, i32x16 lanes) {
 #endif
 }
 
-/// One stage of a butterfly: of rows i and i + Step, exchange the blocks of Step lanes off the diagonal.
+/// One stage of a butterfly: exchanges the off-diagonal blocks of Step lanes between rows i and i + Step.
 template <int Step>
 MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
   i32x16 upper, lower;

@@ -30,7 +30,8 @@ MILLRACE_INLINE void edge_block(const From* in, std::int64_t columns, To* out, s
     for (std::int64_t j = 0; j < wide; ++j) out[j * step + i] = from_bits<To>(in[i * columns + j]);
 }
 
-/// Blocks of 16 x 16 in registers, taken in strips of 64 columns: whole cache lines come and go, four neighbours of a row at a time.
+/// Blocks of 16 x 16 in registers, processed in strips of 64 columns, so that whole cache lines are read and written, four
+/// neighbours of a row at a time.
 template <class From, class To>
 MILLRACE_INLINE void transpose(const From* in, std::int64_t rows, std::int64_t columns, To* out, std::int64_t step, std::int64_t begin,
                                std::int64_t end) {

@@ -13,16 +13,16 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Tokens and rows turned at a time: half a MiB, which the second cache holds beside the rows of c that they are added into, and the
-/// product is still large enough.
+/// Number of tokens and rows transposed at a time: half a MiB, which the L2 cache holds beside the rows of c that they are added
+/// to, and the product is still large enough.
 constexpr std::int64_t kStretch = 512, kRows = 256;
 
 struct Places {
   DType compute;
   bool widens;
   std::int64_t stretch;  // all but the last
-  std::size_t turned;    // bytes of a thread's turned stretch
-  std::size_t b;         // of all threads' widened stretch of b
+  std::size_t turned;    // bytes of a thread's transposed stretch
+  std::size_t b;         // bytes of the widened stretch of b, which all threads share
 
   Places(const TransposedGemm& at, int threads)
       : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
@@ -46,7 +46,7 @@ struct Places {
   }
 };
 
-/// oneDNN's own scratch on any thread.
+/// Largest scratch that oneDNN needs on any thread.
 std::size_t product_scratch(const TransposedGemm& at, const Places& places, int threads) {
   const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
   std::size_t largest = 0;
@@ -73,13 +73,13 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
   const Places places(*this, context.threads());
   const auto team = static_cast<std::size_t>(context.threads());
   check_scratch("kernels.matmul", scratch, places.b + places.turned * team);
-  // A runtime count may ask for more of oneDNN's scratch than its capacity did; oneDNN then allocates.
+  // A runtime count may need more of oneDNN's scratch than its capacity; oneDNN then allocates.
   const std::size_t product = (scratch.size() - places.b - places.turned * team) / team / kAlignment * kAlignment;
-  // Adds the tokens from `first` on to the thread's `rows` of c. `right` are b's rows from there.
+  // Adds the tokens from `first` on to the thread's `rows` of c. `right` points to b's rows from there.
   const auto add = [&](int thread, Range rows, std::int64_t first, const std::byte* right) {
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
     const std::int64_t length = std::min(places.stretch, k - first);
-    // Written as if from row 0 on: the part's rows begin at the thread's memory.
+    // Addressed as if from row 0 on: the part's rows begin at the thread's memory.
     std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
     turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
                  rows.begin, rows.end);
@@ -95,7 +95,7 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
       });
     });
   }
-  // The threads widen a stretch of b together and use it while the caches have it.
+  // The threads widen a stretch of b together and use it while it is in the caches.
   for (std::int64_t first = 0; first < k; first += places.stretch) {
     const std::int64_t length = std::min(places.stretch, k - first);
     context.team().for_ranges(length * n, 4096, [&](std::int64_t begin, std::int64_t end) {

@@ -7,16 +7,17 @@
 
 namespace millrace::kernels::cpu {
 
-/// c = aᵀ · b or c += aᵀ · b, the sum over tokens that a weight's gradient is: a [K, M], b [K, N] of one dtype, c f32 [M, N]. Each thread
-/// has rows of c; it turns its columns of a and multiplies them by stretches of K that stay in its cache, in order.
+/// c = aᵀ · b or c += aᵀ · b, the sum over tokens that gives a weight's gradient: a [K, M], b [K, N] of one dtype, c f32 [M, N].
+/// Each thread owns rows of c; it transposes its columns of a and multiplies them in stretches of K that fit into its cache, in
+/// order.
 struct TransposedGemm {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::f32;
   bool accumulate = false;
 
-  /// Scratch on `threads` threads, aligned.
+  /// Bytes of scratch on `threads` threads, aligned.
   [[nodiscard]] std::size_t scratch_bytes(int threads) const;
-  /// True where rows are enough for each thread to have some.
+  /// True if there are enough rows for each thread to have some.
   [[nodiscard]] bool suits(int threads) const;
   void run(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const;
 };

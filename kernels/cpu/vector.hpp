@@ -8,9 +8,9 @@
 #include <immintrin.h>
 #endif
 
-/// Sixteen lanes for every instruction set: the compiler splits them where registers are narrower, so the order of every sum is the same
-/// everywhere. Only for sources of millrace_cpu_kernel(); all functions are inlined (see isa.hpp). Elements beyond a multiple of 16 are
-/// handled with the `count` forms.
+/// Sixteen lanes for every instruction set: the compiler splits them if registers are narrower, so the order of every sum is the
+/// same everywhere. Only for sources of millrace_cpu_kernel(); all functions are inlined (see isa.hpp). Elements beyond a
+/// multiple of 16 are handled with the `count` forms.
 namespace millrace::kernels::cpu {
 
 using f32x16 = float __attribute__((vector_size(64)));
@@ -36,8 +36,8 @@ MILLRACE_INLINE f32x16 load(const BFloat16* p) {
 }
 MILLRACE_INLINE void store(float* p, f32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
 
-/// A whole cache line, p at its begin, past the caches where the processor can: a line that is not read soon need not come from memory
-/// to be written over. Before another thread reads it: settle_streams().
+/// Stores a whole cache line at p (its start), bypassing the caches if the processor can: a line that is not read soon need not
+/// be fetched from memory to be overwritten. Call settle_streams() before another thread reads it.
 MILLRACE_INLINE void stream_line(float* p, f32x16 v) {
 #if defined(__AVX512F__)
   _mm512_stream_ps(p, (__m512)v);
@@ -60,7 +60,7 @@ MILLRACE_INLINE u32x16 bfloat16_bits(f32x16 v) {
   const u32x16 bits = (u32x16)v;
   const u32x16 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const u32x16 quiet = (bits >> 16) | 0x40U;
-  const u32x16 not_a_number = (u32x16)((0x7f800000 - (i32x16)(bits & 0x7fffffffU)) >> 31);  // its sign: all ones or none
+  const u32x16 not_a_number = (u32x16)((0x7f800000 - (i32x16)(bits & 0x7fffffffU)) >> 31);  // sign bit of it: all ones or none
   return (not_a_number & quiet) | (~not_a_number & rounded);
 }
 MILLRACE_INLINE void store(BFloat16* p, f32x16 v) {
@@ -84,8 +84,8 @@ MILLRACE_INLINE void store(T* p, f32x16 v, std::int64_t count) {
   __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-/// Sixteen lanes as registers of the instruction set. GCC takes comparisons of wider vectors apart, lane by lane: what compares does it on
-/// these.
+/// Sixteen lanes as registers of the instruction set. GCC splits comparisons of wider vectors into single lanes, so comparisons
+/// use these.
 #if defined(__AVX512F__)
 using Register = f32x16;
 #elif defined(__AVX2__)

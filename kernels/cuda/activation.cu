@@ -17,7 +17,7 @@ struct SiluCurve {
   }
 };
 
-// ½(1 + tanh u) is the logistic function of 2u, which keeps its digits where it is near 0.
+// ½(1 + tanh u) is the logistic function of 2u, which stays precise near 0.
 struct GeluCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) {
     constexpr float steep = 2 * 0.797884560802865356F;  // 2·√(2/π)
@@ -150,7 +150,7 @@ struct GluGradient {
   }
 };
 
-// body(curve, number) of the activation and the elements' type.
+// Calls body(curve, number) with the activation and the elements' type.
 template <class Body>
 void with_curve(Activation activation, DType dtype, Body&& body) {
   with_type(dtype, [&]<class T>(T number) {

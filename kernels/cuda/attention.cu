@@ -18,10 +18,10 @@ void check_head_size(const char* who, std::int64_t width) {
 // Scratch: d_o · o of every query and head, then the ranges of segments.
 std::size_t delta_bytes(const Shape& q) { return align_up(static_cast<std::size_t>(q[0] * q[1]) * sizeof(float)); }
 
-// A warp a range.
+// One warp per range.
 __global__ void __launch_bounds__(kThreads) segment_ranges(const std::int32_t* segments, SegmentRange* ranges, AttentionSizes sizes) {
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32, of_row = ranges_of_row(sizes);
-  if (index >= sizes.rows * of_row) return;  // the whole warp
+  if (index >= sizes.rows * of_row) return;  // exits as a whole warp
   const std::int64_t first = index % of_row * kRangeTokens, place = first + threadIdx.x % 32;
   const std::int32_t segment = segments[index / of_row * sizes.sequence + (place < sizes.sequence ? place : first)];
   SegmentRange range = {segment, segment};
@@ -56,7 +56,7 @@ struct TransposeRows {
 
 constexpr int kSinkThreads = 1024;
 
-// A head a block: a warp takes every 32nd token, and their sums are added in order.
+// One head per block: a warp takes every 32nd token, and their sums are added in order.
 template <class T>
 __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, const T* o, const float* log_sum_exp, const float* sinks,
                                                               float* d_sinks, std::int64_t tokens, std::int64_t heads, int width) {

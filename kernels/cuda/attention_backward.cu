@@ -19,7 +19,8 @@ struct Backward {
   bool vectors;
 };
 
-// Where a block of key_gradients works: a tile of keys of one key/value head. Early tiles have most queries: they come first.
+// The part of a block of key_gradients: a tile of keys of one key/value head. Early tiles have the most queries, so they come
+// first.
 template <int B>
 struct KeyTile {
   __device__ explicit KeyTile(const AttentionSizes& sizes)
@@ -39,7 +40,7 @@ struct KeyTile {
   std::int64_t k_begin;  // the first key of the tile
 };
 
-// Where a block of query_gradients works: a tile of queries of one head. Late tiles have most keys: they come first.
+// The part of a block of query_gradients: a tile of queries of one head. Late tiles have the most keys, so they come first.
 template <int B>
 struct QueryTile {
   __device__ explicit QueryTile(const AttentionSizes& sizes)
@@ -60,7 +61,7 @@ struct QueryTile {
   std::int64_t k_begin;  // the row's first key of the head
 };
 
-// delta[vector] = d_o · o, a warp for each.
+// delta[vector] = d_o · o, one warp for each.
 template <class T>
 __global__ void __launch_bounds__(kThreads) products_of_outputs(const T* d_o, const T* o, float* delta, std::int64_t vectors, int width) {
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
@@ -91,8 +92,8 @@ struct Tiles {
   std::int32_t *query_segments, *key_segments;
 };
 
-// Probabilities of a tile of queries and one of keys, and the gradients of their products q · k. `query` and `key`: the tiles' first
-// places; `vector`: the first query's place in log_sum_exp.
+// Probabilities of a tile of queries and a tile of keys, and the gradients of their products q · k. `query` and `key` are the
+// tiles' first indices; `vector` is the first query's index in log_sum_exp.
 template <int P, int B>
 __device__ __forceinline__ void tile_gradients(const Backward<float>& at, const Tiles<P, B>& tiles, int query, int key, std::int64_t vector,
                                                float (&probabilities)[B / kSides][B / kSides], float (&gradients)[B / kSides][B / kSides]) {
@@ -126,7 +127,7 @@ __device__ __forceinline__ void fill_ones(float (&ones)[B / kSides]) {
   for (int i = 0; i < B / kSides; ++i) ones[i] = 1;
 }
 
-// Query heads of the group in order, and of each the tiles of queries in order.
+// Query heads of the group in order, and for each its tiles of queries in order.
 template <int P, int B>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
   constexpr int R = B / kSides;
@@ -205,11 +206,12 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<float> at) 
   store_vectors<P, B>(at.dq + my.vector * sizes.width, my.q_stride, my.tokens, width, dq, ones);
 }
 
-// -- bf16, on tensor cores ----------------------------------------------------------------------------------------------------------------
-// A block keeps one tile of rows, keys for key_gradients and queries for query_gradients, and C columns of the other kind pass by. The next
-// tile is on its way while one is computed with.
+// -- bf16, on tensor cores
+// ---------------------------------------------------------------------------------------------------------------- A block keeps
+// one tile of rows (keys for key_gradients, queries for query_gradients) and loops over tiles of C columns of the other kind. The
+// next tile is loaded while the current one is used.
 
-// What a tile of keys asks of a query.
+// Data of a query that a tile of keys needs.
 struct alignas(16) QueryFacts {
   Seen seen;
   float log_sum_exp, delta;
@@ -228,7 +230,7 @@ struct TensorTiles {
         first_facts(reinterpret_cast<QueryFacts*>(first_columns + 4 * tensor_tile<P, C>)),
         row_segments(reinterpret_cast<std::int32_t*>(first_facts + 2 * C)),
         first_segments(row_segments + kTensorRows) {}
-  // Keys and values, or queries and gradients of outputs; of columns two tiles of each.
+  // Keys and values, or queries and gradients of outputs; two tiles of each for columns.
   __device__ __nv_bfloat16* columns(int stage) const { return first_columns + 2 * stage * tensor_tile<P, C>; }
   __device__ __nv_bfloat16* column_partners(int stage) const { return columns(stage) + tensor_tile<P, C>; }
   __device__ QueryFacts* facts(int stage) const { return first_facts + stage * C; }
@@ -238,7 +240,7 @@ struct TensorTiles {
   std::int32_t *row_segments, *first_segments;
 };
 
-// Turns a product q · k and one d_o · v into the probability and the gradient of the first.
+// Turns the products q · k and d_o · v into the probability and the gradient of q · k.
 __device__ __forceinline__ void pair_gradient(const AttentionSizes& sizes, bool sees, float log_sum_exp, float delta, float& product,
                                               float& gradient) {
   const float score = capped(sizes, product);
@@ -247,8 +249,8 @@ __device__ __forceinline__ void pair_gradient(const AttentionSizes& sizes, bool 
   gradient = sees ? p * (gradient - delta) * cap_gradient(sizes, score) : 0.0F;
 }
 
-// Query heads of the group in order, and of each the tiles of queries in order. Of the largest heads registers hold the sums of either dk
-// or dv.
+// Query heads of the group in order, and for each its tiles of queries in order. For the largest head sizes the registers hold
+// the sums of either dk or dv.
 template <int P, int C, bool Keys, bool Values>
 __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
@@ -264,7 +266,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
 
   float dk[Keys ? P / 8 : 1][4] = {}, dv[Values ? P / 8 : 1][4] = {};
   const Seen queries = seeing(sizes, my.first, my.first + my.tokens - 1);
-  const int begin = queries.begin / C * C, passes = (queries.end - begin + C - 1) / C;  // of a head
+  const int begin = queries.begin / C * C, passes = (queries.end - begin + C - 1) / C;  // per head
   const int steps = passes * static_cast<int>(my.group);
   SegmentRange next_range = key_range;
   const auto next_from = [&](int step) {
@@ -287,10 +289,10 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
     }
   };
   int step = next_from(0);
-  start_loads(step, 0);  // a key is seen by the query at its place: there is one
+  start_loads(step, 0);  // the query at the same position sees the key, so there is at least one step
   for (int stage = 0; step < steps; stage ^= 1) {
     const int query = begin + step % passes * C;
-    // Every query sees every key: nothing to mask. Keys past the row's end get sums that nobody reads.
+    // Every query sees every key, so nothing is masked. Keys past the row's end get sums that are not read.
     const bool whole = query + C <= my.sequence && seen_by(sizes, query).end >= my.first + my.tokens &&
                        seen_by(sizes, query + C - 1).begin <= my.first && are_one(key_range, next_range);
     const int next = next_from(step + 1);
@@ -361,9 +363,9 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_query_gradients(Backwar
     load_segments<C>(tiles.column_segments(stage), segments + key, tokens, sizes.one_segment);
   };
   int key = next_from(first_sees.begin / C * C);
-  start_loads(key, 0);  // a query sees itself: there is one
+  start_loads(key, 0);  // a query sees itself, so there is at least one step
   for (int stage = 0; key < last_sees.end; stage ^= 1) {
-    // Every query sees every key: nothing to mask. Queries past the row's end get sums that nobody reads.
+    // Every query sees every key, so nothing is masked. Queries past the row's end get sums that are not read.
     const bool whole = key >= last_sees.begin && key + C <= first_sees.end && are_one(query_range, next_range);
     const int next = next_from(key + C);
     wait_for_copies();

@@ -20,7 +20,7 @@ struct Forward {
   bool vectors;
 };
 
-// Where one block works: a tile of queries of one head. Late tiles have most keys: they come first.
+// The part of a block: a tile of queries of one head. Late tiles have the most keys, so they come first.
 template <int B>
 struct QueryTile {
   __device__ explicit QueryTile(const AttentionSizes& sizes)
@@ -40,7 +40,7 @@ struct QueryTile {
   std::int64_t k_begin;  // the row's first key of the head
 };
 
-// exp(maximum - this) is what sums count in; of a query that has seen no key yet, nothing is counted.
+// Sums are counted in units of exp(maximum - this); a query that has seen no key yet has no sum.
 __device__ __forceinline__ float level_of(float maximum) { return maximum == -INFINITY ? 0.0F : maximum; }
 
 // -- fp32 -----------------------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ template <int P, int C>
 constexpr std::size_t tensor_forward_shared = (kTensorRows + 2 * C) * sizeof(std::int32_t) +
                                               sizeof(__nv_bfloat16) * (tensor_tile<P, kTensorRows> + 4 * tensor_tile<P, C>);
 
-// C: keys of a tile. The next tile is on its way while one is computed with.
+// C is the number of keys of a tile. The next tile is loaded while the current one is used.
 template <int P, int C>
 __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
@@ -174,9 +174,9 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
     load_segments<C>(segment_tiles + stage * C, segments + key, tokens, sizes.one_segment);
   };
   int key = next_from(first_sees.begin / C * C);
-  start_loads(key, 0);  // a query sees itself: there is one
+  start_loads(key, 0);  // a query sees itself, so there is at least one tile
   for (int stage = 0; key < last_sees.end; stage ^= 1) {
-    // Every query sees every key: nothing to mask. Queries past the row's end see none, and nobody reads what they get.
+    // Every query sees every key, so nothing is masked. Queries past the row's end see none, and their results are not read.
     const bool whole = key >= last_sees.begin && key + C <= first_sees.end && are_one(query_range, next_range);
     const int next = next_from(key + C);
     wait_for_copies();

@@ -4,12 +4,13 @@
 
 #include "kernels/attention.hpp"
 
-/// Attention in tiles of our own: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu decides who computes.
+/// Tiled attention by our own kernels: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu decides
+/// whether they or cuDNN run.
 namespace millrace::kernels::cuda {
 
 inline constexpr std::int64_t kMaximumHeadSize = 256;
 
-/// One call's sizes and options. `window` and `chunk` are never 0: what bounds nothing is as long as the row.
+/// Sizes and options of one call. `window` and `chunk` are never 0: without a limit they are the row's length.
 struct AttentionSizes {
   std::int64_t rows, sequence, heads, kv_heads, width;
   std::int64_t window, chunk;
@@ -32,7 +33,8 @@ struct AttentionSizes {
           .one_segment = options.one_segment};
 }
 
-/// The least and the greatest segment of kRangeTokens tokens, or of those up to the row's end: tiles that cannot meet are passed over.
+/// The smallest and the largest segment of kRangeTokens tokens, or of those up to the row's end; tiles whose ranges do not
+/// overlap are skipped.
 struct SegmentRange {
   std::int32_t low, high;
 };

@@ -8,16 +8,17 @@
 
 #include "kernels/cuda/attention_tile.cuh"
 
-/// Tiles of bf16 for tensor cores. A block is four warps, and a warp takes 16 rows of the tile that stays while tiles of columns pass by.
-/// Of a 16 x 8 tile of sums lane 4·g + t holds columns 2·t and 2·t + 1 of row g, then of row g + 8: the layout of the instruction
-/// mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"). Tiles in shared memory are [tokens][P], rows eight
-/// numbers apart.
+/// Tiles of bf16 for tensor cores. A block is four warps, and a warp owns 16 rows of the fixed tile while the block loops over
+/// tiles of columns. Lane 4·g + t holds columns 2·t and 2·t + 1 of rows g and g + 8 of a 16 x 8 tile of sums: the layout of the
+/// instruction mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"). Tiles in shared memory are
+/// [tokens][P] with eight numbers of padding per row.
 namespace millrace::kernels::cuda {
 
 inline constexpr int kTensorWarps = 4;
 inline constexpr int kTensorThreads = kTensorWarps * 32;
 inline constexpr int kTensorRows = kTensorWarps * 16;
-// Probabilities and their gradients enter a product as the sum of two bf16 numbers: what the contract calls fp32 stays at 16 bits.
+// Probabilities and their gradients enter a product as the sum of two bf16 numbers, which keeps 16 bits of values that the
+// contract computes in fp32.
 inline constexpr bool kTwoParts = true;
 
 template <int P>
@@ -38,18 +39,18 @@ __device__ inline void copy_ahead(__nv_bfloat16* to, const __nv_bfloat16* from, 
 }
 __device__ inline void wait_for_copies() {}
 #else
-/// Starts a copy of eight numbers to shared memory, or of zeros.
+/// Starts an asynchronous copy of eight numbers, or of zeros, to shared memory.
 __device__ __forceinline__ void copy_ahead(__nv_bfloat16* to, const __nv_bfloat16* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
                "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
                : "memory");
 }
-/// Until what this thread started is there; for the others' copies the block has to meet after it.
+/// Waits for the copies that this thread started; a barrier of the block must follow before it reads the others' copies.
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-/// Starts to load `tokens` head vectors, the rest zeros. `vectors`: every vector starts at a multiple of 16 bytes and has a multiple of
-/// eight numbers.
+/// Starts to load `tokens` head vectors; the rest are zeros. `vectors`: every vector starts at a multiple of 16 bytes and has a
+/// multiple of eight numbers.
 template <int P, int B>
 __device__ void load_tensor_tile(__nv_bfloat16* tile, const __nv_bfloat16* x, std::int64_t stride, int tokens, int width, bool vectors) {
   constexpr int parts = P / 8;
@@ -75,7 +76,7 @@ __device__ __forceinline__ std::uint32_t packed(__nv_bfloat16 first, __nv_bfloat
   return bits;
 }
 
-/// A 16 x 16 operand on the left, and a 16 x 16 one on the right: two of 16 x 8, registers 0 and 1, and 2 and 3.
+/// A 16 x 16 left operand, or a 16 x 16 right operand made of two of 16 x 8: registers 0 and 1, and 2 and 3.
 struct Fragment {
   std::uint32_t x[4];
 };
@@ -124,7 +125,7 @@ __device__ inline void add_product(float (&sums)[4], const Fragment& a, std::uin
                                    __shfl_sync(0xffffffffU, both_of(a.x[2], a.x[3]), row + lane)};
     const std::uint64_t left = __shfl_sync(0xffffffffU, both_of(b0, b1), column + lane);
     const std::uint64_t right = __shfl_sync(0xffffffffU, both_of(b0, b1), column + 4 + lane);
-    for (int half = 0; half < 2; ++half)  // of the 16 numbers that are summed
+    for (int half = 0; half < 2; ++half)  // halves of the 16 numbers that are summed
       for (int e = 0; e < 2; ++e) {
         const float above = half_of(static_cast<std::uint32_t>(rows[half]), e),
                     below = half_of(static_cast<std::uint32_t>(rows[half] >> 32), e);
@@ -160,19 +161,19 @@ __device__ __forceinline__ Fragment load_fragment(const __nv_bfloat16* row) {
   return f;
 }
 
-/// Rows [row, row + 16) and columns [column, column + 16) of a tile, on the left.
+/// Left operand: rows [row, row + 16) and columns [column, column + 16) of a tile.
 template <int P>
 __device__ __forceinline__ Fragment load_left(const __nv_bfloat16* tile, int row, int column) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return load_fragment<false>(tile + (row + lane % 16) * tensor_stride<P> + column + lane / 16 * 8);
 }
-/// On the right, whose columns are the tile's rows [n, n + 16).
+/// Right operand whose columns are the tile's rows [n, n + 16).
 template <int P>
 __device__ __forceinline__ Fragment load_right(const __nv_bfloat16* tile, int n, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32, matrix = lane / 8;
   return load_fragment<false>(tile + (n + matrix / 2 * 8 + lane % 8) * tensor_stride<P> + k + matrix % 2 * 8);
 }
-/// On the right, whose rows are the tile's rows [k, k + 16).
+/// Right operand whose rows are the tile's rows [k, k + 16).
 template <int P>
 __device__ __forceinline__ Fragment load_right_turned(const __nv_bfloat16* tile, int k, int n) {
   const int lane = static_cast<int>(threadIdx.x) % 32, matrix = lane / 8;
@@ -236,7 +237,8 @@ __device__ __forceinline__ void add_tensor_products(const float (&weights)[C / 8
   }
 }
 
-/// The warp's 16 rows of sums, those of lane_row() times above and those eight below it times below, as head vectors of memory.
+/// Writes the warp's 16 rows of sums as head vectors to memory: those of lane_row() times `above`, those eight below times
+/// `below`.
 template <int P>
 __device__ __forceinline__ void store_tensor_rows(__nv_bfloat16* y, std::int64_t stride, int tokens, int width,
                                                   const float (&sums)[P / 8][4], float above, float below) {
@@ -254,7 +256,7 @@ __device__ __forceinline__ void store_tensor_rows(__nv_bfloat16* y, std::int64_t
   }
 }
 
-/// Over the four lanes that share a row, in all of them.
+/// Sum over the four lanes that share a row, returned to all of them.
 __device__ __forceinline__ float lanes_sum(float x) {
   x += __shfl_xor_sync(0xffffffffU, x, 1);
   return x + __shfl_xor_sync(0xffffffffU, x, 2);

@@ -5,9 +5,10 @@
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 
-/// What the tiled attention kernels share; and tiles of fp32. A block of 256 threads stands as 16 rows of 16. Tiles have B tokens; head
-/// vectors are padded with zeros to P numbers, and four more that part the rows' banks. Of a tile of scores a thread holds rows row()·B/16
-/// + i and columns column() + 16·j; of a tile of vectors the same rows, and numbers 64·(c / 4) + 4·column() + c % 4.
+/// Code that the tiled attention kernels share, and tiles of fp32. A block of 256 threads is arranged as 16 rows of 16. Tiles
+/// have B tokens; head vectors are padded with zeros to P numbers, plus four that avoid bank conflicts between rows. In a tile of
+/// scores a thread holds rows row()·B/16 + i and columns column() + 16·j; in a tile of vectors the same rows, and numbers 64·(c /
+/// 4) + 4·column() + c % 4.
 namespace millrace::kernels::cuda {
 
 inline constexpr int kSides = 16;
@@ -29,7 +30,8 @@ struct alignas(16) FourFloats {
 };
 __device__ __forceinline__ FourFloats four(const float* x) { return *reinterpret_cast<const FourFloats*>(x); }
 
-/// `tokens` head vectors of `width` numbers, the rest zeros. x: the first vector; its like in the next token is `stride` away.
+/// Loads `tokens` head vectors of `width` numbers; the rest are zeros. `x` is the first vector; the same head's vector of the
+/// next token is `stride` further.
 template <int P, int B>
 __device__ void load_tile(float* tile, const float* x, std::int64_t stride, int tokens, int width) {
   for (int i = static_cast<int>(threadIdx.x); i < B * P; i += kThreads) {
@@ -38,14 +40,15 @@ __device__ void load_tile(float* tile, const float* x, std::int64_t stride, int 
   }
 }
 
-/// Segments of `tokens` tokens; places after them get the first one's.
+/// Loads the segments of `tokens` tokens; positions after them get the first one's segment.
 template <int B>
 __device__ void load_segments(std::int32_t* tile, const std::int32_t* segments, int tokens, bool one_segment) {
-  const auto i = static_cast<int>(threadIdx.x);  // no block has fewer threads than a tile has tokens
+  const auto i = static_cast<int>(threadIdx.x);  // a block has at least as many threads as a tile has tokens
   if (i < B) tile[i] = one_segment ? 0 : segments[i < tokens ? i : 0];
 }
 
-/// Of the B tokens from `place` of a row on, from what the row's ranges hold; null: every row is one segment.
+/// Range of the segments of the B tokens from index `place` of a row on, from the row's ranges; with null ranges, every row is
+/// one segment.
 template <int B>
 __device__ __forceinline__ SegmentRange segment_range(const SegmentRange* ranges, int place, int sequence) {
   if (ranges == nullptr) return {0, 0};
@@ -62,7 +65,7 @@ __device__ __forceinline__ SegmentRange segment_range(const SegmentRange* ranges
 __device__ __forceinline__ bool may_meet(SegmentRange a, SegmentRange b) { return a.low <= b.high && b.low <= a.high; }
 __device__ __forceinline__ bool are_one(SegmentRange a, SegmentRange b) { return a.low == b.high && b.low == a.high && a.low == b.low; }
 
-/// The keys that a query at this place of its row may see but for their segments: [begin, end). None past the row's end.
+/// The keys that a query at this index of its row may see, without regard to segments: [begin, end). None past the row's end.
 struct Seen {
   int begin, end;
 };
@@ -89,7 +92,7 @@ __device__ __forceinline__ float capped(const AttentionSizes& sizes, float produ
   const float score = product * sizes.scale;
   return sizes.soft_cap > 0 ? sizes.soft_cap * tanhf(score / sizes.soft_cap) : score;
 }
-/// Of the capped score by the product, in terms of the first.
+/// Derivative of the cap, from the capped score.
 __device__ __forceinline__ float cap_gradient(const AttentionSizes& sizes, float score) {
   if (!(sizes.soft_cap > 0)) return sizes.scale;
   const float share = score / sizes.soft_cap;
@@ -122,7 +125,7 @@ __device__ __forceinline__ void dot_products(const float* a, const float* b, flo
   }
 }
 
-/// A thread's part of a tile of scores.
+/// The part of a tile of scores that a thread holds.
 template <int B>
 __device__ __forceinline__ void store_scores(float* tile, const float (&scores)[B / kSides][B / kSides]) {
   constexpr int R = B / kSides;
@@ -132,7 +135,7 @@ __device__ __forceinline__ void store_scores(float* tile, const float (&scores)[
     for (int j = 0; j < R; ++j) tile[(tile_row() * R + i) * score_stride<B> + tile_column() + kSides * j] = scores[i][j];
 }
 
-/// sums += scores · vectors, or with `Turned` the scores' transpose · vectors.
+/// sums += scores · vectors or, with `Turned`, scoresᵀ · vectors.
 template <int P, int B, bool Turned>
 __device__ __forceinline__ void add_products(const float* scores, const float* vectors, float (&sums)[B / kSides][P / kSides]) {
   constexpr int R = B / kSides;
@@ -155,7 +158,7 @@ __device__ __forceinline__ void add_products(const float* scores, const float* v
   }
 }
 
-/// A thread's part of a tile of sums, row i times factors[i], as head vectors of memory.
+/// Writes a thread's part of a tile of sums, row i times factors[i], as head vectors to memory.
 template <int P, int B>
 __device__ __forceinline__ void store_vectors(float* y, std::int64_t stride, int tokens, int width,
                                               const float (&sums)[B / kSides][P / kSides], const float (&factors)[B / kSides]) {
@@ -172,7 +175,7 @@ __device__ __forceinline__ void store_vectors(float* y, std::int64_t stride, int
   }
 }
 
-/// Over the threads of one row, in all of them.
+/// Sum over the threads of one row, returned to all of them.
 __device__ __forceinline__ float row_sum(float x) {
   for (int distance = kSides / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffU, x, distance);
   return x;
@@ -182,8 +185,8 @@ __device__ __forceinline__ float row_maximum(float x) {
   return x;
 }
 
-/// body.template operator()<P, B>() for the padded head size that holds `width`, with the tokens of a tile that there is room for: 64 for
-/// the smallest, Large, then Largest.
+/// Calls body.template operator()<P, B>() with the padded head size P that holds `width` and the number B of tokens for which a
+/// tile has room: 64 for the smallest size, Large for the next, Largest for the largest.
 template <int Large, int Largest, class Body>
 void with_padded(std::int64_t width, Body&& body) {
   if (width <= 64)

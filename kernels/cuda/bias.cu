@@ -7,7 +7,7 @@ namespace millrace::kernels::cuda {
 namespace {
 
 constexpr int kBiasThreads = 128;
-constexpr std::int64_t kBiasRows = 4;  // of a block, which reads b once for all of them
+constexpr std::int64_t kBiasRows = 4;  // per block, which reads b once for all of them
 
 template <class T>
 struct BiasForward {

@@ -5,16 +5,17 @@
 
 #include "kernels/cuda/launch.cuh"
 
-/// Sums over the rows of a matrix, for gradients of weights, in an order that depends on its shape alone. A block owns 32 columns and a
-/// section of the rows; each of its warps takes every 32nd row, then the warps' sums are added in order, then the sections'. There are as
-/// many sections as Queue::State::parts has room for, so that narrow matrices keep the device busy too.
+/// Sums over the rows of a matrix, for gradients of weights, in an order that depends only on its shape. A block owns 32 columns
+/// and a section of the rows; each of its warps takes every 32nd row, then the warps' sums are added in order, then the
+/// sections'. There are as many sections as DeviceContext::State::parts has room for, so that narrow matrices keep the device
+/// busy too.
 namespace millrace::kernels::cuda {
 
 inline constexpr int kStrip = 32;     // columns of a block
 inline constexpr int kRowLanes = 32;  // warps of a block
 
-/// Terms: `static constexpr int sums`, how many sums a column has; `float* into[sums]`, what they are added to; and
-/// `void operator()(row, column, float (&sum)[sums])`, which adds what one element gives.
+/// Terms: `static constexpr int sums` is the number of sums per column; `float* into[sums]` are their destinations; and `void
+/// operator()(row, column, float (&sum)[sums])` adds the contribution of one element.
 template <class Terms>
 __global__ void __launch_bounds__(kStrip* kRowLanes)
     column_sums(Terms terms, std::int64_t rows, std::int64_t width, std::int64_t section_rows, double* parts) {
@@ -61,7 +62,7 @@ struct AddSections {
 template <class Terms>
 void add_column_sums(const ExecutionContext& context, const char* who, std::int64_t rows, std::int64_t width, const Terms& terms) {
   if (rows <= 0 || width <= 0) return;
-  constexpr std::int64_t least_rows = 8 * kRowLanes;  // less is not worth a section
+  constexpr std::int64_t least_rows = 8 * kRowLanes;  // fewer rows are not worth a section
   const std::int64_t most = std::max<std::int64_t>(kSumParts / (width * Terms::sums), 1);
   const std::int64_t section_rows = std::max((rows + most - 1) / most, least_rows);
   const std::int64_t sections = (rows + section_rows - 1) / section_rows;

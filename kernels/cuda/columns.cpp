@@ -6,7 +6,8 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-// copy(bytes of the whole from the part's first column on, of its rows; the part; bytes of its rows) for every part that has any.
+// Calls copy(the whole from the part's first column on, bytes of its rows; the part, bytes of its rows) for every part that is
+// not empty.
 template <class Copy>
 void for_parts(const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) {
   const std::size_t pitch = static_cast<std::size_t>(whole.shape[1]) * size_of(whole.dtype);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kQueue = "kernels.queue";
 
-/// The host may do something else with a word that a kernel writes: read it as the memory has it now.
+/// Reads a word that a kernel may write at any time, so the compiler must not cache or reorder the load.
 std::uint32_t kind_of(const cuda::FaultSlot& fault) { return *static_cast<const volatile std::uint32_t*>(&fault.kind); }
 
 }  // namespace
@@ -36,7 +36,7 @@ DeviceContext::DeviceContext(Device device, Options options) : device_(device), 
   const std::string why = why_no_cuda();
   MILLRACE_CHECK(why.empty(), ExitCode::config, kQueue, "a queue of {} was asked for: {}", to_string(device), why);
   cuda::check_cuda(cudaSetDevice(device.index), kQueue, "set device");
-  // Copies go first: what waits for them is computation.
+  // Copies get the higher priority, since computation waits for them.
   int least = 0, greatest = 0;
   cuda::check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), kQueue, "priorities");
   for (std::size_t lane = 0; lane < kStreamKinds; ++lane) {
@@ -76,7 +76,7 @@ void DeviceContext::wait(StreamKind waiting, StreamKind on) {
 void DeviceContext::drain() {
   for (cudaStream_t lane : state_->lanes) {
     const cudaError_t status = cudaStreamSynchronize(lane);
-    if (status != cudaSuccess) break;  // check says it
+    if (status != cudaSuccess) break;  // check() reports it
   }
   check("the work before");
 }

@@ -13,7 +13,7 @@ std::string why_no_cuda() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // it would come out of the next call
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next call would return
     return fmt::format("no CUDA device: {}", cudaGetErrorString(status));
   }
   return count > 0 ? "" : "no CUDA device on this machine";
@@ -76,7 +76,7 @@ void connect_peers(std::span<const Device> devices) {
       if (from.index == to.index || cudaDeviceCanAccessPeer(&reaches, from.index, to.index) != cudaSuccess || reaches == 0) continue;
       cuda::check_cuda(cudaSetDevice(from.index), who, "set device");
       const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
-      static_cast<void>(cudaGetLastError());  // that it was connected before is no error
+      static_cast<void>(cudaGetLastError());  // a connection that exists already is not an error
       if (status != cudaErrorPeerAccessAlreadyEnabled) cuda::check_cuda(status, who, "peer access");
     }
   }

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels::cuda {
 
-/// The shared memory whose size the launch gave.
+/// The shared memory whose size is set at launch.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
 #ifdef MILLRACE_EMULATED_CUDA

@@ -6,10 +6,10 @@ namespace millrace::kernels::cuda {
 namespace {
 
 constexpr int kEmbeddingThreads = 128;
-constexpr int kEmbeddingPack = 8;                                        // columns of a thread
-constexpr int kEmbeddingColumns = kEmbeddingThreads * kEmbeddingPack;    // of a block
-constexpr int kTokensEach = 4;                                           // that a thread looks at between two barriers
-constexpr std::int64_t kTokensAtOnce = kEmbeddingThreads * kTokensEach;  // that a block does
+constexpr int kEmbeddingPack = 8;                                        // columns per thread
+constexpr int kEmbeddingColumns = kEmbeddingThreads * kEmbeddingPack;    // per block
+constexpr int kTokensEach = 4;                                           // checked by a thread between two barriers
+constexpr std::int64_t kTokensAtOnce = kEmbeddingThreads * kTokensEach;  // checked by a block between two barriers
 
 template <class From, class To>
 struct EmbeddingForward {
@@ -41,15 +41,15 @@ struct EmbeddingGradient {
   std::int64_t count, vocabulary, width;
 };
 
-// A block for each position and strip of columns. The first position of a token does the sum for all of them, so that one thread adds an
-// element's terms, in order; the others leave.
+// One block for each position and strip of columns. The first position of a token sums for all of its positions, so that one
+// thread adds an element's terms in order; the other blocks exit.
 template <bool Whole, class T>
 __global__ void __launch_bounds__(kEmbeddingThreads) embedding_gradient_row(EmbeddingGradient<T> at) {
-  __shared__ unsigned matches[kEmbeddingThreads];  // thread i's: a bit for each of its tokens that is ours
+  __shared__ unsigned matches[kEmbeddingThreads];  // thread i's word has one bit for each of its tokens that equals this block's
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = blockIdx.x;
   const std::int32_t token = at.tokens[first];
-  if (token < 0 || token >= at.vocabulary) return;  // the forward pass said so
+  if (token < 0 || token >= at.vocabulary) return;  // the forward pass has reported it
   for (std::int64_t begin = 0; begin < first; begin += kTokensAtOnce) {
     bool earlier = false;
 #pragma unroll
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kEmbeddingThreads) embedding_gradient_row(Embe
   }
 
   const std::int64_t d = static_cast<std::int64_t>(blockIdx.y) * kEmbeddingColumns + thread * kEmbeddingPack;
-  const std::int64_t left = at.width - d;  // may be none: the thread still looks for tokens
+  const std::int64_t left = at.width - d;  // may be none: the thread still searches for tokens
   float* row = at.gradient + token * at.width + d;
   float sum[kEmbeddingPack] = {};
   if (left > 0) load_pack<Whole, kEmbeddingPack>(row, left, sum);

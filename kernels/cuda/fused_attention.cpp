@@ -17,24 +17,25 @@
 #include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/status.hpp"
 
-// The graphs are those that cuDNN's fused attention engines know: operation by operation, with the types that they keep between them
-// (cuDNN developer guide, "Graph API: fused flash attention fprop" and "bprop"). A graph that is right but put another way finds no engine.
+// The graphs are exactly those that cuDNN's fused attention engines recognise: operation by operation, with the types between
+// them (cuDNN developer guide, "Graph API: fused flash attention fprop" and "bprop"). An equivalent graph in another form finds
+// no engine.
 namespace millrace::kernels::cuda {
 namespace {
 
 constexpr const char* kWho = "kernels.fused_attention";
-/// Older ones are refused: 9.10.0 computes wrong results, before 9.10 a mask is no −∞, and up to 9.15 backward reads past rows that are
-/// not whole tiles of 128 (release notes).
+/// Older versions are refused: 9.10.0 computes wrong results, before 9.10 a mask is not −∞, and up to 9.15 backward reads past
+/// rows that are not whole tiles of 128 (release notes).
 constexpr std::size_t kOldestVersion = 91600;
 constexpr std::int64_t kShortestRow = 64, kWidestHead = 128, kHeadStep = 8;
-/// What a scratch of cuDNN's is aligned to, and what a tensor's address must be.
+/// Required alignment of cuDNN's scratch and of a tensor's address.
 constexpr std::size_t kScratchAlignment = 256, kTensorAlignment = 16;
-/// Backward keeps a bf16 square of S × S for every head that it takes at once: no more of them than fit here.
+/// Backward stores a bf16 matrix of S × S for every head that it processes at once; they must fit into this.
 constexpr std::size_t kSquareBytes = 256U << 20;
 constexpr std::size_t kSmallWorkspace = 1U << 20;  // for counters and descriptions
 constexpr std::int64_t kTile = 128;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of a tensor, for indices of 32 bits
-constexpr std::int64_t kElement = 2;                           // bytes of a bf16
+constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // per tensor, so that 32-bit indices suffice
+constexpr std::int64_t kElement = 2;                           // bytes per bf16
 
 using Problem = FusedAttentions::Problem;
 
@@ -43,7 +44,7 @@ constexpr std::int64_t whole_tiles(std::int64_t tokens) { return (tokens + kTile
 
 // -- descriptors --------------------------------------------------------------------------------------------------------------------------
 
-/// No plan can be made. Never leaves this file.
+/// No plan can be made. Caught in this file.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -59,7 +60,7 @@ void wanted(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) throw Refusal(words_of(status, what));
 }
 
-/// How others refer to a descriptor; valid for as long as that lives, wherever it moves.
+/// Reference to a descriptor; valid for the descriptor's lifetime, even if it is moved.
 using Handle = cudnnBackendDescriptor_t;
 
 class Descriptor {
@@ -90,7 +91,7 @@ class Descriptor {
     wanted(try_finalize(), what);
     return *this;
   }
-  /// How many of `values` were there.
+  /// Returns how many of `values` were returned.
   template <class Value>
   [[nodiscard]] std::int64_t read(cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t type, std::span<Value> values) const {
     std::int64_t count = 0;
@@ -107,14 +108,14 @@ class Descriptor {
 
 using Four = std::array<std::int64_t, 4>;
 
-/// [rows, heads, tokens, elements] and how far it is to the next of each.
+/// [rows, heads, tokens, elements] with the stride of each.
 struct Layout {
   Four sizes, strides;
 };
 Layout packed(std::int64_t rows, std::int64_t heads, std::int64_t tokens, std::int64_t elements) {
   return {{rows, heads, tokens, elements}, {heads * tokens * elements, tokens * elements, elements, 1}};
 }
-/// As our tensors [T, token_heads, D] lie.
+/// Layout of our tensors [T, token_heads, D].
 Layout by_token(const Problem& problem, std::int64_t heads, std::int64_t token_heads) {
   const std::int64_t token = token_heads * problem.width;
   return {{problem.rows, heads, problem.sequence, problem.width}, {problem.sequence * token, problem.width, token, 1}};
@@ -125,7 +126,7 @@ Layout transposed(Layout layout) {
   return layout;
 }
 
-/// Tensors that have an address when a plan runs. What lies between operations has higher numbers.
+/// Tensors whose address is passed when a plan runs. Tensors between operations have higher numbers.
 enum Name : std::int64_t { kQ = 1, kK, kV, kO, kSums, kOutputGradient, kDelta, kQGradient, kKGradient, kVGradient, kFirstUnnamed = 100 };
 
 struct Constant {
@@ -133,12 +134,12 @@ struct Constant {
   float value;
 };
 
-/// Keeps every descriptor that the operations refer to.
+/// Owns all descriptors that the operations refer to.
 class OperationGraph {
  public:
   Handle given(Name name, cudnnDataType_t type, const Layout& layout) { return tensor(name, type, layout, false, false); }
   Handle between(const Layout& layout, cudnnDataType_t type = CUDNN_DATA_FLOAT) { return tensor(next_++, type, layout, true, false); }
-  /// A number that a kernel is given by value.
+  /// A number that is passed to a kernel by value.
   Handle constant(float value) {
     constants_.push_back({next_, value});
     return tensor(next_++, CUDNN_DATA_FLOAT, packed(1, 1, 1, 1), false, true);
@@ -158,7 +159,7 @@ class OperationGraph {
     return c;
   }
 
-  /// y = mode(x), mode(x, b) or mode(x, b, t), with broadcasting; null where the mode takes no such operand.
+  /// y = mode(x), mode(x, b) or mode(x, b, t), with broadcasting; an operand that the mode does not take is null.
   Handle pointwise(cudnnPointwiseMode_t mode, Handle x, Handle b, Handle t, Handle y, cudnnDataType_t type = CUDNN_DATA_FLOAT,
                    std::int64_t axis = -1) {
     Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -179,7 +180,7 @@ class OperationGraph {
   }
   Handle pointwise(cudnnPointwiseMode_t mode, Handle x, Handle b, Handle y) { return pointwise(mode, x, b, nullptr, y); }
 
-  /// Over the axes that y has one element of.
+  /// Reduces over the axes of which y has one element.
   Handle reduce(cudnnReduceTensorOp_t how_to, Handle x, Handle y) {
     const Handle how = keep(std::move(Descriptor(CUDNN_BACKEND_REDUCTION_DESCRIPTOR)
                                           .set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
@@ -193,7 +194,7 @@ class OperationGraph {
     return y;
   }
 
-  /// The same elements under y's sizes and strides: how a matrix is transposed.
+  /// The same elements with y's sizes and strides, which expresses a transposition.
   Handle reshape(Handle x, Handle y) {
     operation(std::move(Descriptor(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
                             .link(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x)
@@ -202,7 +203,7 @@ class OperationGraph {
     return y;
   }
 
-  /// All operations, in the order in which they were asked for.
+  /// All operations, in the order of their creation.
   Handle finish(cudnnHandle_t library) {
     return keep(std::move(Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
                               .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library)
@@ -233,10 +234,10 @@ class OperationGraph {
 };
 
 Layout squares(const Problem& problem) { return packed(problem.rows, problem.heads, problem.sequence, problem.sequence); }
-/// One number of each query. cuDNN wants those that it writes or reads to lie like this, whatever strides it is told (before 9.26).
+/// One number per query. Before 9.26 cuDNN requires this layout for such tensors, whatever strides are given.
 Layout columns(const Problem& problem) { return packed(problem.rows, problem.heads, problem.sequence, 1); }
 
-/// −∞ where the key comes after the query.
+/// Scores with −∞ where the key comes after the query.
 Handle masked(OperationGraph& graph, const Problem& problem, Handle scores) {
   if (!problem.causal) return scores;
   const Layout square = squares(problem);
@@ -274,9 +275,10 @@ void describe_forward(OperationGraph& graph, const Problem& problem) {
   graph.product(probabilities, v, o);
 }
 
-/// dq, dk, dv. dq comes straight out of its product: the other known form adds parts of it up in fp32 memory by atomics, in any order, and
-/// its engines bear no note of that. This one keeps the squares of dS instead, and repeats on GPUs of compute capability 9 (cudnn-frontend,
-/// "deterministic algorithm" of the attention backward; Transformer Engine pull request 992).
+/// dq, dk, dv. dq is the direct result of its product. In the other known form parts of it are added up in fp32 memory by atomics
+/// in any order, and its engines do not report this as nondeterministic. This form stores the matrices dS instead, and its
+/// results repeat on GPUs of compute capability 9 (cudnn-frontend, "deterministic algorithm" of the attention backward;
+/// Transformer Engine pull request 992).
 void describe_backward(OperationGraph& graph, const Problem& problem) {
   const Layout square = squares(problem), column = columns(problem);
   const Layout queries = by_token(problem, problem.heads, problem.token_heads);
@@ -293,7 +295,7 @@ void describe_backward(OperationGraph& graph, const Problem& problem) {
   const Handle dk = graph.given(kKGradient, CUDNN_DATA_BFLOAT16, keys);
   const Handle dv = graph.given(kVGradient, CUDNN_DATA_BFLOAT16, keys);
   const Handle scale = graph.constant(problem.scale);
-  // A head of keys and values takes what all query heads of its group have for it.
+  // Adds the contributions of all query heads of a group to their key/value head.
   const auto into_keys = [&](Handle turned, Handle with, Handle result) {
     if (problem.heads == problem.kv_heads) {
       graph.product(turned, with, result);
@@ -303,7 +305,7 @@ void describe_backward(OperationGraph& graph, const Problem& problem) {
     graph.reduce(CUDNN_REDUCE_TENSOR_ADD, every, result);
   };
 
-  // delta = Σ dO ∘ o; the engines expect a factor there.
+  // delta = Σ dO ∘ o; the engines expect a factor in this expression.
   const Handle products = graph.pointwise(CUDNN_POINTWISE_MUL, d_o, o, graph.between(all_heads));
   const Handle dots = graph.reduce(CUDNN_REDUCE_TENSOR_ADD, products, graph.between(column));
   graph.pointwise(CUDNN_POINTWISE_MUL, dots, graph.constant(1.0F), delta);
@@ -327,7 +329,7 @@ void describe_backward(OperationGraph& graph, const Problem& problem) {
 
 // -- plans --------------------------------------------------------------------------------------------------------------------------------
 
-/// What the library proposes, best first. None where it has no words for the graph in this mode.
+/// The library's proposals, best first. None if it does not support the graph in this mode.
 std::vector<Descriptor> propose(Handle graph, cudnnBackendHeurMode_t mode, std::string& why) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.link(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
@@ -356,7 +358,7 @@ bool repeats(const Descriptor& proposal) {
   return std::ranges::find(known, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == known.end();
 }
 
-/// For a thread that captures a lane: what loads kernels is not captured, and must not end the capture.
+/// For a thread that captures a stream: loading kernels is not captured and must not end the capture.
 class OutsideCapture {
  public:
   OutsideCapture() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -370,7 +372,7 @@ class OutsideCapture {
 
 }  // namespace
 
-/// Destroyed from the last member to the first: each may refer to those before it.
+/// Members are destroyed from last to first, since each may refer to those before it.
 struct FusedAttentions::Plan {
   OperationGraph graph;
   std::optional<Descriptor> proposal, execution;
@@ -420,7 +422,7 @@ const FusedAttentions::Plan* FusedAttentions::plan_of(const Problem& problem, st
       plan = make_plan(problem, workspace);
     } catch (const Refusal& refusal) {
       refusal_ = refusal.what();
-      static_cast<void>(cudaGetLastError());  // not the next launch's
+      static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would return
     }
     found = plans_.emplace(problem, std::move(plan)).first;
   }
@@ -516,7 +518,8 @@ std::size_t square_bytes(std::int64_t sequence) {
   return static_cast<std::size_t>(whole_tiles(sequence) * whole_tiles(sequence) * kElement);
 }
 
-/// How much backward may take at once: whole rows, or key/value heads of one row, each with its group of query heads. 0: not even one.
+/// How much backward processes at once: whole rows, or key/value heads of one row, each with its group of query heads. 0: not
+/// even one.
 struct Part {
   std::int64_t rows = 0, kv_heads = 0;
 };
@@ -537,7 +540,7 @@ std::size_t workspace_bytes(const Problem& whole, Part part) {
   const std::int64_t vectors = heads * whole_tiles(whole.sequence);
   std::size_t bytes = kSmallWorkspace + static_cast<std::size_t>(heads) * square_bytes(whole.sequence) +
                       static_cast<std::size_t>(vectors) * 2 * sizeof(float);
-  // dk and dv of every query head, before a group's are added.
+  // dk and dv of every query head, before those of a group are added.
   if (group > 1) bytes += static_cast<std::size_t>(vectors * whole.width * kElement) * 2;
   return round_up(bytes);
 }
@@ -546,7 +549,7 @@ std::size_t sums_bytes(const Problem& whole) {
   return round_up(static_cast<std::size_t>(whole.rows * whole.sequence * whole.heads) * sizeof(float));
 }
 
-/// log_sum_exp as cuDNN has it, [rows, H, S]; delta, likewise; what is left.
+/// log_sum_exp in cuDNN's layout, [rows, H, S]; delta, likewise; the remaining scratch.
 struct Pieces {
   float* sums;
   float* delta;
@@ -598,7 +601,8 @@ bool FusedAttentions::input_gradient(const ExecutionContext& context, const Tens
       const std::int64_t token = row * whole.sequence;
       const std::int64_t query = (token * whole.heads + head * group) * whole.width * kElement;
       const std::int64_t key = (token * whole.kv_heads + head) * whole.width * kElement;
-      // The parts of one head are whole rows, those of one row any heads: either way their sums lie side by side.
+      // With one part per head the parts are whole rows, and with one row they are any heads: in both cases their sums are
+      // contiguous.
       const float* sums = pieces.sums + (row * whole.heads + head * group) * whole.sequence;
       const Plan::Address addresses[] = {{kQ, q.data + query},
                                          {kK, k.data + key},
@@ -617,7 +621,7 @@ bool FusedAttentions::input_gradient(const ExecutionContext& context, const Tens
 
 namespace {
 
-/// Of the context's queue; null where it was told to do without.
+/// The plans of the context's device; null if cuDNN is disabled.
 FusedAttentions* attentions_of(const ExecutionContext& context) {
   DeviceContext::State& state = context.device_context().state();
   if (!state.cudnn) return nullptr;

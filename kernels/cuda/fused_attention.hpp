@@ -11,16 +11,17 @@
 
 #include "kernels/attention.hpp"
 
-/// Attention as cuDNN computes it, where it can: bf16, heads of up to 128 in steps of 8, rows of 64 tokens or more that are one segment
-/// each, every earlier key or every key at all, nothing else asked. Everywhere else, and in builds without cuDNN, the kernels of
-/// kernels/cuda/attention_kernels.hpp answer.
+/// Attention by cuDNN, where it is supported: bf16, head sizes up to 128 in steps of 8, rows of at least 64 tokens that are one
+/// segment each, causal or full attention, no other option. In all other cases, and in builds without cuDNN, the kernels of
+/// kernels/cuda/attention_kernels.hpp run.
 #ifdef MILLRACE_CUDNN
 struct cudnnContext;
 
 namespace millrace::kernels::cuda {
 
-/// The plans of one queue: made when a problem is first seen, and kept. A problem for which none can be made is remembered too, so that
-/// who computes is decided once and its bits repeat. Thread: the queue's.
+/// The plans of one device context, which are created when a problem is first seen, and cached. A problem for which no plan can
+/// be made is remembered too, so that the choice between cuDNN and our kernels is made once and bits repeat. Thread: the
+/// context's.
 class FusedAttentions {
  public:
   /// On the thread's current device; plans run on `lane`.
@@ -29,17 +30,17 @@ class FusedAttentions {
   FusedAttentions(const FusedAttentions&) = delete;
   FusedAttentions& operator=(const FusedAttentions&) = delete;
 
-  /// As attention_forward and attention_input_gradient. False: nothing was queued, somebody else has to.
+  /// Same contract as attention_forward and attention_input_gradient. false: nothing was enqueued, and our own kernels must run.
   [[nodiscard]] bool forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
                              const Tensor& o, const Tensor& log_sum_exp, Scratch scratch);
   [[nodiscard]] bool input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options, const Tensor& dq,
                                     const Tensor& dk, const Tensor& dv, Scratch scratch);
 
-  /// Why the last problem that was refused was refused, in cuDNN's words where it has some.
+  /// The reason why the last refused problem was refused, in cuDNN's words if it gives any.
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
-  /// What one plan computes: some rows, and some heads of all that a token has.
+  /// The work of one plan: some rows, and some of a token's heads.
   struct Problem {
     std::int64_t rows = 0, sequence = 0, heads = 0, kv_heads = 0, width = 0;
     std::int64_t token_heads = 0, token_kv_heads = 0;
@@ -50,24 +51,25 @@ class FusedAttentions {
 
  private:
   struct Plan;
-  /// Null where there is none that `workspace` bytes are enough for.
+  /// Null if there is no plan for which `workspace` bytes are enough.
   [[nodiscard]] const Plan* plan_of(const Problem& problem, std::size_t workspace);
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Problem& problem, std::size_t workspace) const;
 
-  cudnnContext* handle_ = nullptr;  // null: nothing is computed here
-  int generation_ = 0;              // of the device: its compute capability's first number
+  cudnnContext* handle_ = nullptr;  // null: cuDNN is not used
+  int generation_ = 0;              // of the device: the first number of its compute capability
   std::map<Problem, std::unique_ptr<Plan>> plans_;
   std::string refusal_;
 };
 
-/// As the operations of these names; false where cuDNN does not cover the call or has refused it, and then nothing was queued.
+/// Same contract as the operations of these names; false if cuDNN does not support the call or has refused it, and then nothing
+/// was enqueued.
 [[nodiscard]] bool fused_attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
                                            AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch,
                                            const Tensor* sinks);
 [[nodiscard]] bool fused_attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k,
                                                   const Tensor& v, const Tensor& o, const Tensor& log_sum_exp, AttentionOptions options,
                                                   const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch);
-/// 0 for what is not covered. Known without a device: a plan that wants more is refused.
+/// 0 for unsupported calls. Computed without a device: a plan that needs more is refused.
 [[nodiscard]] std::size_t fused_attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options);
 
 }  // namespace millrace::kernels::cuda

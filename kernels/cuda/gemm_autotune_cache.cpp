@@ -17,14 +17,14 @@ namespace {
 
 constexpr const char* kWho = "kernels.product_choices";
 
-/// FNV-1a, of a line without its checksum.
+/// FNV-1a of a line without its checksum.
 std::string checksum(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
   return fmt::format("{:016x}", hash);
 }
 
-/// The file, open and locked against all who keep choices in it.
+/// The file, open and locked against all other processes that use it.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path)
@@ -53,7 +53,7 @@ class LockedFile {
       all.append(part.data(), static_cast<std::size_t>(count));
     }
   }
-  /// With one write: what a crash leaves behind is at worst one damaged line.
+  /// In one write, so that a crash leaves at worst one damaged line.
   void append(std::string_view text) const {
     ssize_t count = 0;
     do count = write(descriptor_, text.data(), text.size());
@@ -87,7 +87,7 @@ std::string GemmAutotuneCache::keep(const std::string& key, const std::string& v
   read(before);
   if (const auto found = choices_.find(key); found != choices_.end()) return found->second;
   const std::string line = fmt::format("{}\t{}", key, value);
-  // A line that a crash cut off must not run into this one.
+  // A line that a crash cut off must not merge with this one.
   const char* const separate = before.empty() || before.back() == '\n' ? "" : "\n";
   file.append(fmt::format("{}{}\t{}\n", separate, line, checksum(line)));
   return choices_.emplace(key, value).first->second;

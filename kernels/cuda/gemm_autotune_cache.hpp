@@ -7,17 +7,19 @@
 
 namespace millrace::kernels::cuda {
 
-/// Which algorithm was fastest for each product, kept in a text file so that the next run, and every other rank, takes the same one: the
-/// bits of a product are those of its algorithm. A line is a key, a value and a checksum with tabs between; of two lines with one key the
-/// first holds, and a damaged line is passed over. Knows nothing of what keys and values mean; neither has a tab or the end of a line.
+/// Caches the fastest algorithm of each product in a text file, so that the next run and all other ranks use the same one: the
+/// bits of a product depend on its algorithm. A line consists of a key, a value and a checksum, separated by tabs; of two lines
+/// with one key the first counts, and damaged lines are skipped. Keys and values are opaque here; neither contains a tab or a
+/// newline.
 class GemmAutotuneCache {
  public:
-  /// Reads the file; makes it when there is none. Throws Error(storage) naming the path when that cannot be.
+  /// Reads the file, or creates it. Throws Error(storage), which names the path, if that fails.
   explicit GemmAutotuneCache(std::string path);
 
-  /// What the file said when it was last read.
+  /// The value in the file when it was last read.
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
-  /// Adds a choice, unless another process was first. Returns the one that holds. Throws Error(storage) when the file cannot be written.
+  /// Adds a choice, unless another process has already done so. Returns the choice in the file. Throws Error(storage) if the file
+  /// cannot be written.
   std::string keep(const std::string& key, const std::string& value);
 
  private:

@@ -20,11 +20,11 @@ constexpr const char* kWho = "kernels.products";
 constexpr int kMostCandidates = 8;
 constexpr int kWarmUps = 3, kTimedRuns = 10;
 
-/// Sums that are added up by atomics, in whatever order they come, are left out.
+/// Excludes algorithms that add up sums by atomics, which is not deterministic.
 constexpr std::uint32_t kReductions =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
-/// Frees what cuBLASLt describes things by.
+/// Frees cuBLASLt's descriptors.
 struct Destroy {
   void operator()(cublasLtMatmulDescOpaque_t* description) const noexcept { cublasLtMatmulDescDestroy(description); }
   void operator()(cublasLtMatrixLayoutOpaque_t* layout) const noexcept { cublasLtMatrixLayoutDestroy(layout); }
@@ -36,7 +36,7 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
 
-/// A row-major matrix as the library sees it, which counts columns first: transposed.
+/// A row-major matrix in the library's column-major view: transposed.
 Layout layout_of(const char* who, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
@@ -45,12 +45,12 @@ Layout layout_of(const char* who, DType dtype, std::int64_t rows, std::int64_t c
   return Layout(layout);
 }
 
-/// Up to what the library asks for: a higher one differs from layout to layout, and an algorithm must not.
+/// Capped at the alignment that the library asks for: a higher alignment varies between layouts, and the algorithm must not.
 std::int64_t alignment_of(const void* address) {
   return std::int64_t{1} << std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 4);
 }
 
-/// What c is added to: itself, the addend, or nothing.
+/// The matrix that the product is added to: c, the addend, or none.
 const void* added_to(const Product& product) { return product.addend != nullptr && !product.accumulate ? product.addend : product.c; }
 bool adds(const Product& product) { return product.accumulate || product.addend != nullptr; }
 
@@ -71,13 +71,13 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_of(std::string_view text) {
   return algorithm;
 }
 
-/// Device memory for as long as algorithms are measured; none where the device has none left.
+/// Device memory for measuring algorithms; empty if the device has none left.
 class MeasuringMemory {
  public:
   explicit MeasuringMemory(std::size_t bytes) {
     if (cudaMalloc(&memory_, bytes) == cudaSuccess) return;
     memory_ = nullptr;
-    static_cast<void>(cudaGetLastError());  // not the next launch's
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would return
   }
   ~MeasuringMemory() { cudaFree(memory_); }
   MeasuringMemory(const MeasuringMemory&) = delete;
@@ -107,7 +107,7 @@ struct GemmPlans::Plan {
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm = {};
   bool plain = false;     // the library has no algorithm
-  bool epilogue = false;  // the bias is added on the way out
+  bool epilogue = false;  // the bias is added in the epilogue
 };
 
 struct GemmPlans::Candidates {
@@ -202,7 +202,7 @@ std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const ExecutionContext& co
   check_cublas(cublasLtMatmulDescCreate(&description, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), who,
                "product description");
   plan->description.reset(description);
-  // The library sees every matrix transposed, so it is asked for cᵀ = op(b)ᵀ · op(a)ᵀ: b comes first.
+  // The library sees every matrix transposed, so cᵀ = op(b)ᵀ · op(a)ᵀ is computed: b comes first.
   const cublasOperation_t first = product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), who, "transpose");
   check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), who, "transpose");
@@ -214,7 +214,7 @@ std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const ExecutionContext& co
   plan->c = layout_of(who, product.result, product.m, product.n, product.stride_of_c());
   Candidates candidates;
   if (product.bias != nullptr) {
-    // Along the rows of cᵀ, as the library has it. It may know no algorithm for an f32 bias of a bf16 result.
+    // The bias runs along the rows of cᵀ, the library's view. The library may have no algorithm for an f32 bias of a bf16 result.
     const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS, none = CUBLASLT_EPILOGUE_DEFAULT;
     const auto type = static_cast<std::int32_t>(CUDA_R_32F);
     check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias), who, "epilogue");
@@ -273,7 +273,7 @@ void GemmPlans::choose(const ExecutionContext& context, const char* who, const P
   std::optional<std::string> choice = choices_->find(name);
   if (!choice && !context.device_context().state().capturing) {
     choice = measure(context, who, product, candidates, plan);
-    // What could not be measured is kept too: memory may be there the next time, and runs are to repeat.
+    // A choice that could not be measured is cached too: there may be memory the next time, and runs must repeat.
     choice = choices_->keep(name, choice.value_or(text_of_algorithm(candidates.algorithms[0])));
   }
   plan.algorithm = candidates.algorithms[0];
@@ -283,7 +283,7 @@ void GemmPlans::choose(const ExecutionContext& context, const char* who, const P
 
 std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, const char* who, const Product& product,
                                               const Candidates& candidates, Plan& plan) const {
-  // What is written is written again by the product itself, except where that adds to what is there.
+  // The product itself overwrites the result of the measurement, unless it accumulates.
   const std::size_t bytes = static_cast<std::size_t>(product.accumulate ? product.m * product.stride_of_c() : 1) * size_of(product.result);
   const MeasuringMemory memory(bytes);
   if (memory.get() == nullptr) return std::nullopt;
@@ -298,7 +298,7 @@ std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, c
     bool works = true;
     for (int i = 0; i < kWarmUps && works; ++i) works = run(context, trial, plan) == CUBLAS_STATUS_SUCCESS;
     if (!works) {
-      static_cast<void>(cudaGetLastError());  // not the next launch's
+      static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would return
       continue;
     }
     check_cuda(cudaEventRecord(begin.get(), lane), who, "event");

@@ -17,8 +17,8 @@
 
 namespace millrace::kernels::cuda {
 
-/// c[m, n] = op(a) · op(b) (+ addend, or + c where it is accumulated), all row-major in device memory; op transposes where asked. The
-/// operands are f32 or bf16, the result f32 or of their type.
+/// c[m, n] = op(a) · op(b) (+ addend, or + c if it accumulates), all row-major in device memory; op transposes if asked. The
+/// operands are f32 or bf16, the result is f32 or of their type.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false;
@@ -26,33 +26,34 @@ struct Product {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
-  const void* addend = nullptr;                           // lies as c does; not with `accumulate`
-  const float* bias = nullptr;                            // [n], added to every row; with neither of both
-  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;  // from row to row, in elements; 0: nothing between rows
+  const void* addend = nullptr;                           // has the layout of c; not together with `accumulate`
+  const float* bias = nullptr;                            // [n], added to every row; not together with either
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;  // elements from row to row; 0: rows are contiguous
 
   [[nodiscard]] std::int64_t stride_of_a() const noexcept { return a_stride != 0 ? a_stride : transpose_a ? m : k; }
   [[nodiscard]] std::int64_t stride_of_b() const noexcept { return b_stride != 0 ? b_stride : transpose_b ? k : n; }
   [[nodiscard]] std::int64_t stride_of_c() const noexcept { return c_stride != 0 ? c_stride : n; }
 };
 
-/// The matrix products of one queue, by cuBLASLt. What a product needs (descriptions, the algorithm) is made when it is first seen and
-/// kept: from then on nothing allocates. Only algorithms that add in a fixed order. Thread: the queue's.
+/// The matrix products of one device context, by cuBLASLt. Descriptors and the algorithm of a product are created when it is
+/// first seen, and cached, so that later calls do not allocate. Only algorithms that add in a fixed order are used. Thread: the
+/// context's.
 class GemmPlans {
  public:
-  /// `workspace` bytes of device memory for the algorithms; `tf32`: f32 operands may be rounded to it; `choices`: the file of
-  /// GemmAutotuneCache, or empty for the library's first proposal. On the thread's current device.
+  /// `workspace` bytes of device memory for the algorithms; `tf32`: f32 operands may be rounded to tf32; `choices`: the file of
+  /// GemmAutotuneCache, or empty for the library's first proposal. Uses the thread's current device.
   GemmPlans(Device device, std::size_t workspace, bool tf32, const std::string& choices);
   ~GemmPlans();
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;
 
-  /// Queues the product on the context's compute lane. The first time, and with a file of choices, it measures the algorithms, which waits
-  /// for the device and allocates; not while a graph is captured. m or n of zero does nothing.
-  /// Returns whether the bias, if there is one, was added.
+  /// Enqueues the product on the context's compute stream. When a product is first seen and there is a file of choices, this
+  /// measures the algorithms, which blocks and allocates; not while a graph is captured. m or n of zero does nothing. Returns
+  /// whether the bias, if any, was added.
   bool multiply(const ExecutionContext& context, const char* who, const Product& product);
 
  private:
-  /// All that an algorithm is chosen by.
+  /// Everything that the choice of an algorithm depends on.
   using Key = std::array<std::int64_t, 17>;
   struct HashKey {
     std::size_t operator()(const Key& key) const noexcept;
@@ -67,7 +68,7 @@ class GemmPlans {
   [[nodiscard]] Candidates propose(const char* who, const Plan& plan, const Key& key) const;
   void choose(const ExecutionContext& context, const char* who, const Product& product, const Key& key, const Candidates& candidates,
               Plan& plan);
-  /// The fastest of the candidates and its microseconds; nothing where there is no memory to try them in.
+  /// The fastest of the candidates with its microseconds; empty if there is no memory to try them.
   [[nodiscard]] std::optional<std::string> measure(const ExecutionContext& context, const char* who, const Product& product,
                                                    const Candidates& candidates, Plan& plan) const;
   [[nodiscard]] cublasStatus_t run(const ExecutionContext& context, const Product& product, const Plan& plan) const;
@@ -78,7 +79,7 @@ class GemmPlans {
   void* workspace_ = nullptr;
   std::unordered_map<Key, std::unique_ptr<Plan>, HashKey> plans_;
   std::optional<GemmAutotuneCache> choices_;
-  std::string place_;  // device and library, in the keys of the file
+  std::string place_;  // device and library, a part of the file's keys
 };
 
 }  // namespace millrace::kernels::cuda

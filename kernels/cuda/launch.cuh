@@ -12,21 +12,22 @@
 #include "kernels/cuda/device_context_state.hpp"
 #include "kernels/cuda/status.hpp"
 
-/// How kernels are written and queued. Every kernel goes through launch(): one place for errors, and the one that an emulation replaces.
+/// How kernels are written and launched. Every kernel goes through launch(): the one place that checks errors, and that an
+/// emulation replaces.
 namespace millrace::kernels::cuda {
 
-inline constexpr int kThreads = 256;  // of a block, where nothing else is better
+inline constexpr int kThreads = 256;  // threads per block by default
 
 [[nodiscard]] inline cudaStream_t compute_lane(const ExecutionContext& context) noexcept {
   return context.device_context().state().lane(StreamKind::compute);
 }
 
-/// Blocks of `each` elements; at least one.
+/// Number of blocks of `each` elements; at least one.
 [[nodiscard]] constexpr unsigned blocks_of(std::int64_t elements, std::int64_t each) noexcept {
   return elements <= 0 ? 1U : static_cast<unsigned>((elements + each - 1) / each);
 }
 
-/// Queues kernel(arguments...) on a lane, or on the context's compute lane. Throws Error(device) when it cannot be queued.
+/// Enqueues kernel(arguments...) on a stream, or on the context's compute stream. Throws Error(device) if that fails.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             const Arguments&... arguments) {
@@ -54,7 +55,7 @@ __device__ __forceinline__ float load(const float* x) { return *x; }
 __device__ __forceinline__ float load(const __nv_bfloat16* x) { return __bfloat162float(*x); }
 __device__ __forceinline__ void store(float* y, float value) { *y = value; }
 __device__ __forceinline__ void store(__nv_bfloat16* y, float value) { *y = __float2bfloat16_rn(value); }
-/// `value` as memory of this type would hold it.
+/// `value` rounded to this type.
 template <class T>
 __device__ __forceinline__ float rounded(float value) {
   T stored;
@@ -62,7 +63,7 @@ __device__ __forceinline__ float rounded(float value) {
   return load(&stored);
 }
 
-/// body(float{}) or body(__nv_bfloat16{}): the type of a tensor's elements.
+/// Calls body(float{}) or body(__nv_bfloat16{}), by the type of a tensor's elements.
 template <class Body>
 void with_type(DType dtype, Body&& body) {
   if (dtype == DType::f32)
@@ -74,7 +75,7 @@ void with_type(DType dtype, Body&& body) {
 // -- one thread an element
 // ------------------------------------------------------------------------------------------------------------------
 
-/// body(i) for i < elements, a thread for each. Body: a struct with a __device__ call operator, passed by value.
+/// Calls body(i) for i < elements, one thread for each. Body: a struct with a __device__ call operator, passed by value.
 template <class Body>
 __global__ void __launch_bounds__(kThreads) each_element(Body body, std::int64_t elements) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -89,7 +90,7 @@ void for_each(const ExecutionContext& context, const char* who, std::int64_t ele
 
 // -- sums of a block, in an order that depends on nothing but its size --------------------------------------------------------------------
 
-/// The sum over the 32 threads of a warp, in all of them.
+/// Sum over the 32 threads of a warp, returned to all of them.
 template <class Number>
 __device__ __forceinline__ Number warp_sum(Number x) {
   for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffU, x, distance);
@@ -100,7 +101,7 @@ __device__ __forceinline__ float warp_maximum(float x) {
   return x;
 }
 
-/// The sum over a block of `Threads`, in all of them. Every thread calls it.
+/// Sum over a block of `Threads` threads, returned to all of them. Every thread must call it.
 template <int Threads, class Number>
 __device__ Number block_sum(Number x) {
   static_assert(Threads % 32 == 0 && Threads <= 1024);
@@ -127,7 +128,7 @@ __device__ float block_maximum(float x) {
   return most;
 }
 
-/// What kernels find wrong; the first report stays.
+/// Reports an error that a kernel found; the first report counts.
 __device__ __forceinline__ void report(FaultSlot* slot, FaultSlot::Kind kind, std::int32_t value, std::int64_t position,
                                        std::int64_t limit) {
   if (atomicCAS_system(&slot->claimed, 0U, 1U) != 0U) return;

@@ -23,7 +23,7 @@ template <int Lanes, bool Whole, class T>
 __global__ void __launch_bounds__(kThreads) layer_forward_rows(LayerForward<T> at) {
   constexpr int n = kPack<T>;
   const std::int64_t row = row_of_lanes<Lanes>();
-  if (row >= at.rows) return;  // of a row no lane or all
+  if (row >= at.rows) return;  // either all lanes of a row exit or none
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const T* x = at.x + row * at.width;
   T* y = at.y + row * at.width;

@@ -9,10 +9,10 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-/// Logits that stand in memory at once, in bytes, unless one token has more.
+/// Maximum bytes of logits in memory at a time, unless one token has more.
 constexpr std::int64_t kTileBytes = std::int64_t{128} << 20;
-constexpr std::int64_t kTokenUnit = 128;  // tiles of many tokens have a multiple of this
-constexpr std::int64_t kRowUnit = 8;      // rows of a tile start at multiples of it, so that wide loads and the products find them aligned
+constexpr std::int64_t kTokenUnit = 128;  // tiles of many tokens have a multiple of this many
+constexpr std::int64_t kRowUnit = 8;      // rows of a tile start at multiples of this, so that they are aligned for wide loads and products
 constexpr int kFewThreads = 128, kManyThreads = 1024;
 constexpr std::int64_t kManyEntries = 4096;
 constexpr int kLossThreads = 256;
@@ -21,7 +21,7 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) { return 
 
 // -- kernels ------------------------------------------------------------------------------------------------------------------------------
 
-/// What becomes of a product h · w before it is a logit.
+/// How a product h · w is turned into a logit.
 struct Shaping {
   float scale, soft_cap;
 
@@ -29,7 +29,7 @@ struct Shaping {
     const float scaled = product * scale;
     return soft_cap > 0 ? soft_cap * tanhf(scaled / soft_cap) : scaled;
   }
-  /// Of the logit by the product, in terms of the first.
+  /// Derivative of the logit with respect to the product, from the logit.
   __device__ float slope(float logit) const {
     const float share = soft_cap > 0 ? logit / soft_cap : 0.0F;
     return scale * (1.0F - share * share);
@@ -41,20 +41,20 @@ struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };
 
-/// One tile's rows of products, a token each.
+/// Rows of products of one tile, one per token.
 struct Rows {
   const float* products;
   std::int64_t stride, vocabulary, first_token;
   const std::int32_t* targets;
-  const float* g;  // null: only the losses
+  const float* g;  // null: only the losses are computed
   float z_loss;
   Shaping shaping;
   FaultSlot* fault;
-  float* log_sum_exp;         // null: only the gradient
-  double *losses, *z_losses;  // a token each
+  float* log_sum_exp;         // null: only the gradient is computed
+  double *losses, *z_losses;  // one per token
 };
 
-/// The largest logit so far, and the sum of exp(logit − it).
+/// The largest logit so far, and the sum of exp(logit − maximum).
 struct Softmax {
   float maximum, sum;
 
@@ -65,8 +65,9 @@ struct Softmax {
   }
 };
 
-/// A block a row: its log-sum-exp and loss, and with `g` its row of dl, which may lie over the products. The target's part is kept apart
-/// from the sum: coefficient·softmax − 1 is precise, also where the softmax is close to 1, when it is made of the others' share.
+/// One block per row: computes its log-sum-exp and loss and, with `g`, its row of dl, which may overwrite the products. The
+/// target's part is kept apart from the sum: coefficient·softmax − 1 is precise, even if the softmax is close to 1, when it is
+/// computed from the other columns' sum.
 template <int Threads, class T>
 __global__ void __launch_bounds__(Threads) cross_entropy_rows(Rows rows, T* gradient) {
   const std::int64_t row = blockIdx.x, token = rows.first_token + row, count = rows.vocabulary, quads = count / 4;
@@ -166,7 +167,7 @@ struct ShapeLogits {
 
 // -- calls --------------------------------------------------------------------------------------------------------------------------------
 
-/// Where things lie in the scratch. One layout serves all calls, and less tokens lie in that of more.
+/// Layout of the scratch. One layout serves all calls, including those with fewer tokens.
 struct Layout {
   std::int64_t tokens, width, vocabulary, stride, tile_tokens;
   std::size_t products, narrow, losses, z_losses, table, part, bytes;
@@ -198,7 +199,7 @@ struct Layout {
   }
 };
 
-/// One call: what it is given, and its pass over the tiles.
+/// One call: its arguments, and its pass over the tiles.
 class Head {
  public:
   Head(const ExecutionContext& context, const char* who, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
@@ -224,9 +225,9 @@ class Head {
     });
   }
 
-  /// Losses of all tokens, and with `g` the gradients that are asked for.
+  /// Requested results: the losses of all tokens and, with `g`, the gradients.
   struct Wanted {
-    const Tensor* loss = nullptr;  // with log_sum_exp
+    const Tensor* loss = nullptr;  // together with log_sum_exp
     const Tensor* log_sum_exp = nullptr;
     const Tensor* g = nullptr;
     const Tensor* dh = nullptr;
@@ -246,7 +247,7 @@ class Head {
   }
 
  private:
-  /// body() for every tile in order, with its products h · wᵀ computed.
+  /// Calls body() for every tile in order, after computing its products h · wᵀ.
   template <class Body>
   void for_each_tile(Body&& body) {
     for (first_ = 0; first_ < layout_.tokens; first_ += layout_.tile_tokens) {
@@ -298,7 +299,7 @@ class Head {
               .c = tokens_of(dh),
               .a_stride = layout_.stride});
   }
-  /// dw += dlᵀ · h; where it is rounded, the sum over all tokens is.
+  /// dw += dlᵀ · h; if rounding is requested, the sum over all tokens is rounded.
   void multiply_by_tokens(const Tensor& dw) const {
     multiply({.m = layout_.vocabulary,
               .n = layout_.width,
@@ -313,7 +314,7 @@ class Head {
   }
   void multiply(const Product& product) const { context_.device_context().state().products->multiply(context_, who_, product); }
 
-  /// dl in the dtype of the operands: over the products, or beside them in bf16.
+  /// dl in the dtype of the operands: it overwrites the products, or is stored beside them in bf16.
   [[nodiscard]] std::byte* gradient() const { return base_ + (h_.dtype == DType::bf16 ? layout_.narrow : layout_.products); }
   [[nodiscard]] std::byte* tokens_of(const Tensor& x) const {
     return x.data + static_cast<std::size_t>(first_ * layout_.width) * size_of(x.dtype);
@@ -329,7 +330,7 @@ class Head {
   Layout layout_;
   CrossEntropyOptions options_;
   Tensor h_;
-  const std::byte* table_;  // w, rounded where asked
+  const std::byte* table_;  // w, rounded if requested
   std::byte* base_;
   std::int64_t first_ = 0, count_ = 0;  // the tile's tokens
 };
@@ -350,7 +351,7 @@ void linear_cross_entropy_input_gradient(const ExecutionContext& context, const 
 void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& /*log_sum_exp*/, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
-  // The logits are here once more, so the sum comes from them: with more digits than log_sum_exp kept of it.
+  // The logits are computed again here, so the sum comes from them, which is more precise than log_sum_exp.
   Head(context, "kernels.linear_cross_entropy_weight_gradient", h, w, options, scratch).compute(targets, {.g = &g, .dw = &dw});
 }
 

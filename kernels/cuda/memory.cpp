@@ -43,7 +43,7 @@ std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) {
          gibibytes(bytes), gibibytes(free), gibibytes(total));
   }
   check_cuda(status, who, "device memory");
-  // On the device's default stream, which no lane waits for: so wait here, before the run.
+  // Runs on the device's default stream, which no other stream waits for; so wait here, before the run.
   check_cuda(cudaMemset(memory, 0, bytes), who, "device memory");
   check_cuda(cudaDeviceSynchronize(), who, "device memory");
   return static_cast<std::byte*>(memory);

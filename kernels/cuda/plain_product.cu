@@ -6,13 +6,13 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr int kTile = 16;  // of c, a thread for each element
+constexpr int kTile = 16;  // a tile of c, with one thread per element
 
 /// A row-major operand, or its transpose.
 template <class T>
 struct Matrix {
   const T* data;
-  std::int64_t rows, columns;  // as the product sees them
+  std::int64_t rows, columns;  // as the product uses them, after a transposition
   std::int64_t row_step, column_step;
 
   /// Zero beyond the edges.

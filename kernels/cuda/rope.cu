@@ -5,7 +5,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kRopeHeads = 4;  // for which a thread uses the sines it made
+constexpr std::int64_t kRopeHeads = 4;  // heads for which a thread reuses the sines it computed
 
 template <bool Interleaved, class T>
 struct RotateHeads {
@@ -13,11 +13,11 @@ struct RotateHeads {
   const std::int32_t* positions;
   const float* inverse_frequencies;
   T* y;
-  std::int64_t heads, half, packs, groups;  // packs of a half; groups of heads
+  std::int64_t heads, half, packs, groups;  // packs per half; groups of heads
   float direction, factor;
   bool aligned;
 
-  // Of a token and a group of heads the pairs of one pack: the same pack of both halves, or two packs of neighbours.
+  // Rotates the pairs of one pack for a token and a group of heads: the same pack of both halves, or two neighbouring packs.
   __device__ void operator()(std::int64_t index) const {
     if (aligned)
       rotate<true>(index);

@@ -7,11 +7,11 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr int kSquareTensors = 64;  // of a launch
+constexpr int kSquareTensors = 64;  // per launch
 constexpr int kSquareThreads = 512;
 constexpr int kSquarePack = 4;
 constexpr std::int64_t kSquareStep = kSquareThreads * kSquarePack;
-constexpr std::int64_t kSquareParts = 256;  // of a tensor, at most
+constexpr std::int64_t kSquareParts = 256;  // maximum per tensor
 constexpr std::int64_t kLeastPart = 8 * kSquareStep;
 static_assert(kSquareParts == kThreads, "a thread for each part of a tensor");
 
@@ -28,7 +28,7 @@ struct SquareBatch {
 };
 static_assert(sizeof(SquareBatch) < 4000, "kernel arguments");
 
-// A block for each part of each tensor.
+// One block for each part of each tensor.
 __global__ void __launch_bounds__(kSquareThreads) square_parts(SquareBatch batch, double* parts) {
   int which = 0;
   while (batch.places[which].first_part + batch.places[which].parts <= blockIdx.x) ++which;
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kSquareThreads) square_parts(SquareBatch batch
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// A block for each tensor.
+// One block for each tensor.
 __global__ void __launch_bounds__(kThreads) square_totals(SquareBatch batch, const double* parts, double* sums) {
   const SquarePlace& at = batch.places[blockIdx.x];
   const double sum = block_sum<kThreads>(threadIdx.x < at.parts ? parts[at.first_part + threadIdx.x] : 0.0);
@@ -64,7 +64,7 @@ void square_sums(const ExecutionContext& context, std::span<const Tensor> tensor
     unsigned blocks = 0;
     while (begin + static_cast<std::size_t>(batch.count) < tensors.size() && batch.count < kSquareTensors) {
       const Tensor& x = tensors[begin + static_cast<std::size_t>(batch.count)];
-      // Parts depend on the size alone, so that a tensor's sum has the same bits in every company.
+      // Parts depend only on the size, so that a tensor's sum has the same bits whatever tensors it is launched with.
       const std::int64_t elements = x.elements();
       const std::int64_t part =
           std::max((elements + kSquareParts * kSquareStep - 1) / (kSquareParts * kSquareStep) * kSquareStep, kLeastPart);

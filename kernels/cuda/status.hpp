@@ -7,7 +7,7 @@
 
 namespace millrace::kernels::cuda {
 
-/// Throws Error(device) unless the call succeeded: "[who] what: CUDA's own words".
+/// Throws Error(device) unless the call succeeded: "[component] what: CUDA's own words".
 inline void check_cuda(cudaError_t status, const char* who, const char* what) {
   if (status != cudaSuccess) fail(ExitCode::device, who, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
 }

@@ -5,7 +5,8 @@
 
 #include "kernels/cuda/launch.cuh"
 
-/// Several elements a thread, moved 16 bytes at a time where the addresses allow it. Which elements a thread takes never depends on that.
+/// Several elements per thread, moved 16 bytes at a time if the addresses allow it. The elements of a thread do not depend on
+/// that.
 namespace millrace::kernels::cuda {
 
 template <class T, int N>
@@ -13,18 +14,18 @@ struct alignas(N * sizeof(T)) Pack {
   T element[N];
 };
 
-/// Elements of 16 bytes.
+/// Number of elements in 16 bytes.
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-/// True when all of them may be moved 16 bytes at a time.
+/// True if all of them may be moved 16 bytes at a time.
 [[nodiscard]] inline bool packs_aligned(std::initializer_list<const void*> pointers) noexcept {
   for (const void* pointer : pointers)
     if (reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) return false;
   return true;
 }
 
-/// The first `count` of N elements; the rest is 0. Whole: there are N, and they lie on an address of as many bytes.
+/// Loads the first `count` of N elements; the rest are 0. Whole: count is N, and the address is a multiple of their bytes.
 template <bool Whole, int N, class T>
 __device__ __forceinline__ void load_pack(const T* x, std::int64_t count, float* value) {
   if constexpr (Whole) {
@@ -59,8 +60,8 @@ __device__ __forceinline__ void store_pack(T* y, std::int64_t count, const float
   }
 }
 
-/// Body::at<whole>(i) for i = 0, n, 2n, … below `elements`, a thread for each; n is Body::pack. One branch around all that a thread does,
-/// so that it asks for everything before it waits for anything.
+/// Calls Body::at<whole>(i) for i = 0, n, 2n, … below `elements`, one thread for each; n is Body::pack. There is one branch
+/// around all of a thread's work, so that it issues all loads before it waits for any.
 template <class Body>
 struct EachPack {
   Body body;

@@ -2,7 +2,7 @@
 
 #include "kernels/base/check.hpp"
 
-// A queue, and so a mark or a graph, cannot be made in a build without CUDA.
+// A device context, and thus an event or a graph, cannot be created in a build without CUDA.
 namespace millrace::kernels {
 namespace {
 

@@ -26,7 +26,7 @@ struct Layout {
   std::int64_t tokens, heads, kv_heads, width, sequence;
 };
 
-// The keys that a query may see but for their segments: [begin, end) of its row's, counted from the row's first.
+// The keys of its row that a query may see, without regard to segments: [begin, end), counted from the row's first.
 struct Seen {
   Seen(std::int64_t query, AttentionOptions options) : end(options.causal ? query + 1 : options.sequence) {
     if (options.window > 0) begin = std::max(begin, query + 1 - options.window);
@@ -38,7 +38,7 @@ struct Seen {
 double capped(double score, AttentionOptions options) {
   return options.soft_cap > 0 ? options.soft_cap * std::tanh(score / options.soft_cap) : score;
 }
-// Of the capped score by the score, in terms of the first.
+// Derivative of the capped score with respect to the score, from the capped score.
 double cap_gradient(double score, AttentionOptions options) {
   return options.soft_cap > 0 ? 1 - score / options.soft_cap * (score / options.soft_cap) : 1;
 }
@@ -47,7 +47,7 @@ struct Operands {
   const Tensor &d_o, &q, &k, &v, &o, &log_sum_exp, &segments;
 };
 
-// What one query adds to the sums of its row's keys (dk_sum, dv_sum [S, D]), and its own gradient.
+// Adds one query's contribution to the sums of its row's keys (dk_sum, dv_sum [S, D]), and computes the query's own gradient.
 void query_gradient(const Operands& x, const Layout& at, AttentionOptions options, std::int64_t t, std::int64_t h, double* dq_sum,
                     double* dk_sum, double* dv_sum) {
   const auto* segment = x.segments.as<std::int32_t>();
@@ -101,7 +101,7 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
                               const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
                               const Tensor& dk, const Tensor& dv, Scratch scratch) {
   const Layout at(q, k, options);
-  // Sums over one row and key/value head, in double: keys take query heads in order, and queries in order.
+  // Sums over one row and key/value head, in double: keys add query heads in order, and queries in order.
   const std::int64_t size = at.sequence * at.width;
   auto* dk_sum = reinterpret_cast<double*>(scratch.data());
   auto* dv_sum = dk_sum + size;

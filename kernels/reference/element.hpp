@@ -19,7 +19,7 @@ inline void store(const Tensor& tensor, std::int64_t index, float value) noexcep
     tensor.as<float>()[index] = value;
 }
 
-/// What the value becomes in this dtype.
+/// The value rounded to this dtype.
 [[nodiscard]] inline float rounded(DType dtype, float value) noexcept {
   return dtype == DType::bf16 ? to_float(to_bfloat16(value)) : value;
 }

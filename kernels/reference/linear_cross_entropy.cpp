@@ -13,7 +13,7 @@ double shaped(double logit, CrossEntropyOptions options) {
   logit *= options.scale;
   return options.soft_cap > 0 ? options.soft_cap * std::tanh(logit / options.soft_cap) : logit;
 }
-/// Of the shaped logit by the plain one, in terms of the first.
+/// Derivative of the shaped logit with respect to the plain one, from the shaped one.
 double slope(double logit, CrossEntropyOptions options) {
   const double share = options.soft_cap > 0 ? logit / options.soft_cap : 0;
   return options.scale * (1 - share * share);

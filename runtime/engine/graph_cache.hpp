@@ -9,15 +9,15 @@
 
 namespace millrace::runtime {
 
-/// What a stage queued on a GPU for one program and one set of slots, to be queued again with one call. The slots of a schedule come back
-/// after a few microbatches, so after some steps graphs alone are queued.
+/// Caches what a stage enqueues on a GPU for one program and one set of slots as a graph, which is launched with one call. The
+/// slots of a schedule recur after a few microbatches, so after some steps only graphs are launched.
 class GraphCache {
  public:
-  /// More sets of slots than this are run as they are: a graph keeps some memory of the device.
+  /// Further sets of slots run directly, since a graph takes some device memory.
   static constexpr std::size_t most = 256;
 
-  /// `body` queues the program on `queue`. It is run the first time, when libraries choose their algorithms; captured the second time; and
-  /// what was captured is queued from then on. Throws what `body` throws.
+  /// `body` enqueues the program on `queue`. It is run directly the first time, when libraries choose their algorithms; captured
+  /// the second time; and from then on the captured graph is launched. Throws the exceptions of `body`.
   template <class Body>
   void run(kernels::DeviceContext& queue, ProgramKind kind, const Bindings& bindings, Body&& body) {
     Entry* entry = find(kind, bindings);

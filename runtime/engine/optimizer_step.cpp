@@ -53,11 +53,11 @@ float clip_scale(double norm, const TrainConfig& train) {
 
 void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store) {
   const auto updates = store.updates();
-  if (context.on_cuda()) return store.optimizer().update(context, scalars, updates);  // nothing is packed there
+  if (context.on_cuda()) return store.optimizer().update(context, scalars, updates);  // nothing is packed on a GPU
   const auto& tensors = store.layout().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     store.optimizer().update(context, scalars, updates.subspan(i, 1));
-    store.pack_copies(context, tensors[i]);  // before the next one: bf16 copies may share a place
+    store.pack_copies(context, tensors[i]);  // before the next tensor, since bf16 copies may share memory
   }
 }
 

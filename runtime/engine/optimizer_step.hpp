@@ -12,21 +12,22 @@ namespace millrace::runtime {
 
 /// Σ g² of one tensor of the rank.
 struct TensorSquareSum {
-  int order = 0;  // of the tensor in the model
+  int order = 0;  // index of the tensor in the model
   double value = 0;
 };
 
-/// Square sums of the complete gradients, in model order. A tensor that two ranks hold is told by the one that is_owner for it, after the
-/// exchange. Not finite where an entry is not.
+/// Sums of squares of the complete gradients, in model order. A tensor that two ranks hold is reported by its owner, after the
+/// exchange. Not finite if an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
-/// The same in two parts, for a GPU works between them. `sums` is filled again and again: after the first step nothing is allocated.
+/// The same in two parts, between which a GPU works. `sums` is reused: after the first step nothing is allocated.
 void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
 void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums);
 
-/// √ of the sums added in model order, whichever rank told them; each tensor once. Throws Error(internal) for a tensor that comes twice.
+/// √ of the sums added in model order, whichever rank reported them; each tensor once. Throws Error(internal) for a duplicate
+/// tensor.
 [[nodiscard]] double global_norm(std::span<const TensorSquareSum> sums);
 
-/// What the gradient is multiplied with: min(1, limit / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 where limit is 0 (no
+/// The factor for the gradient: min(1, limit / (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_; 1 if limit is 0 (no
 /// clipping).
 [[nodiscard]] float clip_scale(double norm, double limit);
 /// The same with train.clip as the limit, by the rule of train.numerics: MaxText's is 1 where norm < limit, else limit / norm.

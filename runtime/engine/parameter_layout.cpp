@@ -33,7 +33,7 @@ std::size_t take(std::size_t& end, std::size_t bytes) {
 std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage) {
   std::vector<StageParameter> list;
   for (const Value& value : programs.values) {
-    // One that is read packed as well is a second value of the same parameter.
+    // A parameter that is read packed as well has a second value.
     if (value.role != Role::parameter || value.form != WeightForm::plain) continue;
     StageParameter parameter{value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1};
     parameter.in_f32 = value.type.dtype == kernels::DType::f32;
@@ -61,7 +61,7 @@ ParameterLayout::ParameterLayout(const std::vector<StageParameter>& parameters, 
     add_use(*tensor, parameter);
   }
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const StoredParameter& a, const StoredParameter& b) { return a.order < b.order; });
-  std::size_t passing = 0;  // bytes of the largest copy that is only packed
+  std::size_t passing = 0;  // bytes of the largest copy that is only used for packing
   for (StoredParameter& tensor : tensors_) {
     tensor.copied = compute == kernels::DType::bf16 && !tensor.in_f32;
     tensor.offset = take(master_bytes_, tensor.bytes());

@@ -13,25 +13,25 @@
 
 namespace millrace::runtime {
 
-/// One use of a weight by a stage of the rank, as the model declares it.
+/// One use of a weight by a stage of the rank, as declared by the model.
 struct StageParameter {
   std::string name;
   kernels::Shape shape;
   StageId stage;
   int use = 0;         // 1: the output head's use of a tied table
-  int order = 0;       // position of the tensor in the whole model's list
+  int order = 0;       // index of the tensor in the whole model's list
   bool decays = true;  // weight decay applies
-  bool copy = false;   // of a stage of a second replica: another rank holds the weight too
-  /// Whether the stage's programs read it as it is, packed, and packed turned (WeightForm).
+  bool copy = false;   // belongs to a stage of a second replica: another rank holds the weight too
+  /// Whether the stage's programs read it as it is, packed, and packed transposed (WeightForm).
   bool plain = true;
   std::array<bool, 2> packed{};
   bool in_f32 = false;  // programs read it in fp32 whatever they compute in, as the layer that declares it says
 };
 
-/// What a stage's programs declare, in the order they do: for those who write a stage by hand. Matrices decay.
+/// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
 [[nodiscard]] std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage);
 
-/// A weight that the rank holds once, whoever of its stages uses it.
+/// A weight that the rank holds once, whichever of its stages use it.
 struct StoredParameter {
   struct Use {
     StageId stage;
@@ -43,20 +43,20 @@ struct StoredParameter {
   kernels::Shape shape;
   int order = 0;
   bool decays = true;
-  bool copied = false;     // has a bf16 copy that programs compute with, or that its packed forms are made from
+  bool copied = false;     // has a bf16 copy that programs compute with, or from which its packed forms are made
   std::size_t offset = 0;  // in the region of masters, and in that of each optimizer state
-  std::size_t copy = 0;    // in the region of copies; one place for all that are only read packed
-  bool plain = false;      // forms that programs read, as in StageParameter
+  std::size_t copy = 0;    // in the region of copies; one shared place for all that are only read packed
+  bool plain = false;      // the forms that programs read, as in StageParameter
   std::array<bool, 2> packed{};
   bool in_f32 = false;                       // as in StageParameter
   std::array<std::size_t, 2> packed_copy{};  // in the region of copies
-  std::vector<Use> uses;                     // ascending; two where both uses of a tied table are on this rank
+  std::vector<Use> uses;                     // ascending; two if both uses of a tied table are on this rank
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
   [[nodiscard]] bool has_use(int use) const noexcept;
-  /// True on one rank of all that hold the tensor: its gradient counts in the norm, its values go into checkpoints. Of a tied table on two
-  /// ranks that is the embedding's, of two replicas the first one's.
+  /// True on exactly one of the ranks that hold the tensor: its gradient counts in the norm, its values are written to
+  /// checkpoints. For a tied table on two ranks that is the embedding's rank, for two replicas the first replica's.
   [[nodiscard]] bool is_owner() const noexcept;
 };
 

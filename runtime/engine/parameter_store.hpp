@@ -35,35 +35,37 @@ class ParameterStore {
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
   /// `state`: a place in states().
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
-  [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty where there is none; see StoredParameter::copy
-  /// Gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
+  [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
+  /// The gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
 
   // -- accumulators -----------------------------------------------------------------------------------------------------------------------
   void zero_accumulators(const kernels::ExecutionContext& context) const;
   /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
-  /// Where both uses of a tied table are here: use 0 += use 1.
+  /// If both uses of a tied table are here: use 0 += use 1.
   void add_local_uses(const kernels::ExecutionContext& context) const;
-  /// The use that the step's gradient of a tensor stands in once sums are complete: the lowest one here.
+  /// The accumulator that holds the step's gradient of a tensor once sums are complete: that of the lowest use here.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
-  /// The gradients of the tensors that this rank is_owner for, in model order, and the f64 [as many] of memory for their square sums, which
-  /// the host can read.
+  /// The gradients of the tensors that this rank owns, in model order, and the f64 array for their sums of squares, which the
+  /// host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
-  /// What the optimizer works on, tensor by tensor.
+  /// The optimizer's operands, tensor by tensor.
   [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
-  /// bf16 and packed copies from the masters: whenever those were written, by initial values, a checkpoint or a hand.
+  /// Updates bf16 and packed copies from the masters; to be called whenever those were written, by initial values, a checkpoint
+  /// or a user.
   void refresh_copies(const kernels::ExecutionContext& context) const;
-  /// The packed copies of one tensor, from its bf16 copy where it has one: after the optimizer, which writes that copy itself.
+  /// Updates the packed copies of one tensor, from its bf16 copy if it has one: after the optimizer, which writes that copy
+  /// itself.
   void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// Parameters and states into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
   /// what is queued on the compute lane meanwhile must not write them: `after_snapshot` lets it wait.
   void take_snapshot(const kernels::ExecutionContext& context) const;
   void after_snapshot(const kernels::ExecutionContext& context) const;
-  /// Bytes of the last snapshot. Any thread, once it is complete.
+  /// The bytes of the last snapshot. Any thread, once it is complete.
   [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> snapshot_state(const StoredParameter& tensor, std::size_t state) const;
 
@@ -71,7 +73,7 @@ class ParameterStore {
   /// Has `write` fill the elements of an f32 tensor of the store, wherever it lies.
   void fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
             const std::function<void(std::span<float>)>& write) const;
-  /// Elements of a tensor to fill or read, on a CPU. Throw Error(internal) if the rank does not hold it.
+  /// The elements of a tensor for reading or writing, on a CPU. Throw Error(internal) if the rank does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 

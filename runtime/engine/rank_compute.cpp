@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// How the operations of `programs` read the parameter.
+/// Records how the operations of `programs` read the parameter.
 void note_forms(const ProgramSet& programs, StageParameter& parameter) {
   for (const auto& program : programs.programs)
     for (const Operation& operation : program)
@@ -37,8 +37,8 @@ std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages)
   return all;
 }
 
-/// Tokens of a microbatch: from any batch field that a program reads, else from what comes in (a stage of copies reads none, but its rank's
-/// loader fills the batch like everyone's).
+/// The number of tokens of a microbatch: from any batch field that a program reads, else from the stage's input (a stage that
+/// only copies reads no field, but its rank's loader fills the batch like all others).
 std::size_t tokens_in(const std::vector<Stage*>& stages) {
   for (const Stage* stage : stages) {
     for (const Value& value : stage->programs().values) {

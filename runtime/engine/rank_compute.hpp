@@ -15,7 +15,7 @@
 
 namespace millrace::runtime {
 
-/// A stage as it is handed to its rank.
+/// A stage as it is passed to its rank.
 struct RankStage {
   StageId stage;
   ProgramSet training;
@@ -28,12 +28,12 @@ struct RankOptions {
   kernels::DType compute = kernels::DType::f32;
   BackwardMode mode = BackwardMode::fused;
   int accumulators = 1;
-  int batches = 1;                                       // microbatches whose tokens the rank holds at a time
+  int batches = 1;                                       // number of microbatches whose tokens the rank holds at a time
   bool training = true;                                  // accumulators, and the optimizer's states
-  bool staging = false;                                  // room for a snapshot
+  bool staging = false;                                  // whether there is memory for a snapshot
   int threads = 1;                                       // of the context that will run the programs
-  bool plan_only = false;                                // no arena: memory() and what lies in it are not there
-  std::vector<RingDemand> rings;                         // of channels that begin or end on the rank
+  bool plan_only = false;                                // no arena: memory() and everything in it do not exist
+  std::vector<RingDemand> rings;                         // for channels that begin or end on the rank
   kernels::Device device;                                // of that context
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // null: gradients are computed, and nothing is updated
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
@@ -52,7 +52,7 @@ class RankCompute {
   [[nodiscard]] const ParameterLayout& parameters() const noexcept { return layout_; }
   [[nodiscard]] const ParameterStore& store() const noexcept { return *store_; }
   [[nodiscard]] const std::vector<Stage*>& stages() const noexcept { return stages_; }
-  /// Throws Error(internal) for a stage that is elsewhere.
+  /// Throws Error(internal) for a stage of another rank.
   [[nodiscard]] Stage& stage(StageId stage) const;
   /// The stage belongs to the caller, who gives it back before the rank goes; it is found here as before. Throws Error(internal) for a
   /// stage that is elsewhere or belongs to somebody already.
@@ -63,11 +63,11 @@ class RankCompute {
   [[nodiscard]] BatchView batch(int index) const;
   /// The scalar that turns the sums into means: 1 / valid targets of the step.
   void set_loss_scale(float scale) const;
-  /// On a GPU: copies a batch slot and the scalar to the device, before what is queued next computes. Nothing on a CPU.
+  /// On a GPU: copies a batch slot and the scalar to the device, before what is enqueued next. Does nothing on a CPU.
   void upload(const kernels::ExecutionContext& context, int batch) const;
-  /// On a GPU: copies the logits of a stage to where `logits` reads them, behind what computes. Nothing on a CPU.
+  /// On a GPU: copies a stage's logits to where `logits` reads them, after the computation. Does nothing on a CPU.
   void download_logits(const kernels::ExecutionContext& context, StageId stage) const;
-  /// f32 logits of the stage's last run, in the host's memory.
+  /// f32 logits of the stage's last run, in host memory.
   [[nodiscard]] const float* logits(StageId stage) const;
 
  private:

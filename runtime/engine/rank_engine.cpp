@@ -31,8 +31,9 @@ RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(opti
     channels_.push_back(std::move(channel));
     slots = std::max(slots, static_cast<std::size_t>(depth));
   }
-  decisions_.sends.reserve(1);             // an action has one output
-  decisions_.releases.reserve(2 * slots);  // and ends the use of one token of each kind, which may free those after it
+  decisions_.sends.reserve(1);  // an action has one output
+  // an action ends the use of at most one boundary of each kind, which may free later ones as well
+  decisions_.releases.reserve(2 * slots);
   decisions_.issues.reserve(static_cast<std::size_t>(issue_ahead_));
 }
 
@@ -161,7 +162,7 @@ void RankEngine::issue(const PlannedAction& planned) {
   }
 }
 
-// Slots go back in order: a W that comes after a later B holds back the slots behind it.
+// Slots are freed in order: a W that comes after a later B holds back the slots after it.
 void RankEngine::release(const BoundaryUse& use) {
   Channel& channel = channels_[use.edge.index()];
   const auto slot = [&](std::int64_t sequence) { return static_cast<std::size_t>(sequence % channel.depth); };

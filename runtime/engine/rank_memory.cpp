@@ -38,7 +38,7 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
   add(scalar, no_stage, sizeof(float), 1);
   add_pinned(batch_copy, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   add_pinned(scalar_copy, no_stage, sizeof(float), 1);
-  // Few numbers, which kernels write where the host reads them.
+  // A few numbers, which kernels write where the host can read them.
   const std::size_t squares = demand.training ? parameters.tensors().size() * sizeof(double) : 0;
   on_device_ ? add_pinned(square, no_stage, squares, 1) : add(square, no_stage, squares, 1);
   for (const StageMemoryRequest& stage : demand.stages) {

@@ -14,7 +14,7 @@
 
 namespace millrace::runtime {
 
-/// What a stretch of a rank's arena is for.
+/// The purpose of a section of a rank's arena.
 enum class MemoryKind : std::uint8_t {
   master,        // fp32 parameters
   copy,          // bf16 and packed copies of the matrices
@@ -24,123 +24,125 @@ enum class MemoryKind : std::uint8_t {
   workspace,     // one, shared by all programs of the rank
   batch,         // tokens, positions, segments, targets of a microbatch
   scalar,        // f32 loss scale
-  constant,      // of a stage: a slot a program
+  constant,      // of a stage: one slot per program
   stash_input,   // F to I
   stash_weight,  // F to W
   handoff,       // I to W
-  boundary_in,   // boundary tensors of a stage in the straight loop; under actors they lie in rings
+  boundary_in,   // boundary tensors of a stage in the sequential trainer; with actors they are in rings
   boundary_out,
   gradient_in,
   gradient_out,
-  result,   // of the last stage: f64 [2] {loss sum, z-loss sum} a microbatch
-  logits,   // of the last stage, where text is to be generated
-  ring,     // of a channel, as its link lays it out
-  square,   // f64: the sum of squares of each gradient
-  offload,  // of a stage: what rematerialisation puts out, a slot a microbatch in flight; of a rank on a GPU pinned memory of the host
-  // Of a rank on a GPU, pinned memory of the host from or to which it copies:
+  result,  // of the last stage: f64 [2] {loss sum, z-loss sum} per microbatch
+  logits,  // of the last stage, if text is to be generated
+  ring,    // of a channel, in its link's layout
+  square,  // f64: the sum of squares of each gradient
+  // of a stage: values that rematerialisation offloads, one slot per microbatch in flight; for a rank on a GPU in pinned host
+  // memory
+  offload,
+  // For a rank on a GPU: pinned host memory from or to which it copies:
   batch_copy,
   result_copy,
   scalar_copy,
   logits_copy,
-  ring_copy,  // of a channel whose link cannot reach the device's memory
+  ring_copy,  // of a channel whose link cannot access device memory
 };
 inline constexpr std::size_t kMemoryKinds = 26;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
-/// How many of each a stage holds: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is elsewhere (a neighbour's
-/// in process).
+/// The number of slots of each kind for a stage: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is
+/// elsewhere (a neighbour's in the same process).
 struct StageSlotCounts {
   int stash_input = 1, stash_weight = 1, handoff = 1;
   int boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   int results = 0;
 };
 
-/// Bytes of one slot of each, as the stage's memory plans say.
+/// Bytes of one slot of each kind, from the stage's memory plans.
 struct StageMemoryRequest {
   StageId stage;
   StageSlotCounts slots;
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs
-  int constants = 1;         // programs
+  int constants = 1;         // number of programs
   std::size_t logits = 0;
   std::size_t offload = 0;
   std::size_t workspace = 0;
   std::size_t batch = 0;
 };
 
-/// The ring of a channel that begins or ends on the rank: `bytes` in all, the link's prefixes included.
+/// The ring of a channel that begins or ends on the rank: `bytes` in total, including the link's prefixes.
 struct RingDemand {
   int channel = 0;
   std::size_t bytes = 0;
-  bool copied = false;  // on a GPU: the link has a ring of its own in host memory
+  bool copied = false;  // on a GPU: the link has its own ring in host memory
 };
 
 struct RankMemoryRequest {
-  int accumulators = 1;    // sets
+  int accumulators = 1;    // number of sets
   bool training = true;    // accumulators, and the optimizer's states
   int states = 0;          // that the optimizer keeps for each parameter
-  bool staging = false;    // room for a snapshot
-  int batches = 1;         // microbatches whose tokens are held at a time
-  bool on_device = false;  // a GPU's: two arenas, one of the device and one of pinned host memory
+  bool staging = false;    // with memory for a snapshot
+  int batches = 1;         // number of microbatches whose tokens are held at a time
+  bool on_device = false;  // for a GPU: two arenas, one on the device and one of pinned host memory
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
 };
 
-/// One stretch: `slots` of `slot_bytes` each, one after the other.
+/// One section: `slots` slots of `slot_bytes` each, one after another.
 struct MemorySection {
   MemoryKind kind = MemoryKind::workspace;
-  StageId stage = no_stage;    // no_stage: the rank's
-  int channel = -1;            // of a ring
-  std::size_t offset = 0;      // in the arena of its space
+  StageId stage = no_stage;    // no_stage: belongs to the rank
+  int channel = -1;            // for a ring
+  std::size_t offset = 0;      // in the arena of its memory space
   std::size_t slot_bytes = 0;  // a multiple of kernels::kAlignment
   int slots = 0;
   kernels::MemorySpace space = kernels::MemorySpace::host;
   [[nodiscard]] std::size_t bytes() const noexcept { return slot_bytes * static_cast<std::size_t>(slots); }
 };
 
-/// The arena of a rank, or the two of a rank on a GPU, known before a byte is asked for. Pure data.
+/// The arena of a rank, or the two arenas of a rank on a GPU, planned before anything is allocated. Pure data.
 class RankMemoryPlan {
  public:
   RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand);
   [[nodiscard]] const std::vector<MemorySection>& sections() const noexcept { return sections_; }
-  /// nullptr where the rank has none.
+  /// nullptr if the rank has none.
   [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;
-  /// nullptr where the rank has no ring of that channel.
+  /// nullptr if the rank has no ring of that channel.
   [[nodiscard]] const MemorySection* find_ring(int channel, MemoryKind kind = MemoryKind::ring) const noexcept;
-  /// Of the memory that the rank computes in: the device's or, on a CPU, the host's.
+  /// Size of the memory that the rank computes in: on the device or, on a CPU, on the host.
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
-  /// Of the host, pinned: 0 on a CPU.
+  /// Size of the pinned host memory: 0 on a CPU.
   [[nodiscard]] std::size_t pinned_bytes() const noexcept { return pinned_; }
   /// Bytes of a kind over all stages.
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const noexcept;
-  /// "stage 0: 1.20 GiB, stage 1: …, weights, gradients, …: 9.40 GiB": what an error says that does not fit.
+  /// "stage 0: 1.20 GiB, stage 1: …, weights, gradients, …: 9.40 GiB": for the error message of a plan that does not fit.
   [[nodiscard]] std::string needs() const;
   /// A table: kind, stage, slots, bytes of a slot, bytes; the total below.
   [[nodiscard]] std::string print() const;
 
  private:
   void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
-  /// The same in pinned memory; nothing on a CPU.
+  /// The same in pinned memory; does nothing on a CPU.
   void add_pinned(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
   bool on_device_;
   std::vector<MemorySection> sections_;
   std::size_t total_ = 0, pinned_ = 0;
 };
 
-/// The arenas themselves: a buffer each for the life of the rank.
+/// The allocated arenas: one buffer each for the lifetime of the rank.
 class RankMemory {
  public:
-  /// Throws Error(memory) when the system refuses, with what each stage would need.
+  /// Throws Error(memory) if the system refuses, with the memory that each stage needs.
   explicit RankMemory(RankMemoryPlan plan, kernels::Device device = {});
   [[nodiscard]] const RankMemoryPlan& plan() const noexcept { return plan_; }
-  /// First byte of a slot. Throws Error(internal) for a slot that was not planned.
+  /// The first byte of a slot. Throws Error(internal) for a slot that was not planned.
   [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
-  /// The same, nullptr where nothing was planned.
+  /// The same; nullptr for a slot that was not planned.
   [[nodiscard]] std::byte* slot_or_null(MemoryKind kind, StageId stage = no_stage, int index = 0) const noexcept;
-  /// The whole ring of a channel. Throws Error(internal) for one that was not planned.
+  /// The whole ring of a channel. Throws Error(internal) if it was not planned.
   [[nodiscard]] std::span<std::byte> ring(int channel) const;
-  /// The ring that the link of the channel works with: the same, or its copy in the host's memory.
+  /// The ring that the channel's link uses: the same, or its copy in host memory.
   [[nodiscard]] std::span<std::byte> link_ring(int channel) const;
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return buffer_.bytes(); }
   [[nodiscard]] kernels::Device device() const noexcept { return device_; }

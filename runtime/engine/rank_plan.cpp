@@ -8,10 +8,11 @@
 namespace millrace::runtime {
 namespace {
 
-// How many of each kind a stage has seen; microbatches rise, so the k-th forward is the k-th token of the edge, and so on.
+// The numbers of actions of each kind that a stage has had so far; microbatches ascend, so the k-th forward takes the k-th
+// boundary of the edge, and so on.
 struct Counts {
-  int split = 0;                 // input gradients so far
-  std::vector<int> handed_over;  // by microbatch: which hand-off, counted in order of I
+  int split = 0;                 // number of input gradients so far
+  std::vector<int> handed_over;  // by microbatch: the index of its hand-off, counted in the order of I
 };
 
 int ring_slot(int entry, int slots) { return slots > 0 ? entry % slots : -1; }

@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// One slot of everything; a ring lies at its receiver.
+/// One slot of everything; a ring is at its receiver.
 std::vector<RankStage> with_single_slots(std::vector<RankStage> stages) {
   for (RankStage& stage : stages) {
     const bool first = &stage == &stages.front(), last = &stage == &stages.back();

@@ -9,13 +9,13 @@
 
 namespace millrace::runtime {
 
-/// What one pass over the microbatches came to.
+/// The result of one pass over the microbatches.
 struct StraightSums {
   double loss = 0, z_loss = 0;  // sums over valid targets, added in microbatch order
   std::int64_t targets = 0;
 };
 
-/// What one training step came to.
+/// The result of one training step.
 struct StraightStep {
   StraightSums sums;
   double loss = 0;  // mean over valid targets
@@ -35,8 +35,8 @@ class SequentialTrainer {
   [[nodiscard]] RankCompute& rank() noexcept { return rank_; }
   [[nodiscard]] const RankCompute& rank() const noexcept { return rank_; }
 
-  /// Gradients of `microbatches` microbatches into the accumulators: contiguous parts, one a set, then added in order, uses of a tied table
-  /// too. `valid_targets` > 0 is what the loss is divided by.
+  /// Accumulates the gradients of `microbatches` microbatches: contiguous parts, one per set, which are then added in order, as
+  /// are the uses of a tied table. `valid_targets` > 0 is the denominator of the loss.
   StraightSums accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
                           const FillBatch& fill, OperationHook* hook = nullptr);
   /// accumulate, then norm, clipping to `clip` (0: none) and the update by the optimizer of RankOptions. `scalars.gradient_scale` is set
@@ -46,7 +46,7 @@ class SequentialTrainer {
   /// Loss sums without gradients.
   StraightSums evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
                         OperationHook* hook = nullptr);
-  /// fp32 logits [T, V] of one microbatch; valid until the next run. The last stage must have been given a program for them.
+  /// fp32 logits [T, V] of one microbatch; valid until the next run. The last stage must have a program for them.
   [[nodiscard]] kernels::Tensor logits(const kernels::ExecutionContext& context, const FillBatch& fill, OperationHook* hook = nullptr);
 
  private:

@@ -167,7 +167,7 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
     chosen.graphs.run(context.device_context(), kind, touched, [&] { chosen.executor.run(kind, context, memory); });
   else
     chosen.executor.run(kind, context, memory, hook, counts);
-  // The result of one microbatch has the place of the next one's, so that its graph is the same.
+  // The result of every microbatch is written to the same place first, so that its graph is the same.
   if (!is_last() || pass == Pass::logits || touched[Region::boundary_out] == nullptr) return;
   context.device_context().copy(kernels::StreamKind::compute, memory_->slot(MemoryKind::result_copy, stage_, slots.result),
                                 touched[Region::boundary_out], 2 * sizeof(double));

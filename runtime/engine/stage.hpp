@@ -22,11 +22,11 @@ namespace millrace::runtime {
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate, logits };
 [[nodiscard]] std::string_view to_string(Pass pass);
 [[nodiscard]] Pass pass_of(ActionKind kind);
-/// Which of a stage's programs a pass runs.
+/// The program that a pass runs.
 [[nodiscard]] ProgramKind program_of(Pass pass);
 
-/// Which of its memory one execution uses: addresses of the rings' slots, which may be a neighbour's, and indices of the rank's own slots.
-/// What a pass does not touch is not looked at.
+/// The memory that one execution uses: addresses of ring slots, which may be a neighbour's, and indices of the rank's own slots.
+/// Memory that a pass does not use is ignored.
 struct ExecutionSlots {
   std::byte* boundary_in = nullptr;
   std::byte* boundary_out = nullptr;  // null in the last stage: the result goes to `result`, logits to the rank's logits
@@ -34,16 +34,17 @@ struct ExecutionSlots {
   std::byte* gradient_out = nullptr;
   int batch = 0;
   int stash_input = 0, stash_weight = 0, handoff = 0;
-  int accumulators = 0;  // the set
-  int result = 0;        // of the last stage
+  int accumulators = 0;  // index of the set
+  int result = 0;        // for the last stage
 };
 
-/// One virtual stage's programs with a place for every value: training (fused or split backward), evaluation (the same forward, nothing
-/// kept) and, where wanted, logits. Knows no schedule and no thread; used from the rank's compute worker.
+/// The programs of one virtual stage with a place for every value: training (fused or split backward), evaluation (the same
+/// forward, of which nothing is kept) and, if needed, logits. It has no schedule and no thread; used on the rank's compute
+/// worker.
 class Stage {
  public:
-  /// `mode`: fused (F, B) or split (F, I, W). `logits`: of the last stage, a program that ends in logits; other stages generate with
-  /// evaluate.
+  /// `mode`: fused (F, B) or split (F, I, W). `logits`: for the last stage, a program that ends in logits; other stages generate
+  /// with evaluate.
   Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
         const kernels::Processor& processor);
   Stage(const Stage&) = delete;
@@ -54,27 +55,27 @@ class Stage {
   [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan; }
   [[nodiscard]] bool is_last() const noexcept { return training_.programs.loss.valid(); }
   [[nodiscard]] bool has_logits() const noexcept { return logits_ != nullptr; }
-  /// What a pass runs: its programs and places. Throws Error(internal) for logits where there are none.
+  /// The programs and places that a pass uses. Throws Error(internal) for logits if there are none.
   [[nodiscard]] const ProgramSet& programs(Pass pass) const { return execution(pass).programs; }
   [[nodiscard]] const MemoryPlan& plan(Pass pass) const { return execution(pass).plan; }
 
   /// Bytes of one slot of each kind, for the rank's plan.
   [[nodiscard]] StageMemoryRequest demand(const StageSlotCounts& slots) const;
-  /// Takes the memory and writes the constants. Before the first run; `memory` outlives the runner.
+  /// Binds the memory and writes the constants. To be called before the first run; `memory` must outlive the runner.
   void attach(const RankMemory& memory);
 
   void run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
   [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
-  /// Where a value lies: for captures, break points and tests.
+  /// The place of a value: for captures, break points and tests.
   [[nodiscard]] kernels::Tensor tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const;
   /// {loss sum, z-loss sum} of a microbatch. Last stage only.
   [[nodiscard]] std::array<double, 2> result(int index) const;
 
  private:
-  /// Programs, their places, and what runs them.
+  /// Programs, their places, and their executor.
   struct Execution {
-    ProgramSet own;  // empty where another execution's programs are used
+    ProgramSet own;  // empty if another execution's programs are used
     const ProgramSet& programs;
     MemoryPlan plan;
     Executor executor;
@@ -84,7 +85,7 @@ class Stage {
     Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot);
   };
   [[nodiscard]] const Execution& execution(Pass pass) const;
-  [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null where there is none
+  [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null if there is none
 
   StageId stage_;
   Execution training_;

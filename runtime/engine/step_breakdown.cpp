@@ -42,7 +42,7 @@ void add_wait(StepBreakdown& shares, const TraceRecord& record, Range part) {
       break;
     case WaitReason::none:
     case WaitReason::compute:
-      break;  // between lists: falls to `other`
+      break;  // between lists: counts as `other`
   }
 }
 

@@ -54,8 +54,8 @@ TraceRing::TraceRing(std::size_t capacity) : capacity_(capacity) {
   slots_ = std::make_unique<Slot[]>(capacity);
 }
 
-// begun_ rises before the first word changes. A reader that has seen a new word (acquire of a release) therefore also sees the
-// new begun_, and throws that record away: no fences, which ThreadSanitizer would not understand.
+// begun_ is incremented before the first word changes. A reader that has seen a new word (acquire of a release) therefore also
+// sees the new begun_ and discards that record: no fences are needed, which ThreadSanitizer would not understand.
 void TraceRing::add(const TraceRecord& record) noexcept {
   if (!keeps_.load(std::memory_order_relaxed)) return;
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
@@ -84,7 +84,7 @@ void TraceRing::snapshot_into(std::vector<TraceRecord>& records, std::uint64_t f
     for (std::size_t word = 0; word < words; ++word) values[word] = slot[word].load(std::memory_order_acquire);
     records.push_back(std::bit_cast<TraceRecord>(values));
   }
-  // Record n is overwritten by record n + capacity: whole only if the writing of that one had not begun.
+  // Record n is overwritten by record n + capacity, so it is intact only if writing that one had not begun.
   const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
   const std::uint64_t whole = begun > capacity_ ? std::min(std::max(begin, begun - capacity_), end) : begin;
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(whole - begin));

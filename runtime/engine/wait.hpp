@@ -9,22 +9,22 @@ namespace millrace::runtime {
 
 /// Why a rank's next action has not been issued.
 enum class WaitReason : std::uint8_t {
-  none,        // no list, or all of it done
-  activation,  // the stage before has not delivered
-  gradient,    // the stage after has not delivered
-  credit,      // every slot of the output ring is taken
+  none,        // no list, or all of it is done
+  activation,  // the previous stage has not delivered
+  gradient,    // the next stage has not delivered
+  credit,      // every slot of the output ring is occupied
   batch,       // the loader has not delivered
   compute,     // nothing is missing: issued actions are still running
 };
 
 [[nodiscard]] const char* to_string(WaitReason reason);
 
-/// What a rank waits for and from whom: for traces, the watchdog and messages.
+/// What a rank waits for and from which rank: for traces, the stall watch and messages.
 struct Wait {
   WaitReason reason = WaitReason::none;
-  RankId rank = no_rank;     // who waits
-  Action action;             // the action that cannot be issued; for compute the one that runs
-  StageId stage = no_stage;  // whose token or slot is missing; no_stage where none is
+  RankId rank = no_rank;     // the waiting rank
+  Action action;             // the action that cannot be issued; for compute the running one
+  StageId stage = no_stage;  // the stage whose boundary or slot is missing; no_stage if there is none
   RankId peer = no_rank;     // the rank of that stage
 };
 

@@ -16,7 +16,7 @@ constexpr int no_producer = -1;
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
-/// How often each value is read, over all programs; what leaves the stage counts as read.
+/// The number of reads of each value, over all programs; the stage's output counts as read.
 std::vector<int> count_readers(const ProgramSet& set) {
   std::vector<int> readers(set.values.size(), 0);
   for (const auto& program : set.programs)
@@ -78,10 +78,10 @@ class EpilogueChooser {
     gone_[position] = true;
   }
 
-  /// The sum's line becomes the source's operation: by then all of its operands exist.
+  /// The source's operation moves to the sum's position, where all of its operands exist.
   void join_sum(std::size_t position) {
     Operation& sum = program_[position];
-    // The younger operand first: what it is added to is there already.
+    // The younger operand first, since the other one exists already.
     for (const std::size_t operand : {std::size_t{1}, std::size_t{0}}) {
       const ValueId part = sum.inputs[operand], addend = sum.inputs[1 - operand];
       Operation* const source = part == addend ? nullptr : sole_source(part);
@@ -117,7 +117,7 @@ class EpilogueChooser {
   std::vector<bool> gone_;     // by position: another operation does its work
 };
 
-/// Values of parameters in a packed form, made when they are first asked for.
+/// The packed forms of parameters as values, created on first use.
 class PackedValues {
  public:
   explicit PackedValues(ProgramSet& set) : set_(set) {}

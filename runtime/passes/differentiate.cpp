@@ -22,7 +22,7 @@ std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
 bool is_real(const ValueType& type) { return type.dtype == kernels::DType::f32 || type.dtype == kernels::DType::bf16; }
 
-/// Walks the forward backwards and lets every rule write its part of I and W.
+/// Walks the forward in reverse and lets every rule write its part of I and W.
 class Differentiator final : public GradientBuilder {
  public:
   explicit Differentiator(ProgramSet& set) : set_(set), wanted_(wanted_values(set)), gradients_(set.values.size()) {
@@ -148,7 +148,7 @@ class Differentiator final : public GradientBuilder {
     append_accumulate(bias_weight_gradient_rule(), {output_gradient(0)}, {accumulator(forward_->inputs.size() - 1)}, {}, "db");
   }
 
-  /// Activations that depend on a parameter or on the stage's input.
+  /// The activations that depend on a parameter or on the stage's input.
   static std::vector<bool> wanted_values(const ProgramSet& set) {
     std::vector<bool> wanted(set.values.size(), false);
     if (set.boundary_in.valid()) wanted[index(set.boundary_in)] = true;
@@ -218,7 +218,7 @@ bool reads(const std::vector<Operation>& program, ValueId id) {
   });
 }
 
-/// A new value with `id`'s bits at the end of a program.
+/// Appends a new value with `id`'s bits at the end of a program.
 ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_view name) {
   Value value;
   value.type = set.value(id).type;
@@ -234,7 +234,8 @@ ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_v
   return result;
 }
 
-/// What leaves the stage is written into its ring slot, which is gone afterwards: a value that is read later, or came in, leaves as a copy.
+/// The stage's output is written to its ring slot, which is gone afterwards: a value that is read later, or is itself an input,
+/// leaves as a copy.
 void copy_what_stays(ProgramSet& set) {
   const auto& input_gradient = set.program(ProgramKind::input_gradient);
   const auto& weight_gradient = set.program(ProgramKind::weight_gradient);
@@ -245,7 +246,7 @@ void copy_what_stays(ProgramSet& set) {
     set.gradient_out = append_copy(set, ProgramKind::input_gradient, set.gradient_out, "gradient_out");
 }
 
-/// F and the evaluation part here: what I writes itself is none of F's.
+/// Separates F from the evaluation: operations whose results I computes are not part of F.
 void leave_to_input_gradient(ProgramSet& set) {
   const auto& input_gradient = set.program(ProgramKind::input_gradient);
   auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];

@@ -5,7 +5,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// Position in I (1 + index) after which each W operation may run; 0: before everything.
+/// For each W operation the position in I (1 + index) after which it may run; 0: before everything.
 std::vector<std::size_t> anchors(const std::vector<Operation>& input_gradient, const std::vector<Operation>& weight_gradient,
                                  std::size_t values) {
   std::vector<std::size_t> ready(values, 0);  // by value: the anchor of its last writer
@@ -16,14 +16,15 @@ std::vector<std::size_t> anchors(const std::vector<Operation>& input_gradient, c
   for (const auto& operation : weight_gradient) {
     std::size_t anchor = 0;
     for (const auto input : operation.inputs) anchor = std::max(anchor, ready[index(input)]);
-    for (const auto output : operation.outputs) anchor = std::max(anchor, ready[index(output)]);  // an accumulator's adds before this one
+    // after earlier additions to the same accumulator
+    for (const auto output : operation.outputs) anchor = std::max(anchor, ready[index(output)]);
     for (const auto output : operation.outputs) ready[index(output)] = anchor;
     result.push_back(anchor);
   }
   return result;
 }
 
-/// Two neighbours as one operation, where the input gradient's rule knows how and has all that the weight gradient reads.
+/// Fuses two adjacent operations if the input gradient's rule supports it and has all operands that the weight gradient reads.
 bool fuse(const Operation& input_gradient, const Operation& weight_gradient, Operation& fused) {
   const auto able = input_gradient.rule->epilogues();
   if (able.both == nullptr || able.weight_gradient != weight_gradient.rule) return false;

@@ -37,7 +37,7 @@ class Offload {
     });
     if (!later || producer == std::ssize(forward_)) return;
     const int layer = forward_[static_cast<std::size_t>(producer)].layer;
-    // A layer's input was yielded by the layer before, whose backward comes later. What W alone reads is there when I ends.
+    // A layer's input was computed by the previous layer, whose backward comes later. What only W reads is available when I ends.
     const auto reader = first(input_gradient_, reads_it);
     const int reading = layer_at(reader, layer);
     const std::string name = set_.value(id).name;
@@ -46,13 +46,13 @@ class Offload {
     for (Operations* program : {&input_gradient_, &weight_gradient_})
       for (Operation& operation : *program) std::replace(operation.inputs.begin(), operation.inputs.end(), id, back);
 
-    // From the back to the front, so that positions hold.
+    // From the end to the beginning, so that positions stay valid.
     const auto released =
         std::max(producer + 1, first(forward_, [layer](const Operation& operation) { return operation.layer > layer + 1; }));
     insert(forward_, released, offload_end_rule(), {id}, {host}, name + ".offload_end", layer);
     insert(forward_, producer + 1, offload_begin_rule(), {id, host}, {}, name + ".offload", layer);
 
-    // Before all of the reading layer, copies for the next one included: compute waits for what began so far.
+    // Before the whole reading layer, including copies for the next one: compute waits for all copies begun so far.
     const auto needed =
         std::min(reader, first(input_gradient_, [reading](const Operation& operation) { return operation.layer == reading; }));
     const auto begun = begin_before(needed, reading);
@@ -62,13 +62,14 @@ class Offload {
 
  private:
   Operations& program(ProgramKind kind) { return set_.programs[static_cast<std::size_t>(kind)]; }
-  /// Where in I the copy for an operation of `layer` at `needed` begins: with the layer that is computed before it, or with the program.
+  /// The position in I at which the copy for an operation of `layer` at `needed` begins: with the layer that is computed before
+  /// it, or at the beginning of the program.
   [[nodiscard]] std::ptrdiff_t begin_before(std::ptrdiff_t needed, int layer) const {
     const auto above = first(input_gradient_, [layer](const Operation& operation) { return operation.layer == layer + 1; });
     if (above < std::ssize(input_gradient_)) return std::min(needed, above);
     return layer < 0 ? needed : 0;
   }
-  /// What is inserted there belongs to the same layer.
+  /// An operation that is inserted there belongs to the same layer.
   [[nodiscard]] int layer_at(std::ptrdiff_t position, int otherwise) const {
     return position < std::ssize(input_gradient_) ? input_gradient_[static_cast<std::size_t>(position)].layer : otherwise;
   }
@@ -105,7 +106,7 @@ class Offload {
 void insert_offload(ProgramSet& set, const RematerializationPolicy& policy) {
   if (policy.offload.empty()) return;
   Offload offload(set);
-  const std::size_t values = set.values.size();  // those that it adds come behind
+  const std::size_t values = set.values.size();  // the values that it adds come after these
   for (std::size_t i = 0; i < values; ++i) {
     const auto& labels = set.values[i].labels;
     const bool wanted = std::any_of(labels.begin(), labels.end(), [&](const std::string& label) { return policy.offload.contains(label); });

@@ -6,7 +6,7 @@
 
 namespace millrace::runtime {
 
-/// An operand as its type says, for whoever looks at one: a packed weight is unpacked into memory of this object.
+/// An operand in the form that its type describes, for display: a packed weight is unpacked into memory of this object.
 class PlainOperand {
  public:
   PlainOperand(const Value& value, const kernels::Tensor& operand);

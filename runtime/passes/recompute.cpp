@@ -47,7 +47,7 @@ class Recomputation {
  private:
   int layer_of(ValueId id) const { return forward_[static_cast<std::size_t>(producer_[index(id)])].layer; }
 
-  /// Must be computed again where layer `layer`'s backward reads it.
+  /// Whether the value must be recomputed where layer `layer`'s backward reads it.
   bool recomputed(ValueId id, int layer) const {
     if (producer_[index(id)] == no_producer || layer_of(id) != layer || crosses_[index(id)]) return false;
     const auto& value = set_.value(id);
@@ -55,7 +55,7 @@ class Recomputation {
     return std::none_of(value.labels.begin(), value.labels.end(), [&](const std::string& label) { return policy_.keep.contains(label); });
   }
 
-  /// Forward operations, by position, that this layer's backward needs again.
+  /// The forward operations, by position, that this layer's backward needs again.
   std::set<int> needed(int layer) const {
     std::set<int> operations;
     std::vector<ValueId> open;
@@ -72,7 +72,7 @@ class Recomputation {
     return operations;
   }
 
-  /// The operations again, on new values. Results that are kept all the same (a labelled sibling) get no reader.
+  /// Clones the operations with new values. Results that are kept anyway (a labelled sibling) get no reader.
   std::vector<Operation> clone(const std::set<int>& operations) {
     std::vector<Operation> clones;
     for (const int position : operations) {

@@ -31,7 +31,7 @@ const std::vector<Named>& named_policies() {
   return policies;
 }
 
-/// Letters to insert, remove or replace.
+/// The number of letters to insert, remove or replace.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -15,7 +15,7 @@
 namespace millrace::actors {
 namespace {
 
-/// The checkpoint actor of process 0 beside a run directory; what ranks would write is written here.
+/// Runs the checkpoint actor of process 0 on a run directory; the test writes what ranks would write.
 class CheckpointActorTest : public ::testing::Test {
  protected:
   CheckpointActorTest() {
@@ -49,7 +49,7 @@ class CheckpointActorTest : public ::testing::Test {
     return answer;
   }
 
-  /// Begins, writes and commits.
+  /// Begins, writes and commits a checkpoint.
   CheckpointCommitted save(std::int64_t step) {
     const auto folder = begin(static_cast<std::uint64_t>(step));
     return ask(CommitCheckpoint{step, folder, {shard(folder)}});

@@ -32,7 +32,7 @@ class CompletionsTest : public ::testing::Test {
     for (int i = 0; i < copies; ++i) queue_->copy(lane, host_.data(), device_.data(), kBytes);
   }
   static void poll_to_the_end(Completions& completions) {
-    while (completions.poll()) std::this_thread::yield();  // what never completes meets the test's own limit
+    while (completions.poll()) std::this_thread::yield();  // if it never completes, the test times out
   }
 
   static constexpr kernels::Device kDevice{kernels::DeviceKind::cuda, 0};

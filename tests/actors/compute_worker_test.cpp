@@ -26,7 +26,7 @@ TEST(ComputeWorker, RunsInTheOrderOfPostsOfEitherLoad) {
 }
 
 TEST(ComputeWorker, SaysWhenItComputesAndWhenItHasNoTask) {
-  std::vector<bool> said;  // the worker's, until it has joined
+  std::vector<bool> said;  // written by the worker, read after it has joined
   {
     ComputeWorker worker(16, {}, {}, [&said](bool computing) { said.push_back(computing); });
     for (int turn = 0; turn < 3; ++turn) {

@@ -8,7 +8,7 @@
 namespace millrace::actors {
 namespace {
 
-/// Writes down what the coordinator asked for; time stands still unless the test moves it.
+/// Records what the coordinator requested; time only advances when the test advances it.
 class RecordingPort : public CoordinatorPort {
  public:
   void to_ranks(const ToRank& message) override { sent.push_back(message); }
@@ -296,7 +296,7 @@ TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
     Coordinator coordinator(setup, port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
-    // In this order the sum is 1, in the other 0: 1e30 swallows what is added to it.
+    // In this order the sum is 1, in the other 0, because adding to 1e30 is lost in rounding.
     StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, {}, 0};
     StepReport second{1, 0, {{1, 1.0}}, {1e30, -1e30}, {}, 0};
     coordinator.receive(first);
@@ -348,7 +348,7 @@ TEST(Coordinator, WritesACheckpointWhileTheNextStepRuns) {
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 
-/// Two ranks of which the first step is done, its checkpoint is being written, and the second step runs.
+/// Two ranks that have finished the first step; its checkpoint is being written while the second step runs.
 struct SavingRun {
   SavingRun() {
     coordinator.receive(RankReady{0, 0});
@@ -360,7 +360,7 @@ struct SavingRun {
     coordinator.receive(SnapshotTaken{0, 1, {}});
     coordinator.receive(SnapshotTaken{1, 1, {}});
   }
-  /// Rank 1 cannot go on in the second step.
+  /// Rank 1 cannot continue in the second step.
   void fail() { coordinator.receive(StageFailed{1, 1, 1, 0, "F0", static_cast<int>(ExitCode::data), "no such token"}); }
   void write() {
     coordinator.receive(ShardWritten{0, 1, "{}", ""});
@@ -512,7 +512,7 @@ TEST(Coordinator, AnEvaluationThatIsNotFiniteEndsTheRunBeforeTheNextStep) {
       for (int step = 0; step < 2; ++step) {
         answer_step(coordinator, step);
         answer_optimize(coordinator, step);
-        if (saving && step == 0) {  // that of step 1 is in staging, and not on the disk yet
+        if (saving && step == 0) {  // the checkpoint of step 1 is in staging and not on the disk yet
           coordinator.receive(SnapshotTaken{0, 1, {}});
           coordinator.receive(SnapshotTaken{1, 1, {}});
         }

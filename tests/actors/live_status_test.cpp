@@ -27,7 +27,7 @@ StepRecord record(std::int64_t step, double loss, int ranks = 2) {
   return record;
 }
 
-/// What /metrics and /status are made from, of so many ranks.
+/// The data of /metrics and /status, for so many ranks.
 LiveView made_up(int ranks) {
   LiveHistory history;
   for (int step = 11; step <= 20; ++step) history.add(record(step, 3.0 / step, ranks));
@@ -71,7 +71,7 @@ TEST(LiveHistory, KeepsTheWholeCurveInFewPoints) {
   const auto losses = history.read().losses;
   EXPECT_LT(losses.size(), LiveHistory::most_points);
   EXPECT_GE(losses.size(), LiveHistory::most_points / 2 - 1);
-  const auto size = losses[0].step;  // steps of a point
+  const auto size = losses[0].step;  // steps per point
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_EQ(losses[i].step, static_cast<std::int64_t>(i + 1) * size);
     EXPECT_EQ(losses[i].loss, static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
@@ -191,7 +191,8 @@ TEST(StatusJson, HasNullsBeforeTheFirstStepAndForWhatIsNotFinite) {
   EXPECT_EQ(json["losses"].size(), 0U);
 }
 
-/// Holds a text to the rules of Prometheus' format 0.0.4: HELP and TYPE before a family's samples, each family once, names, labels, units.
+/// Checks a text against the rules of Prometheus' format 0.0.4: HELP and TYPE before a family's samples, each family once, names,
+/// labels, units.
 void check_exposition(const std::string& text) {
   const std::regex comment(R"(# (HELP|TYPE) (millrace_[a-z_]+) (.+))");
   const std::regex sample(R"re((millrace_[a-z_]+)(\{[a-z]+="([^"\\\n]|\\["\\n])*"(,[a-z]+="([^"\\\n]|\\["\\n])*")*\})? (\S+))re");

@@ -10,7 +10,7 @@
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-// Which distances from a reference are small enough, above all in bf16 beside PyTorch's.
+// Which distances from a reference are accepted, mainly in bf16, where they are compared with PyTorch's distances.
 namespace millrace::actors {
 namespace {
 
@@ -32,7 +32,7 @@ std::map<std::string, Verdict> judge(const Distances& distances, double scale = 
   return PyTorchRule("bf16.json", pytorch, scale, 50).judge(distances);
 }
 
-/// Names that are beyond their limits.
+/// Names that exceed their limits.
 std::vector<std::string> beyond(const Distances& distances, double scale = 1) {
   std::vector<std::string> names;
   for (const auto& [name, verdict] : judge(distances, scale))
@@ -75,7 +75,7 @@ TEST(PyTorchRule, ScalesItsLimits) {
   EXPECT_EQ(beyond(distances, 2), Names{});
 }
 
-/// A distance of PyTorch's below one rounding is chance, as where bf16 holds the values exactly.
+/// A distance of PyTorch's below one rounding is chance, for example if bf16 holds the values exactly.
 TEST(PyTorchRule, TakesNoDenominatorBelowOneRounding) {
   auto distances = as_pytorch();
   distances["hidden.0"] = at_distance(1.9 * one_rounding);
@@ -84,7 +84,7 @@ TEST(PyTorchRule, TakesNoDenominatorBelowOneRounding) {
   EXPECT_EQ(beyond(distances), Names{"hidden.0"});
 }
 
-/// A gradient that is zero but for rounding, such as that of a key bias: its size cancels out of the ratio.
+/// A gradient that is zero except for rounding, such as a key bias's: its size cancels out of the ratio.
 TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   auto distances = as_pytorch();
   auto distances_of_pytorch = pytorch;
@@ -94,7 +94,7 @@ TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   EXPECT_NEAR(rule.judge(distances).at("grad.c").size, 2, 1e-9);
 }
 
-/// Among tensors with few entries equally good results differ by more; all others have the limit of 2, whatever their size.
+/// In tensors with few entries equally good results differ more; all other tensors have the limit 2, whatever their size.
 TEST(PyTorchRule, AllowsForChanceInTensorsWithFewEntries) {
   EXPECT_EQ(single_tensor_limit(1000), 2);
   EXPECT_EQ(single_tensor_limit(24), 2);

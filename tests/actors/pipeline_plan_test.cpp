@@ -85,7 +85,7 @@ TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
       const auto& exchange = exchanges[static_cast<std::size_t>(rank)];
       EXPECT_EQ(exchange.first, runtime::RankId(rank));
       EXPECT_EQ(exchange.second, runtime::RankId(3 - rank));
-      // One set of accumulators of either rank, whose rings are planned too.
+      // Both ranks have one set of accumulators, and the plan includes the rings for their sums.
       for (const auto side : {exchange.first, exchange.second}) {
         const auto compute = RankBlueprint(plan, side, {}).build(true);
         EXPECT_EQ(compute->parameters().accumulator_bytes(), exchange.bytes);
@@ -126,7 +126,7 @@ TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
 TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
   const auto plan = make_plan(request("dualpipe", 4, 12, false));
   const RankBlueprint rank(plan, runtime::RankId(0), {});
-  // Microbatch 6 comes to rank 0 while microbatch 0 is there.
+  // Microbatch 6 arrives at rank 0 while microbatch 0 is still there.
   EXPECT_GE(batches_in_flight(rank.training), 7);
   EXPECT_LE(batches_in_flight(rank.training), 12);
   EXPECT_EQ(batches_in_flight(RankBlueprint(make_plan(request("1f1b", 4, 12, false)), runtime::RankId(0), {}).training), 4);

@@ -6,7 +6,8 @@ namespace millrace::actors {
 namespace {
 
 TEST(SetClock, TakesTheSmallestRoundTrip) {
-  // The other clock is 1000 behind; ways of unequal lengths make the longer trips wrong by up to half of them.
+  // The other clock is 1000 behind; if the two directions take unequal time, the estimate is wrong by up to half of the round
+  // trip.
   const std::vector<RoundTrip> trips = {{5000, 4000 + 90, 5100}, {6000, 5000 + 7, 6010}, {7000, 6000 + 1, 7040}};
   runtime::ProcessClock clock;
   clock.shared = false;

@@ -18,7 +18,7 @@
 
 namespace millrace::actors {
 
-/// Each row another one, in each step and microbatch; every token but the last has a target.
+/// Every row is different, in each step and microbatch; every token but the last has a target.
 class NumberedBatches final : public BatchProvider {
  public:
   explicit NumberedBatches(std::int64_t targets) : targets_(targets) {}
@@ -55,8 +55,8 @@ struct BenchOptions {
   std::function<kernels::DeviceMemory()> device_memory;
 };
 
-/// The controls of all ranks of a small pipeline in one thread, whose events the test lets happen: in the order in which they came, without
-/// those that it holds back.
+/// Runs the controls of all ranks of a small pipeline in one thread. The test delivers their events in the order of arrival, and
+/// may hold some back.
 class Bench {
  public:
   explicit Bench(BenchOptions options) : batches_(options.targets) {
@@ -145,7 +145,7 @@ class Bench {
     }
     void failed(const TaskFailed& failure) override { control->failed(failure); }
 
-    /// What it tells that it is doing.
+    /// The activity that it reports.
     [[nodiscard]] std::string doing() const { return to_text(rank->progress().progress); }
     template <class Message>
     [[nodiscard]] std::vector<Message> reported() const {
@@ -172,11 +172,11 @@ class Bench {
     int begins = 0, stops = 0;
   };
 
-  /// Lets everything happen that is not of a kind that is held back: action, work, batch, token, credit.
+  /// Delivers all events except those of a kind that is held back: action, work, batch, token, credit.
   void settle(const std::set<std::string>& held = {}) {
     while (step(held)) continue;
   }
-  /// One event. False where there is none.
+  /// Delivers one event. Returns false if there is none.
   bool step(const std::set<std::string>& held = {}) {
     const auto next = std::ranges::find_if(events_, [&](const auto& event) { return !held.contains(event.first); });
     if (next == events_.end()) return false;
@@ -200,7 +200,7 @@ class Bench {
     tell(Optimize{step, step + 1, 0.5, 0.01});
   }
   [[nodiscard]] std::vector<double> losses() const { return seats.back()->reported<StepReport>().back().losses; }
-  /// Square sums of all gradients in the newest reports, by tensor; a tensor of two ranks counts once.
+  /// Square sums of all gradients in the newest reports, by tensor; a tensor that is on two ranks counts once.
   [[nodiscard]] std::vector<double> squares() const {
     std::vector<double> found(plan.parameters.size(), -1);
     for (const auto& seat : seats) {

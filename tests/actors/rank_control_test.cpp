@@ -80,7 +80,7 @@ TEST(RankControl, NumbersItsActionsAndTellsOfTheFirst) {
   }
 }
 
-/// The bits do not depend on who has which layer, on the schedule, or on how far ahead actions are issued.
+/// Bits depend neither on the assignment of layers to ranks, nor on the schedule, nor on how far ahead actions are issued.
 TEST(RankControl, EveryPipelineComesToTheSameNumbers) {
   for (const std::int64_t accumulators : {1, 2}) {
     Bench one({.ranks = 1, .accumulators = accumulators});
@@ -269,7 +269,7 @@ TEST(RankControl, WaitsWithItsReportForTheSlotOfItsSums) {
   Bench bench({});
   bench.begin();
   bench.tell(RunStep{0, false, false}, {"credit", "token"});
-  // All tokens and credits but the last one, which gives rank 1 the slot of its sums back.
+  // Delivers all tokens and credits but the last credit, which returns the slot of rank 1's sums.
   const auto reported = [&] { return bench.seats[1]->reported<StepReport>().size(); };
   while (reported() == 0) ASSERT_TRUE(bench.step());
   bench.settle();
@@ -330,7 +330,7 @@ TEST(RankControl, PassesOverBatchesThatWereAskedForBeforeAStepIsRunAgain) {
   Bench bench({.ranks = 1, .microbatches = 1, .tied = false}), other({.ranks = 1, .microbatches = 1, .tied = false});
   bench.begin();
   bench.train(0);
-  bench.tell(RunStep{1, false, false}, {"batch"});  // those of the next step are on their way
+  bench.tell(RunStep{1, false, false}, {"batch"});  // the batches of the next step are on their way
   bench.tell(RunStep{1, false, true});
   EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 3U);
   bench.tell(Optimize{1, 2, 0.5, 0.01});

@@ -18,7 +18,7 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// What stderr shows of some checkpoints.
+/// Output on stderr for several checkpoints.
 std::string told_of(RunReporter& reporter, const std::vector<CheckpointCommitted>& results) {
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();

@@ -20,9 +20,9 @@ std::vector<float> some_logits(std::size_t count, std::uint64_t seed) {
   return logits;
 }
 
-/// What may be drawn, and its probability, by the plainest means: sort, cut, divide.
+/// The candidates with their probabilities, computed in the simplest way: sort, cut, divide.
 std::map<std::int32_t, double> plain(const std::vector<float>& logits, const Sampling& sampling) {
-  std::vector<std::pair<double, std::int32_t>> all;  // minus the logit: the most probable sorts first, then the lower id
+  std::vector<std::pair<double, std::int32_t>> all;  // negated logit, so that the most probable sorts first, then the lower id
   for (std::size_t i = 0; i < logits.size(); ++i) all.emplace_back(-static_cast<double>(logits[i]), static_cast<std::int32_t>(i));
   std::sort(all.begin(), all.end());
   if (sampling.top_k > 0 && static_cast<std::size_t>(sampling.top_k) < all.size()) all.resize(static_cast<std::size_t>(sampling.top_k));
@@ -76,7 +76,7 @@ TEST(Sampler, RefusesLogitsThatAreNotFinite) {
   }
 }
 
-// Without top-k and top-p a sample is a walk through all weights in the order of ids, as train's always was.
+// Without top-k and top-p a sample walks through all weights in the order of ids, as the samples of `train` always have.
 TEST(Sampler, KeepsTheSamplesOfItsFirstForm) {
   const auto logits = some_logits(37, 11);
   for (std::uint64_t index = 0; index < 200; ++index) {

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using cluster::Progress;
 using runtime::WaitReason;
 
-/// Four ranks of 1F1B with eight microbatches, a process each, and a clock that the test moves.
+/// Four ranks of 1F1B with eight microbatches, one process each, and a clock that the test advances.
 class Watch : public testing::Test {
  protected:
   Watch() {
@@ -43,7 +43,7 @@ class Watch : public testing::Test {
     progress.wait = static_cast<std::int32_t>(reason);
     return progress;
   }
-  /// Everybody tells the same for so long, a heartbeat every 100 ms; the first message on the way.
+  /// All ranks send the same report for this long, with a heartbeat every 100 ms; the first message is on the way.
   std::optional<std::string> pass(std::chrono::milliseconds span, const std::vector<Progress>& all) {
     std::optional<std::string> first;
     for (const auto end = now_ + span; now_ < end; now_ += 100ms) {
@@ -64,7 +64,7 @@ class Watch : public testing::Test {
 };
 
 TEST_F(Watch, NamesTheActionThatAllWaitFor) {
-  // Rank 1 computes; 2 and 3 wait for what it makes, 0 for a gradient that goes through them.
+  // Rank 1 computes; ranks 2 and 3 wait for its output, rank 0 for a gradient that depends on them.
   const auto text = pass(4s, {doing(0, WaitReason::gradient, 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3),
                               doing(2, WaitReason::activation, 2, 3, 3, 1, 1), doing(3, WaitReason::activation, 3, 3, 6, 2, 2)});
   expect_part(text, "nothing comes for 1.5 s: rank ");
@@ -124,7 +124,7 @@ TEST_F(Watch, NamesACycle) {
 }
 
 TEST_F(Watch, IsPatientWhereStepsAreLong) {
-  // Actions of two seconds each: the first looks like a stall, after it only what takes half as long again.
+  // Actions take two seconds each: the first looks like a stall; after it, only actions that take half as long again do.
   for (int action = 0; action < 5; ++action) {
     const auto text = pass(2s, {doing(0, "forward", 0, action, action), doing(1, WaitReason::activation, 1, action, action, 0, 0)});
     EXPECT_EQ(text.has_value(), action == 0) << action;

@@ -1,4 +1,4 @@
-// Ends of whole processes: each test forks the processes of a job and reads what they write and how they end.
+// How whole processes end: each test forks the processes of a job and reads their output and their exit codes.
 #include "cluster/host/abort.hpp"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ class Child {
 
   void end_by(int signal) const { kill(pid_, signal); }
 
-  /// Exit code, or minus the signal. What it wrote comes into `text`. Bounded by ctest's limit.
+  /// Returns the exit code, or minus the signal, and stores the output in `text`. Only ctest's limit bounds the time.
   int wait() {
     char buffer[4096];
     for (ssize_t got; (got = read(stderr_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
@@ -70,7 +70,7 @@ std::size_t times(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// A job of three processes that have agreed and work; `during` runs in each of them then.
+/// Runs a job of three processes that have joined; each then calls `during`.
 template <class During>
 std::vector<Child> start_job(int ready_pipe, During during) {
   const ClusterConfig config;
@@ -86,7 +86,7 @@ std::vector<Child> start_job(int ready_pipe, During during) {
       };
       ControlLink link(config, Topology(3, 3, process), listener.rendezvous(), process == 0 ? &listener : nullptr, handlers);
       link.agree({{"config", "same"}});
-      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // a heartbeat or two
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // one or two heartbeats
       EXPECT_EQ(write(ready_pipe, "r", 1), 1);
       during(link, process);
       std::this_thread::sleep_for(std::chrono::seconds(60));
@@ -117,7 +117,7 @@ TEST_F(Job, AKilledProcessEndsTheOthersWithOneMessage) {
       EXPECT_EQ(child.wait(), process == victim ? -SIGKILL : static_cast<int>(ExitCode::peer_lost));
       said += child.text;
     }
-    EXPECT_EQ(times(said, "was lost: its connection"), 1u) << said;  // seen at once, not by its silence
+    EXPECT_EQ(times(said, "was lost: its connection"), 1u) << said;  // noticed at once, not by a timeout
     EXPECT_EQ(times(said, fmt::format("process {} on ", victim)), 1u) << said;
     EXPECT_EQ(times(said, fmt::format("rank {}: forward, stage {}, microbatch 5, step 17", victim, victim + 10)), 1u) << said;
   }
@@ -157,7 +157,7 @@ TEST(Abort, TheFirstErrorWins) {
       abort_job(ExitCode::data, "second");
     });
     add_abort_hook([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the second has its chance
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // gives the second failure a chance to be noticed
       dprintf(STDERR_FILENO, "hook saw: %s\n", abort_message().data());
     });
     abort_job(ExitCode::storage, "first");
@@ -176,7 +176,7 @@ TEST(Abort, AHookThatHangsDoesNotKeepTheProcess) {
   EXPECT_EQ(child.text, "");
 }
 
-/// Exit code or minus the signal of a child whose stderr is a pipe that nobody reads; nothing when it has not ended in time.
+/// Exit code, or minus the signal, of a child whose stderr is a pipe that is not read; empty if it does not end in time.
 template <class Body>
 std::optional<int> end_of_unread_child(bool reader_is_gone, const Body& body) {
   int ends[2];
@@ -209,7 +209,7 @@ std::optional<int> end_of_unread_child(bool reader_is_gone, const Body& body) {
   return end;
 }
 
-/// Ends by abort_job with a hook that tells the parent that it ran.
+/// Ends by abort_job, with a hook that signals the parent that it ran.
 void abort_with_hook(int told) {
   signal(SIGPIPE, SIG_DFL);
   add_abort_hook([told] { static_cast<void>(write(told, "h", 1)); });

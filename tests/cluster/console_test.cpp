@@ -25,7 +25,7 @@ class Pipe {
     if (ends_[0] >= 0) close(ends_[0]);
     ends_[0] = -1;
   }
-  /// All that comes until `end` is in it.
+  /// Contains everything that was written until `end`.
   std::string read_until(const std::string& end) {
     std::string text;
     char buffer[4096];
@@ -58,7 +58,8 @@ TEST(TextWriter, WhoPrintsDoesNotWaitForAReaderAndTheDroppedLinesAreCounted) {
   Pipe pipe;
   TextWriter writer(pipe.in(), 200'000);
   const std::string line(999, 'x');
-  for (int count = 0; count < 1000; ++count) writer.put(line + "\n");  // beyond pipe and queue: who waited would wait for ever
+  // more than pipe and queue hold: a blocking writer would never return
+  for (int count = 0; count < 1000; ++count) writer.put(line + "\n");
   EXPECT_FALSE(writer.drain(std::chrono::milliseconds(10)));
   const auto text = pipe.read_until("are missing here");
   const auto at = text.find('(');

@@ -20,7 +20,7 @@ std::atomic<bool> no_descriptor_is_left{false};
 std::atomic<int> accepts_refused{0};
 }  // namespace
 
-/// In the place of the C library's.
+/// Replaces the C library's function.
 extern "C" int accept(int descriptor, sockaddr* address, socklen_t* length) {
   if (!no_descriptor_is_left) return accept4(descriptor, address, length, 0);
   ++accepts_refused;
@@ -128,7 +128,7 @@ class Stranger {
     EXPECT_EQ(recv(descriptor_, out.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
     return out;
   }
-  /// Whether the other side ended the connection (and did not merely keep silent).
+  /// Whether the other side closed the connection (and did not just stop sending).
   bool is_refused() {
     char byte = 0;
     const ssize_t got = recv(descriptor_, &byte, 1, 0);
@@ -165,11 +165,11 @@ TEST(ControlLink, RefusesAWrongSecretAnOversizedFrameAndNoise) {
   {
     Stranger stranger(team.rendezvous);
     Hello hello;
-    hello.process = 2;  // of two
+    hello.process = 2;  // in a job of two
     stranger.send(FrameKind::hello, bytes_of(hello));
     EXPECT_TRUE(stranger.is_refused());
   }
-  FakePeer peer(team.rendezvous, 1);  // the right one still gets in
+  FakePeer peer(team.rendezvous, 1);  // the right process can still join
   team.joined();
   EXPECT_TRUE(team.links[0]);
 }
@@ -212,7 +212,7 @@ TEST(ControlLink, AnAddressWhereNobodyAnswersDoesNotKeepAProcessOut) {
   ClusterConfig config;
   config.start_timeout_ms = 9000;
   Team team(2, {0}, config);
-  // Listens and says nothing, on four addresses before the right one.
+  // Listens without answering on four addresses that come before the right one.
   std::vector<int> silent;
   Rendezvous crooked = team.rendezvous;
   crooked.host.fill('\0');  // another host: the loopback is not tried first
@@ -244,7 +244,7 @@ TEST(ControlLink, PausesBeforeItAcceptsAgainWhenNoDescriptorIsLeft) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_LT(accepts_refused, 100) << "without a pause there are a hundred thousand";
   no_descriptor_is_left = false;
-  FakePeer peer(team.rendezvous, 1);  // and then it accepts again
+  FakePeer peer(team.rendezvous, 1);  // and then it accepts connections again
   team.joined();
 }
 
@@ -333,7 +333,7 @@ TEST(ControlSession, WhoDoesNotReadIsGivenUpBeforeTheMemoryIs) {
   const std::vector<std::byte> message(std::size_t{1} << 16);
   for (int count = 0; count < 100 && reasons.empty(); ++count) {
     session->send({.bytes = static_cast<std::uint32_t>(message.size()), .kind = static_cast<std::uint16_t>(FrameKind::message)}, message);
-    io.restart();  // it stops when there is nothing to do
+    io.restart();  // run() has returned, since there was nothing to do
     io.poll();
   }
   ASSERT_EQ(reasons.size(), 1u);
@@ -381,7 +381,7 @@ TEST(ControlLink, AForgedOrRepeatedFrameEndsTheConnection) {
 TEST(ControlLink, OthersHearOfALossFromProcessZeroWhichSpeaks) {
   Team team(3, {0, 1, 2});
   team.joined();
-  team.links[1].reset();  // without goodbye
+  team.links[1].reset();  // destroyed without a goodbye
   for (const std::size_t process : {std::size_t{0}, std::size_t{2}}) {
     Diary& diary = team.diaries[process];
     ASSERT_TRUE(diary.wait([&] { return diary.ends == 1; }));

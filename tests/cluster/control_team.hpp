@@ -17,7 +17,7 @@ namespace millrace::cluster {
 /// Waits for `condition` to hold under the lock; false after `limit`.
 inline constexpr auto long_enough = std::chrono::seconds(20);
 
-/// What one control link told.
+/// What one control link reported.
 class Diary {
  public:
   struct Message {
@@ -79,7 +79,7 @@ class Diary {
   }
 };
 
-/// The control links of a job, all in this process. Ends of others may be played by the test: `real` says which processes are links.
+/// The control links of a job, all in this process. The test may play other processes: `real` says which processes have links.
 class Team {
  public:
   Team(int processes, std::vector<int> real, ClusterConfig config = {})
@@ -94,12 +94,12 @@ class Team {
       });
     }
   }
-  /// Returns when the real ones have joined.
+  /// Returns when the real processes have joined.
   void joined() {
     for (std::thread& thread : joining) thread.join();
     joining.clear();
   }
-  /// Runs action(process) for all links at once.
+  /// Calls action(process) for all links concurrently.
   template <class Action>
   void together(Action action) {
     std::vector<std::thread> threads;
@@ -116,7 +116,7 @@ class Team {
   std::vector<std::thread> joining;
 };
 
-/// A process that the test plays by hand, past the handshake.
+/// A process that the test plays by hand, after the handshake.
 class FakePeer {
  public:
   FakePeer(const Rendezvous& rendezvous, int process, const ClusterConfig& config = {})

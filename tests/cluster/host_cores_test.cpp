@@ -61,7 +61,7 @@ TEST(HostTeams, SayWhatIsTooMany) {
 TEST(HostTeams, CountTheRanksOfAllProcessesOfTheHost) {
   const Launch two_here{.processes = 4, .process = 1, .local_processes = 2, .local_process = 1};
   EXPECT_EQ(host_teams(Topology(8, 4, 1), two_here, 16, 4).ranks, 4);
-  // Bound to cores of its own, a process has these for its ranks alone.
+  // A process that is bound to cores of its own divides only these among its ranks.
   setenv("OMPI_MCA_hwloc_base_binding_policy", "core", 1);
   EXPECT_EQ(host_teams(Topology(8, 4, 1), two_here, 16, 4).ranks, 2);
   setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);

@@ -33,7 +33,7 @@ TEST(HostMemory, TakesTheTightestGroupOnTheWayUp) {
   host.write("/sys/fs/cgroup/job/step/memory.max", "536870912\n");
   host.write("/sys/fs/cgroup/job/step/memory.current", "104857600\n");
   host.write("/sys/fs/cgroup/job/memory.max", "1073741824\n");
-  host.write("/sys/fs/cgroup/job/memory.current", "943718400\n");  // others of the job have most of it
+  host.write("/sys/fs/cgroup/job/memory.current", "943718400\n");  // other processes of the job use most of it
   expect_tightest(host, 124 * kMiB, MemoryScope::group, "memory.max = 1073741824 of cgroup /sys/fs/cgroup/job");
   EXPECT_EQ(bounds_of(host).size(), 3U);
 }
@@ -43,7 +43,7 @@ TEST(HostMemory, CountsPageCacheAsFree) {
   host.stand_in("/job");
   host.write("/sys/fs/cgroup/job/memory.max", "104857600\n");
   host.write("/sys/fs/cgroup/job/memory.current", "94371840\n");
-  // Shared memory is in `file`, and cannot be given back.
+  // Shared memory counts as `file` and cannot be reclaimed.
   host.write("/sys/fs/cgroup/job/memory.stat",
              "anon 10\nfile 99999999\nshmem 5\ninactive_file 20971520\nactive_file 10485760\nslab_reclaimable 1048576\n");
   expect_tightest(host, 41 * kMiB, MemoryScope::group, "memory.max");
@@ -61,7 +61,7 @@ TEST(HostMemory, AGroupThatIsSlowedDownIsFull) {
 TEST(HostMemory, ReadsVersionOne) {
   const MadeUpHost host;
   host.stand_in_v1("/slurm/job");
-  host.write("/sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "9223372036854771712\n");  // none
+  host.write("/sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "9223372036854771712\n");  // no limit
   host.write("/sys/fs/cgroup/memory/slurm/memory.limit_in_bytes", "209715200\n");
   host.write("/sys/fs/cgroup/memory/slurm/memory.usage_in_bytes", "62914560\n");
   host.write("/sys/fs/cgroup/memory/slurm/memory.stat", "active_file 1\ntotal_active_file 10485760\ntotal_inactive_file 20971520\n");
@@ -73,11 +73,11 @@ TEST(HostMemory, ReadsVersionOne) {
 
 TEST(HostMemory, FindsItsGroupInAContainer) {
   const MadeUpHost whole, hidden;
-  // The container's mount begins at its own group …
+  // The container's mount starts at its own group …
   whole.stand_in_v1("/docker/0af3", "/docker/0af3");
   whole.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
   expect_tightest(whole, kMiB, MemoryScope::group, "of cgroup /sys/fs/cgroup/memory");
-  // … or the group is outside of what the namespace shows.
+  // … or the group is outside of the namespace.
   hidden.stand_in("/../other");
   hidden.write("/sys/fs/cgroup/memory.max", "2097152\n");
   expect_tightest(hidden, 2 * kMiB, MemoryScope::group, "of cgroup /sys/fs/cgroup");
@@ -104,7 +104,7 @@ TEST(HostMemory, WhatCannotBeReadBoundsNothing) {
     EXPECT_EQ(bounds_of(host).size(), 1U) << text;
   }
   std::filesystem::remove(host.root() + "/sys/fs/cgroup/job/memory.max");
-  std::filesystem::create_directory(host.root() + "/sys/fs/cgroup/job/memory.max");  // opens, and cannot be read
+  std::filesystem::create_directory(host.root() + "/sys/fs/cgroup/job/memory.max");  // can be opened but not read
   EXPECT_EQ(bounds_of(host).size(), 1U);
 }
 

@@ -23,7 +23,7 @@ struct Ring {
   }
   ~Ring() { std::free(data); }
   Ring(const Ring&) = delete;
-  /// Whether nobody wrote where a link of the host's memory has its prefixes.
+  /// Whether the place of a host-memory link's prefixes is untouched.
   [[nodiscard]] bool has_no_prefixes() const {
     for (int slot = 0; slot < spec.depth; ++slot) {
       const std::byte* prefix = data + static_cast<std::size_t>(slot) * slot_stride(spec);
@@ -37,14 +37,14 @@ struct Ring {
   std::byte* data;
 };
 
-/// One end of a channel, as its rank's thread sees it.
+/// One end of a channel, as seen by its rank's thread.
 struct End {
   ChannelSpec spec;
   bool sends = false;
   std::atomic<std::int64_t> told{0};  ///< messages that arrived, or slots that became writable again
   std::vector<Arrival> arrivals;      ///< by sequence % depth
   std::int64_t done = 0;
-  std::size_t part_bytes = 0;  ///< of the newest message, that came in parts
+  std::size_t part_bytes = 0;  ///< size of the newest message that arrived in parts
 };
 
 class Rank final : public LinkEvents {
@@ -93,7 +93,7 @@ class Rank final : public LinkEvents {
       }
       if (!moved) wait();
     }
-    // Over MPI the last sends may still be under way: they have ended when their slots are writable.
+    // Over MPI the last sends may still be pending: they are complete when their slots are writable.
     while (!failed_ && !all_writable(plan)) wait();
   }
 
@@ -141,7 +141,7 @@ class Rank final : public LinkEvents {
     const std::size_t bytes = plan.size(end.spec, end.done);
     auto* data = reinterpret_cast<std::uint8_t*>(link.slot(end.done));
     for (std::size_t index = 0; index < bytes; ++index) data[index] = pattern(end.spec, end.done, index);
-    if (!in_parts(end.spec) || end.done % 4 == 3) return link.send(end.done, bytes, end.done + 1);  // whole ones may come between
+    if (!in_parts(end.spec) || end.done % 4 == 3) return link.send(end.done, bytes, end.done + 1);  // whole messages may come in between
     link.begin(end.done, bytes, end.done + 1);
     for (std::size_t there = end.spec.part_bytes; there < bytes; there += end.spec.part_bytes) link.ready(end.done, there);
     link.ready(end.done, bytes);
@@ -233,7 +233,7 @@ void exchange_once(const std::vector<ChannelSpec>& specs, const ExchangePlan& pl
 void exchange(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan) {
   exchange_once(specs, plan);
   if (link_world().transport == nullptr) return;
-  // Between processes also as ranks on GPUs use links: rings that nobody but MPI touches, and messages that come in parts.
+  // Between processes, also the way ranks on GPUs use links: only MPI touches the rings, and messages arrive in parts.
   auto others = specs;
   for (ChannelSpec& spec : others) spec.on_device = true;
   exchange_once(others, plan);

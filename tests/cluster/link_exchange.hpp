@@ -9,17 +9,18 @@
 
 namespace millrace::cluster {
 
-/// What every channel of an exchange carries: `messages` messages of size(channel, sequence) bytes, each with a pattern that names it.
+/// The traffic of every channel of an exchange: `messages` messages of size(channel, sequence) bytes, each with a pattern that
+/// identifies it.
 struct ExchangePlan {
   std::int64_t messages = 0;
   std::function<std::size_t(const ChannelSpec&, std::int64_t sequence)> size;
   std::function<void(int rank)> before_each;  ///< delays, probes
-  bool hold_until_full = false;               ///< the receiver releases nothing before depth messages have arrived
+  bool hold_until_full = false;               ///< the receiver releases nothing until depth messages have arrived
   std::size_t piece_bytes = Links::default_piece_bytes;
 };
 
-/// Runs it: a thread per rank hosted here sends and receives on all its channels, as fast as slots allow. Fails the test on a wrong
-/// order, size or byte, or when nothing moves for 60 s. Collective over processes.
+/// Runs the exchange: one thread per rank of this process sends and receives on all its channels, as fast as slots allow. Fails
+/// the test on a wrong order, size or byte, or if nothing moves for 60 s. Collective over processes.
 void exchange(const std::vector<ChannelSpec>& specs, const ExchangePlan& plan);
 
 }  // namespace millrace::cluster

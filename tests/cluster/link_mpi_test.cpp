@@ -1,4 +1,4 @@
-// Under mpirun: four ranks over the processes there are, so that with two processes some channels stay in process.
+// Runs under mpirun: four ranks are divided among the processes, so that with two processes some channels stay in process.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -99,7 +99,7 @@ TEST(Transport, NapsWhileItsLinksAreQuiet) {
 
 constexpr std::chrono::minutes never(10);  // longer than CTest lets the test run
 
-/// On the transport thread: naps until it has been rung `rings` times.
+/// On the transport thread: waits until the bell has rung `rings` times.
 void nap_until_rung(Doorbells& bells, std::uint32_t rings) {
   for (std::uint32_t seen = bells.rings(); seen < rings; seen = bells.rings()) bells.nap(seen, never);
 }
@@ -121,14 +121,14 @@ TEST(Doorbells, ANapEndsWhenANeighbourRings) {
   transport->run([&] {
     bells.open();
     EXPECT_EQ(bells.heard_by_all(), transport->one_host());
-    // Round the ring of processes, so that every one naps and rings.
+    // Rings go round the processes, so that each of them waits and rings.
     const int next = (transport->process() + 1) % transport->processes();
     if (transport->process() == 0) bells.ring(next);
     nap_until_rung(bells, 1);
     if (transport->process() != 0) bells.ring(next);
     bells.close();
     EXPECT_FALSE(bells.heard_by_all());
-    bells.ring();  // its own bell is left
+    bells.ring();  // only its own bell remains
     EXPECT_EQ(bells.rings(), 1U);
   });
 }
@@ -144,7 +144,7 @@ LinkWorld& link_world() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // Where bells are shared rings end the naps: a few that a side leaves out, and the test runs into its limit.
+  // Where bells are shared, rings end the waits: if a side leaves out a few, the test times out.
   millrace::cluster::ClusterConfig config;
   config.long_nap_microseconds = 30'000'000;
   millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>(config);

@@ -1,4 +1,5 @@
-// What a link promises, whatever carries it: in process (link_in_process_test) and over MPI (link_mpi_test) run these same tests.
+// The contract of a link, whatever carries it: in process (link_in_process_test) and over MPI (link_mpi_test) run these same
+// tests.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +16,8 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }
 
-// Counts what any thread of the process takes from the heap through C++. Not inlined: the compiler would see free() meet new.
+// Counts heap allocations through C++ on any thread of the process. Not inlined, or the compiler would see free() paired with
+// new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
@@ -29,7 +31,7 @@ namespace {
 
 std::size_t full(const ChannelSpec& spec, std::int64_t) { return spec.bytes; }
 
-/// Some size up to the slot's, zero and all of it among them; the same on both sides.
+/// A size up to the slot's, including zero and the maximum; the same on both sides.
 std::size_t any_size(const ChannelSpec& spec, std::int64_t sequence) {
   if (sequence % 5 == 1) return 0;
   if (sequence % 5 == 3) return spec.bytes;
@@ -42,7 +44,7 @@ void sleep_a_little(int rank) {
   if (state >> 30 == 0) std::this_thread::sleep_for(std::chrono::microseconds(state >> 20 & 1023));
 }
 
-/// Activations down the ranks and gradients up, as in a pipeline.
+/// Activations towards higher ranks and gradients towards lower ones, as in a pipeline.
 std::vector<ChannelSpec> pipeline(int depth, std::size_t bytes) {
   std::vector<ChannelSpec> specs;
   const int ranks = link_world().topology.ranks();
@@ -61,7 +63,7 @@ TEST(Link, SizesVaryFromNothingToTheWholeSlot) { exchange(pipeline(3, 300'000), 
 
 TEST(Link, SlowAndFastRanksMayMeet) { exchange(pipeline(4, 20'000), {.messages = 200, .size = any_size, .before_each = sleep_a_little}); }
 
-// One channel one way: no other traffic rings a sender whose only slot is held by MPI until the receiver has room.
+// One channel in one direction: no other traffic wakes a sender whose only slot MPI holds until the receiver has room.
 TEST(Link, ASenderHearsWhenItsSlotIsFree) {
   const int middle = link_world().topology.ranks() / 2;
   exchange({{0, middle - 1, middle, ChannelKind::activation, 1, 100'000}}, {.messages = 8, .size = full, .before_each = [](int rank) {
@@ -129,7 +131,8 @@ TEST(Link, ChannelsMayBeOpenedAnewUnderTheSameIds) {
 }
 
 TEST(Link, TheSteadyStateAllocatesNothing) {
-  // The rank's own count of its turns; between turn 100 and turn 500 of the first rank here all ranks are far from their ends.
+  // The rank's own count of its turns; between turns 100 and 500 of the first rank in this process no rank is near its start or
+  // end.
   const int first = link_world().topology.first_rank();
   std::int64_t turn = 0, before = 0, after = 0;
   ExchangePlan plan{.messages = 400, .size = full, .before_each = [&](int rank) {

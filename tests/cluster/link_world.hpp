@@ -5,8 +5,8 @@
 
 namespace millrace::cluster {
 
-/// Where the one suite of link tests runs: four ranks as threads of one process, or spread over the processes of mpirun. Defined by
-/// link_in_process_test.cpp and link_mpi_test.cpp.
+/// Where the suite of link tests runs: four ranks as threads of one process, or distributed over the processes of mpirun. Defined
+/// by link_in_process_test.cpp and link_mpi_test.cpp.
 struct LinkWorld {
   Topology topology;
   Transport* transport;

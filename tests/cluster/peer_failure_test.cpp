@@ -19,7 +19,8 @@ TEST(PeerFailure, IsToldByProcessZero) { EXPECT_EQ(speakers({false, false, true,
 
 TEST(PeerFailure, WithoutProcessZeroIsToldOnEveryHost) {
   EXPECT_EQ(speakers({true, false, false, false}, {1, 2, 3}), (std::vector<int>{1, 2}));
-  EXPECT_EQ(speakers({true, false, false, false}, {2, 3}), std::vector<int>{2});  // its whole host is gone, which nobody knows
+  // its whole host has failed, which the processes cannot know
+  EXPECT_EQ(speakers({true, false, false, false}, {2, 3}), std::vector<int>{2});
 }
 
 TEST(PeerFailure, OnOneHostIsToldByTheLowestSurvivor) {

@@ -28,7 +28,7 @@ StatusConfig free_port() {
   return config;
 }
 
-/// As many connections a second as come: what is not about that must not wait for it.
+/// A limit on connections per second so high that tests about other things need not wait.
 StatusLimits hurried() {
   StatusLimits limits;
   limits.connections_a_second = 1e6;
@@ -41,7 +41,7 @@ std::vector<StatusPage> pages() {
           {"/metrics", "text/plain; version=0.0.4", [] { return std::string("up 1\n"); }, 0ms}};
 }
 
-/// A server that serves.
+/// A server that is running.
 struct Served {
   explicit Served(const StatusLimits& limits = hurried(), const std::string& token = "", std::vector<StatusPage> served = pages())
       : server(free_port(), token, limits) {
@@ -177,7 +177,7 @@ TEST(StatusServer, CutsOffWhoFallsSilent) {
     EXPECT_TRUE(heard.ended) << beginning;
     EXPECT_EQ(heard.text, "");
   }
-  // A letter now and then does not make the time longer.
+  // A byte now and then does not extend the time limit.
   const Connection slow(served.port());
   const std::string request = request_text("/");
   std::size_t letter = 0;
@@ -196,7 +196,7 @@ TEST(StatusServer, CutsOffWhoDoesNotRead) {
   const Served served(limits, "", served_pages);
   const Connection slow(served.port());
   slow.say(request_text("/large"));
-  // There is one place, and it becomes free.
+  // There is one place for a connection, and it becomes free.
   EXPECT_EQ(get(served.port(), "/").code, 200);
   const auto heard = slow.listen();
   EXPECT_TRUE(heard.ended);

@@ -15,7 +15,7 @@ std::string hexadecimal(const Bytes32& bytes) {
 }
 
 TEST(WireFormat, HmacIsThatOfRfc4231) {
-  Bytes32 key{};  // 20 bytes of 0x0b; zeros behind a key change nothing
+  Bytes32 key{};  // 20 bytes of 0x0b; zeros after a key change nothing
   std::fill(key.begin(), key.begin() + 20, std::byte{0x0b});
   const Hmac hmac(key);
   for (int turn = 0; turn < 2; ++turn) {

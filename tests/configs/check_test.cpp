@@ -120,9 +120,9 @@ TEST(Check, LayersMayBeMixed) {
 }
 
 TEST(Check, AllowsTheEdges) {
-  EXPECT_EQ(load_text(small_run, {"pipeline.ranks=6"}).config.pipeline.ranks, 6);  // embedding and head by themselves
+  EXPECT_EQ(load_text(small_run, {"pipeline.ranks=6"}).config.pipeline.ranks, 6);  // embedding and head have ranks of their own
   EXPECT_EQ(load_text(small_run, {"pipeline.ranks=8", "pipeline.layout=E | t | t | t | t | | | H"}).config.pipeline.ranks,
-            8);  // empty stages, written out
+            8);  // empty stages, given explicitly
   EXPECT_EQ(load_text(small_run, {"train.steps=5", "train.warmup_steps=5"}).config.train.warmup_steps, 5);
   EXPECT_EQ(load_text(small_run, {"cluster.timeout_ms=0"}).config.cluster.timeout_ms, 0);
   EXPECT_EQ(load_text(small_run, {"train.decay=wsd", "train.steps=10", "train.decay_steps=10"}).config.train.decay, "wsd");

@@ -12,7 +12,7 @@ TEST(Identity, HoldsWhatTheNumbersDependOn) {
   const auto base = with({});
   EXPECT_EQ(base.at("train.seed"), "1");
   EXPECT_EQ(base.at("model.hidden_size"), "32");
-  EXPECT_EQ(base.at("model.head_dim"), "8");  // derived sizes too
+  EXPECT_EQ(base.at("model.head_dim"), "8");  // derived sizes are included
   EXPECT_EQ(base.count("data.text"), 0u);     // data may be moved; its fingerprint may not change
 
   EXPECT_TRUE(identity_changes(base, with({"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full",

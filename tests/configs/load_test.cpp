@@ -84,7 +84,7 @@ TEST(Load, OverridesNeedNoQuotes) {
   EXPECT_EQ(run.config.pipeline.layout, "E t*2 | t*2 H");
   EXPECT_EQ(run.config.sample.prompt, "a\tb");
   EXPECT_EQ(run.config.rematerialize.policy, (std::vector<std::string>{"query_proj", "mlpwo"}));
-  // Values may hold equals signs; a list may be taken back.
+  // Values may contain equals signs; a list may be emptied again.
   const LoadedRun other = load_text(small_run, {"sample.prompt=x = 1", "data.text=", "data.tokens=a.bin"});
   EXPECT_EQ(other.config.sample.prompt, "x = 1");
   EXPECT_TRUE(other.config.data.text.empty());
@@ -119,7 +119,7 @@ TEST(Load, TakesTheModelFromAFolder) {
   EXPECT_EQ(run.config.model.vocab_size, 1000);
   EXPECT_EQ(run.config.model.head_dim, 32);
   EXPECT_EQ(run.config.model.rope.kind, layers::RopeKind::llama3);
-  EXPECT_EQ(run.config.model.layers, 3);  // a key beats the folder
+  EXPECT_EQ(run.config.model.layers, 3);  // a key overrides the folder
   EXPECT_EQ(run.settings.at("model.hidden_size").origin.place, "llama/config.json");
   EXPECT_EQ(run.config.train.z_loss, 0.25);
   EXPECT_EQ(run.settings.at("train.z_loss").origin.place, "llama/config.json");
@@ -141,7 +141,7 @@ TEST(Load, AnIncompleteRunCanBeLookedAt) {
 
 struct BadFile {
   const char* name;
-  const char* lines;  // after the two of small_run
+  const char* lines;  // appended to the two of small_run
   std::vector<std::string> says;
 };
 
@@ -214,7 +214,7 @@ TEST(Load, RefusesBadEnvironment) {
                {"unknown variable MILLRACE_TRAIN_STPES", "did you mean MILLRACE_TRAIN_STEPS?"});
   request.environment = {"MILLRACE_TRAIN_STEPS=x"};
   expect_error([&] { (void)load(request); }, ExitCode::config, {"environment MILLRACE_TRAIN_STEPS: train.steps = x"});
-  // Variables of other purposes are none of our keys.
+  // Environment variables for other purposes are not keys.
   request.environment = {"MILLRACE_VERBOSE=1", "MILLRACES=2", "MILLRACE"};
   EXPECT_EQ(load(request).config.train.steps, runtime::TrainConfig().steps);
 }
@@ -226,7 +226,7 @@ TEST(Load, RefusesFilesThatCannotBeRead) {
 }
 
 TEST(Load, SurvivesAnyBytes) {
-  // Every prefix of a real file, and every file with one byte changed: a run or a clear error, nothing else.
+  // Every prefix of a real file, and every file with one byte changed, gives either a run or a clear error.
   const std::string text = std::string(small_run) + "[train]\nsteps = 10\nlearning_rate = 1e-3\n[pipeline]\nlayout = \"E t*4 H\"\n";
   int loaded = 0, refused = 0;
   const auto attempt = [&](const std::string& bytes) {

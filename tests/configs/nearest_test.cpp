@@ -11,7 +11,7 @@ TEST(Nearest, CountsEdits) {
   EXPECT_EQ(edit_distance("", ""), 0u);
   EXPECT_EQ(edit_distance("abc", ""), 3u);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("setps", "steps"), 1u);  // a swap is one slip of the fingers
+  EXPECT_EQ(edit_distance("setps", "steps"), 1u);  // a swap counts as one error
   EXPECT_EQ(edit_distance("stpes", "steps"), 1u);
   EXPECT_EQ(edit_distance("tseps", "steps"), 1u);  // at the begin, …
   EXPECT_EQ(edit_distance("stesp", "steps"), 1u);  // … and at the end

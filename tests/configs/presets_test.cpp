@@ -9,7 +9,7 @@ namespace {
 using tests::expect_error;
 using tests::TemporaryFolder;
 
-/// Parameters of a Llama.
+/// Number of parameters of a Llama.
 std::int64_t parameters(const layers::ModelConfig& model) {
   const std::int64_t attention = model.hidden_size * model.head_dim * (2 * model.heads + 2 * model.kv_heads);
   const std::int64_t layer = attention + 3 * model.hidden_size * model.intermediate_size + 2 * model.hidden_size;

@@ -59,7 +59,7 @@ TEST(Schema, NamesAreUniqueInFilesAndEnvironment) {
 }
 
 TEST(Schema, SectionsStandTogether) {
-  // config show opens a table once, and what has no table stands first.
+  // config show opens each table once, and keys without a table come first.
   std::set<std::string_view> closed;
   std::string_view open;
   for (const Key& key : schema()) {

@@ -16,7 +16,7 @@ namespace millrace::configs {
 
 inline const std::string presets_folder = tests::source_path("configs/models");
 
-/// The least that is a run.
+/// The smallest valid run.
 inline constexpr std::string_view small_run = "model.preset = \"tiny\"\ndata.text = \"corpus\"\n";
 
 /// A request for one file of the test's folder, with the presets of the source tree.

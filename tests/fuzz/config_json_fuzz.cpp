@@ -1,4 +1,5 @@
-// config.json of transformers and of MaxText: an error of ours or a model, and what is a model can be written and read again.
+// config.json of transformers and of MaxText: the result must be one of our errors or a model, and a model must survive being
+// written and read again.
 
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::puts(error.what());
     std::abort();
   }
-  if (file.model.layers > 4) return 0;  // more of the same
+  if (file.model.layers > 4) return 0;  // larger models add nothing new
   try {
     if (layers::count_parameters(file.model) < 1) std::abort();
   } catch (const Error& error) {

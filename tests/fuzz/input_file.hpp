@@ -10,7 +10,8 @@
 
 namespace millrace::fuzz {
 
-/// The fuzzer's bytes as a file in memory, for what opens files by name. One for the whole run: each input takes the place of the last.
+/// Provides the fuzzer's bytes as a file in memory, for code that opens files by name. There is one file per process: each input
+/// replaces the previous one.
 class InputFile {
  public:
   InputFile() : descriptor_(::memfd_create("input", 0)), path_("/proc/self/fd/" + std::to_string(descriptor_)) {

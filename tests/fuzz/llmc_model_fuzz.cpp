@@ -1,4 +1,4 @@
-// llm.c's model file: an error of ours, or a GPT-2 whose tensors can all be read and written again.
+// llm.c's model file: the result must be one of our errors, or a GPT-2 whose tensors can all be read and written again.
 
 #include <cstdint>
 #include <cstdlib>

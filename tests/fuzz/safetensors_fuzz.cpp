@@ -1,4 +1,4 @@
-// A safetensors file: an error of ours, or tensors that can all be read.
+// A safetensors file: the result must be one of our errors, or tensors that can all be read.
 
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::vector<float> values(tensor.elements());
       file.read(tensor.name, std::span<float>(values));
     }
-    if (bytes > size) std::abort();  // tensors would lie over each other
+    if (bytes > size) std::abort();  // tensors would overlap
   } catch (const Error& error) {
     if (error.code() != ExitCode::model) std::abort();
   }

@@ -1,4 +1,4 @@
-// A .bin, alone or with an .idx beside it: the first byte of the input says where the one ends and the other begins.
+// A .bin, alone or with an .idx: the first byte of the input says where the .bin ends and the .idx begins.
 
 #include <stdlib.h>
 

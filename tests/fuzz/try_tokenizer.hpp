@@ -11,8 +11,8 @@
 
 namespace millrace::tests {
 
-/// Reads a tokenizer by `read`; where it is one, it has to encode a text into ids of its vocabulary. An Error(data) is an answer,
-/// everything else is a finding.
+/// Reads a tokenizer by `read`; if that succeeds, it must encode a text into ids of its vocabulary. An Error(data) is a valid
+/// result, everything else is a finding.
 template <class Read>
 void try_tokenizer(Read read) {
   try {

@@ -14,13 +14,14 @@ constexpr auto kActivations = all_activations;
 using tests::around;
 using tests::fp32_roundoff;
 
-/// A function and its slope, in double, and how far fp32 arithmetic may be from them.
+/// A function and its derivative, in double, with error bounds for fp32 arithmetic.
 struct Point {
   double value, slope, value_error, slope_error;
 };
 
-/// An exponential is within two units in the last place, tanh within four, a unit is two roundoffs; each product, sum and quotient adds
-/// one. The errors are those of the terms: beside −x a slope's terms cancel, and so do those of 1 + tanh.
+/// An exponential has an error of two units in the last place, tanh of four, and a unit is two roundoffs; each product, sum and
+/// quotient adds one roundoff. Errors are relative to the terms: the terms of a derivative cancel near −x, and so do those of 1 +
+/// tanh.
 constexpr double u = fp32_roundoff;
 
 /// The share of a normal distribution below z, and its density, where z is off by z_error. The share is within some ten units; where it is
@@ -80,7 +81,8 @@ Point point_of(Activation activation, double x) {
   }
   if (activation != Activation::silu && activation != Activation::gelu) return piecewise(activation, x);
   if (activation == Activation::silu) {
-    // σ: the exponential's four, a sum and a quotient. 1 − σ is off by as much of σ, and times x twice.
+    // σ has the four roundoffs of the exponential, one of a sum and one of a quotient. 1 − σ has the same absolute error as σ,
+    // and multiplied by x it counts twice.
     const double s = 1 / (1 + std::exp(-x)), slope_terms = s * (1 + std::abs(x) * (1 - s)), rest_error = s * std::abs(x) * 7 * s * u;
     return {x * s, s * (1 + x * (1 - s)), 7 * u * std::abs(x * s), 10 * u * slope_terms + rest_error};
   }

@@ -42,7 +42,7 @@ TEST(Adamw, FollowsTheWorkedExample) {
       gradient.set(0, gradients[t]);
       State::update(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1},
                     {*p, *gradient, *copy, {*m, *v}});
-      // Each step rounds p twice, and what is taken off, a hundredth, some ten times; m and v three times.
+      // Each step rounds p twice and the update, which is a hundredth of it, about ten times; m and v are rounded three times.
       EXPECT_NEAR(p.get(0), wanted_p[t], tests::roundings(3 * t + 3));
       EXPECT_NEAR(m.get(0), wanted_m[t], tests::roundings(3 * t + 3) * 0.05);
       EXPECT_NEAR(v.get(0), wanted_v[t], tests::roundings(3 * t + 3) * 0.015);
@@ -52,7 +52,7 @@ TEST(Adamw, FollowsTheWorkedExample) {
   }
 }
 
-// Each scalar in its place: with an epsilon and betas that none of the others could stand in for.
+// Every scalar must be used in its place: epsilon and the betas differ so much that none can replace another.
 TEST(Adamw, IsItsFormula) {
   const AdamwScalars scalars{
       .learning_rate = 0.03, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 0.05, .weight_decay = 0.4, .gradient_scale = 0.37F, .update = 3};

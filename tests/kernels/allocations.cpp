@@ -17,7 +17,8 @@ std::atomic<std::int64_t> large{0};
 
 }  // namespace
 
-// Sanitizers own malloc; without them every allocation of the process, oneDNN's too, comes by here (operator new calls malloc).
+// Sanitizers own malloc; without them every allocation of the process goes through here, including oneDNN's (operator new calls
+// malloc).
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" {
 void* __libc_malloc(std::size_t);

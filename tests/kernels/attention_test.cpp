@@ -13,7 +13,7 @@ namespace {
 struct Case {
   std::int64_t rows, sequence, heads, kv_heads, width;
   DType dtype;
-  std::int64_t document;  // tokens of a segment; 0: one segment a row
+  std::int64_t document;  // tokens per segment; 0: one segment per row
   float scale = 0.3F;
   std::int64_t window = 0, chunk = 0;
   float soft_cap = 0;
@@ -96,7 +96,7 @@ using tests::fp32_roundoff;
 using tests::Interval;
 using tests::roundings;
 
-/// The Euclidean length of each head vector.
+/// Euclidean length of each head vector.
 std::vector<double> lengths(const Data& x) {
   const std::int64_t width = (*x).shape[2];
   std::vector<double> result;
@@ -113,8 +113,8 @@ void copy_to(Data& to, const Data& from) {
   for (std::int64_t i = 0; i < from.elements(); ++i) to.set(i, from.get(i));
 }
 
-/// The reference's results before they are stored, and how far those of fp32 arithmetic may be from them. The magnitudes of what is summed
-/// are attentions themselves: with |v|, |k| or |dO| in the place of v or dO.
+/// The reference's results before they are stored, with error bounds for fp32 arithmetic. The magnitudes of the summed terms are
+/// attentions themselves: with |v|, |k| or |dO| in place of v or dO.
 class Truth {
  public:
   /// `saved`: the outputs that the gradients read.
@@ -181,7 +181,7 @@ class Truth {
       copy_to(result.*member, in.*member);
     return result;
   }
-  /// The length of the head vector of dO that element i belongs to.
+  /// Length of the head vector of dO that element i belongs to.
   [[nodiscard]] double length_of_do(std::int64_t i) const { return lengths_of_do_[static_cast<std::size_t>(i / in_.shape.width)]; }
   void follow_errors(double longest_o) {
     constexpr double u = fp32_roundoff;
@@ -189,7 +189,7 @@ class Truth {
     const auto width = static_cast<double>(c.width);
     keys_ = static_cast<double>(c.window > 0 ? std::min(c.window, c.sequence) : c.sequence);
     queries_ = static_cast<double>(c.sequence * (c.heads / c.kv_heads));
-    // A score is a sum of D products, of numbers that carry the scale; a cap adds tanh's four units and the products around it.
+    // A score is a sum of D products of numbers that include the scale; a cap adds tanh's four units and the products around it.
     double reach = static_cast<double>(c.scale) * longest_vector(wide_.q) * longest_vector(wide_.k);
     double score = roundings(width + 3) * reach, by_cap = 0;
     if (c.soft_cap > 0) {
@@ -198,9 +198,10 @@ class Truth {
       by_cap = 2 * score / cap + 8 * u;
       reach = std::min(cap, reach);
     }
-    // An exponential is as much off as its argument, a difference with the sum of them all, and by two units of its own.
+    // An exponential has the absolute error of its argument as relative error, a difference with the sum has the errors of all,
+    // and each has two units of its own.
     probability_ = score + u * (4 * reach + 2 * std::log(keys_)) + 4 * u;
-    if (on_device() && c.dtype == DType::bf16) probability_ += tests::bf16_roundoff;  // tensor cores take it in bf16
+    if (on_device() && c.dtype == DType::bf16) probability_ += tests::bf16_roundoff;  // tensor cores read it in bf16
     slope_ = probability_ + by_cap + roundings(width + 3);
     slope_size_ = static_cast<double>(c.scale) * (longest_vector(wide_.v) + longest_o);
   }
@@ -210,8 +211,9 @@ class Truth {
   Outputs exact_, seen_v_, seen_k_, seen_do_, seen_q_;
   std::vector<double> lengths_of_do_;
   double keys_ = 0, queries_ = 0;
-  double probability_ = 0;             // relative error of a probability
-  double slope_ = 0, slope_size_ = 0;  // of a score's gradient: relative to the size of what cancels in it, and that, over P and |dO|
+  double probability_ = 0;  // relative error of a probability
+  // of a score's gradient: the error relative to the size of the terms that cancel in it, and that size, divided by P and |dO|
+  double slope_ = 0, slope_size_ = 0;
 };
 
 /// The definition in double, by loops over all pairs.
@@ -298,7 +300,7 @@ const Case kCases[] = {
     {2, 130, 4, 2, 64, DType::bf16, 0},
     {1, 140, 2, 1, 128, DType::bf16, 65},
     {3, 5, 2, 2, 9, DType::bf16, 2},
-    // windows: of one token, within a tile, a tile, across tiles, with documents
+    // windows: one token, less than a tile, a tile, several tiles, with documents
     {1, 70, 2, 1, 16, DType::f32, 0, 0.3F, 1},
     {2, 150, 2, 2, 24, DType::f32, 0, 0.3F, 5},
     {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 64},
@@ -308,7 +310,7 @@ const Case kCases[] = {
     {2, 150, 2, 1, 16, DType::f32, 0, 0.3F, 0, 40},
     {1, 260, 2, 1, 16, DType::f32, 100, 0.3F, 0, 128},
     {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 30, 70},
-    // soft caps, far above and below the scores
+    // soft caps, far above and far below the scores
     {1, 130, 2, 1, 16, DType::f32, 0, 2.0F, 0, 0, 50},
     {1, 130, 2, 1, 16, DType::f32, 50, 4.0F, 20, 0, 1.5F},
     {2, 70, 4, 2, 32, DType::bf16, 0, 2.0F, 0, 0, 5},
@@ -328,13 +330,13 @@ const Case kCases[] = {
     {1, 200, 3, 1, 77, DType::bf16, 70, 0.3F, 0, 50},
     {1, 200, 2, 1, 96, DType::bf16, 0, 0.3F, 0, 0, 0, false},
     {1, 200, 2, 1, 201, DType::bf16, 90, 0.3F, 0, 0, 0, false},
-    // rows of several tiles, some of them of two segments
+    // rows of several tiles, some with two segments
     {1, 300, 2, 1, 64, DType::bf16, 0},
     {1, 256, 2, 1, 128, DType::bf16, 128, 0.1F},
     {1, 270, 2, 1, 64, DType::bf16, 100, 0.1F, 130, 128, 3, true, true},
 };
 
-/// −Σ exp(sink − log sum)·(dO·o) and what was there before: sums of D products and of as many tokens.
+/// −Σ exp(sink − log sum)·(dO·o) plus the previous value: sums of D products and of as many tokens.
 void expect_sink_gradients(const Inputs& in, const Outputs& saved, const Outputs& found) {
   const Case& c = in.shape;
   const Outputs before(in);
@@ -385,7 +387,7 @@ TEST(Attention, TheReferenceIsTheDefinition) {
     for (std::int64_t vector = 0; vector < found.sums.elements(); ++vector) {
       double log_sum = 0;
       plain.attend(vector / c.heads, vector % c.heads, o.data(), log_sum);
-      // Doubles until they are stored.
+      // Values stay doubles until they are stored.
       ASSERT_NEAR(found.sums.get(vector), log_sum, fp32_roundoff * std::abs(log_sum) + 1e-13) << vector;
       for (std::int64_t d = 0; d < c.width; ++d) {
         const double value = o[static_cast<std::size_t>(d)];
@@ -395,7 +397,7 @@ TEST(Attention, TheReferenceIsTheDefinition) {
   }
 }
 
-// One key and a sink of the same score share the probability.
+// One key and a sink with the same score share the probability.
 TEST(Attention, ASinkTakesItsShare) {
   Inputs in({1, 1, 1, 1, 4, DType::f32, 0, 1.0F, 0, 0, 0, true, true});
   double score = 0;
@@ -414,12 +416,12 @@ TEST(Attention, LargeScoresStayFinite) {
   Outputs wanted(in);
   forward(ExecutionContext(team, Implementation::reference), in, wanted);
   const Outputs found = run(in);
-  // A score of thousands is off by 1e-3 and more in fp32, and that is what its exponential may be off by.
+  // A score in the thousands has an error of 1e-3 and more in fp32, which is then the relative error of its exponential.
   Truth(in, wanted).expect_forward(found);
   for (std::int64_t i = 0; i < found.dk.elements(); ++i) ASSERT_TRUE(std::isfinite(found.dk.get(i))) << i;
 }
 
-// Later tiles of keys with higher scores, by less and by more than the fast kernel's slack, so that what was summed has to be scaled.
+// Later tiles of keys have higher scores, by less and by more than the fast kernel's slack, so that sums must be rescaled.
 TEST(Attention, FollowsScoresThatRise) {
   constexpr double levels[] = {0, 2, 5, 25, 24, 80};
   for (const bool sinks : {false, true}) {
@@ -472,7 +474,7 @@ TEST(Attention, AWindowOfOneTokenYieldsItsValue) {
       EXPECT_FLOAT_EQ(static_cast<float>(out.o.get(t * 16 + d)), static_cast<float>(in.v.get(t * 8 + d % 8)));
 }
 
-// What bounds nothing costs no bit.
+// Limits that exclude nothing do not change any bit.
 TEST(Attention, AWindowAndAChunkAsLongAsTheRowAreNone) {
   const Outputs wanted = run(Inputs({2, 150, 2, 1, 16, DType::f32, 60}));
   for (const auto& [window, chunk] : {std::pair{150, 0}, {1000, 0}, {0, 150}, {0, 151}, {150, 4096}}) {
@@ -485,7 +487,7 @@ TEST(Attention, AWindowAndAChunkAsLongAsTheRowAreNone) {
   }
 }
 
-// Key 0 is seen by the first 100 queries alone, and by the tiles that they lie in; later tiles do not even read it.
+// Key 0 is seen only by the first 100 queries and the tiles that contain them; later tiles do not even read it.
 TEST(Attention, AWindowPassesOverTilesThatItDoesNotSee) {
   Inputs in({1, 256, 1, 1, 16, DType::f32, 0, 0.3F, 100});
   const Outputs before = run(in);
@@ -510,7 +512,7 @@ TEST(Attention, PairsAreThoseThatMeet) {
   EXPECT_EQ(attention_pairs({.sequence = 10, .causal = false}), 100);
 }
 
-// On a GPU; the head size is none that a library would answer for.
+// On a GPU, with a head size that no library supports.
 TEST(Attention, OneSegmentIsNotRead) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
   for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -525,7 +527,8 @@ TEST(Attention, OneSegmentIsNotRead) {
   }
 }
 
-// What a GPU's library may answer for instead of our kernels. It rounds probabilities and their gradients to bf16 before it multiplies.
+// Cases that a GPU's library may compute instead of our kernels. It rounds probabilities and their gradients to bf16 before it
+// multiplies them.
 TEST(Attention, RowsOfOneSegmentMatchReference) {
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
@@ -551,10 +554,10 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
   }
 }
 
-// Many tiles and heads at once: sums that were added in whatever order they came would show here.
+// Many tiles and heads concurrently: sums added in varying order would differ here.
 TEST(Attention, RowsOfOneSegmentRepeat) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
-  // What is emulated on a CPU takes its time.
+  // Emulation on a CPU is slow.
   const std::int64_t scale = cuda_devices().front().name.find("mulated") == std::string::npos ? 8 : 1;
   const Inputs in({2, 70 * scale, 2 * scale, scale, 64, DType::bf16, 0, 0.1F, 0, 0, 0, true, false, true});
   const Outputs wanted = run(in);
@@ -594,7 +597,8 @@ TEST(Attention, GradientsAreSlopes) {
     backward(ExecutionContext(team, Implementation::reference), in, wanted, wanted);
     const Truth truth(in, wanted);
     Plain plain(in);
-    // The reference reads an o and a log-sum in fp32; beside its bounds the steps of 1e-4 leave 1e-8 times a third derivative below 10.
+    // The reference reads o and a log-sum in fp32; besides its bounds, steps of 1e-4 leave an error of 1e-8 times a third
+    // derivative below 10.
     const auto expect_slopes = [&](const Data& gradient, std::vector<double> Plain::*operand, auto&& exact) {
       for (std::int64_t i = 0; i < gradient.elements(); i += 7)
         EXPECT_NEAR(gradient.get(i), plain.slope(operand, i), (exact(i).high - exact(i).low) / 2 + 1e-7) << i;
@@ -609,7 +613,7 @@ TEST(Attention, GradientsAreSlopes) {
   }
 }
 
-// Whether tokens [begin, end) have the same bits in both, where every token has `width` elements.
+// Whether tokens [begin, end) have the same bits in both tensors; every token has `width` elements.
 bool same_tokens(const Data& a, const Data& b, std::int64_t begin, std::int64_t end) {
   const auto width = static_cast<std::int64_t>((*a).bytes()) / (*a).shape[0];
   return std::memcmp((*a).data + begin * width, (*b).data + begin * width, static_cast<std::size_t>((end - begin) * width)) == 0;

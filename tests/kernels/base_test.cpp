@@ -130,7 +130,7 @@ TEST(CpuFeatures, RefuseALevelThatTheProcessorLacks) {
             "[kernels.cpu_features] environment variable MILLRACE_ISA is avx512, but this processor (a model) has avx2 at most");
 }
 
-// What the other tests in this process run on.
+// The instruction set that the other tests of this process use.
 TEST(CpuFeatures, TheLevelThatIsAskedForIsTheOneThatRuns) {
   const char* const level = std::getenv("MILLRACE_ISA");
   const Isa isa = cpu_features().isa;
@@ -140,7 +140,7 @@ TEST(CpuFeatures, TheLevelThatIsAskedForIsTheOneThatRuns) {
     EXPECT_EQ(cpu_features().arithmetic(), level);
   if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) {
     EXPECT_EQ(cpu::matmul_isa(), isa);
-    // A named level has no bf16 instructions, for oneDNN either.
+    // A level by name has no bf16 instructions, in oneDNN as well.
     if (level != nullptr && isa == Isa::avx512) {
       EXPECT_EQ(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core);
     }
@@ -150,7 +150,7 @@ TEST(CpuFeatures, TheLevelThatIsAskedForIsTheOneThatRuns) {
 
 TEST(CpuFeatures, ABf16DotProductIsSlowOnlyWhereItIsTheBestThereIs) {
   if (!cpu_features().avx512_bf16) GTEST_SKIP() << "this processor has no bf16 dot product";
-  EXPECT_GT(bf16_dot_product_rate(), 0);  // how fast it is, a busy machine decides
+  EXPECT_GT(bf16_dot_product_rate(), 0);  // its value depends on how busy the machine is
   EXPECT_FALSE(cpu_features().slow_bf16 && cpu_features().amx_bf16);
   EXPECT_FALSE(cpu_features().slow_bf16 && cpu_features().fast_bf16());
 }

@@ -27,7 +27,7 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
         const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width);
         const Results found(fast(one), dtype, rows, width);
         EXPECT_TRUE(same_bits(found.y, wanted.y));
-        const Data start(DType::f32, {width}, 3);  // what db held before
+        const Data start(DType::f32, {width}, 3);  // previous value of db
         for (const Results* results : {&wanted, &found}) {
           // A sum of fp32 before it is stored.
           EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {

@@ -28,7 +28,7 @@ bool all_are(const Buffer& buffer, int value) {
   return std::ranges::all_of(buffer.bytes(), [&](std::byte byte) { return byte == static_cast<std::byte>(value); });
 }
 
-/// A device tensor that holds `value` everywhere.
+/// A device tensor with `value` in every element.
 void fill(DeviceContext& queue, ThreadTeam& team, const Tensor& x, float value) {
   Data host(DType::f32, x.shape);
   for (std::int64_t i = 0; i < host.elements(); ++i) host.set(i, value);
@@ -37,7 +37,7 @@ void fill(DeviceContext& queue, ThreadTeam& team, const Tensor& x, float value) 
 }
 
 void expect_complete(const Event& mark) {
-  while (!mark.complete()) std::this_thread::yield();  // a mark that never is meets the test's own limit
+  while (!mark.complete()) std::this_thread::yield();  // if it never completes, the test times out
 }
 
 TEST(DeviceContext, RefusesADeviceThatIsNotThere) {
@@ -50,7 +50,7 @@ TEST(DeviceContext, RefusesADeviceThatIsNotThere) {
     std::vector<Device> all;
     for (const auto& description : cuda_devices()) all.push_back(description.device);
     connect_peers(all);
-    connect_peers(all);  // again is no error
+    connect_peers(all);  // repeating it is not an error
     EXPECT_FALSE(cuda_libraries().empty());
   }
 }
@@ -88,7 +88,7 @@ TEST(DeviceContext, OrdersALaneAfterAnother) {
     for (std::int64_t i = 0; i < in.elements(); ++i) in.set(i, round);
     Data out(DType::f32, shape);
     const Tensor from = *in, to = *out;
-    // In, computed, out, on three lanes; the next round's copy in waits until this one has been read.
+    // Copy in, compute and copy out on three streams; the next round's copy in waits until the data of this one has been read.
     queue.wait(StreamKind::copy_in, StreamKind::compute);
     queue.copy(StreamKind::copy_in, x.data, from.data, kBytes);
     queue.wait(StreamKind::compute, StreamKind::copy_in);
@@ -166,12 +166,12 @@ TEST(Graph, DoesAgainWhatWasCaptured) {
   accumulate(context, from, to);
   graph.end(queue);
   EXPECT_TRUE(graph);
-  EXPECT_TRUE(same_bits(sum, start));  // it was only remembered
+  EXPECT_TRUE(same_bits(sum, start));  // it was only recorded
   for (int i = 0; i < 3; ++i) graph.launch(queue);
   Data wanted(start);
   for (int i = 0; i < 6; ++i) accumulate(ExecutionContext(team, Implementation::reference), *x, *wanted);
   EXPECT_TRUE(same_bits(sum, wanted));
-  // What is queued before and after a graph stays before and after it.
+  // Work enqueued before and after a graph stays before and after it.
   fill(queue, team, to, 0);
   graph.launch(queue);
   scale(context, to, {0.5F}, to);
@@ -209,7 +209,7 @@ TEST(DeviceContext, TellsWhatAKernelFoundWrong) {
   tokens.set(6, 11);
   const Data table(DType::f32, {11, 8}, 3), y(DType::f32, {9, 8});
   Event mark(queue);
-  for (int round = 0; round < 2; ++round) {  // and again, once it was told
+  for (int round = 0; round < 2; ++round) {  // and again, after it was reported
     EXPECT_NO_THROW(embedding_forward(context, *tokens, *table, *y));
     mark.record(queue, StreamKind::compute);
     expect_complete(mark);

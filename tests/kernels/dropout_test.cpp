@@ -11,7 +11,7 @@ TEST(Dropout, ASampleHasOneMaskForAllItsTokens) {
     for (const int threads : {1, 3}) {
       ThreadTeam team(threads);
       Data x(dtype, {40, 33}, 1), samples(DType::i32, {40}), y(dtype, {40, 33});
-      for (std::int64_t t = 0; t < 40; ++t) samples.set(t, static_cast<double>(t / 13));  // tokens 0 … 12 are of no sample
+      for (std::int64_t t = 0; t < 40; ++t) samples.set(t, static_cast<double>(t / 13));  // tokens 0 … 12 belong to no sample
       dropout(fast(team), *x, *samples, options, *y);
       // Two roundings: of 1 / 0.75 and of the product.
       EXPECT_TRUE(lies_within(y, [&](std::int64_t i) {
@@ -32,7 +32,7 @@ TEST(Dropout, DropsItsShareAndOtherFeaturesElsewhere) {
     alike += here == dropout_keeps(4, {.rate = 0.1F, .site = 5}, i);
     alike_elsewhere += here == dropout_keeps(3, {.rate = 0.1F, .site = 6}, i);
   }
-  // Four deviations; two independent masks agree in 0.9² + 0.1².
+  // Four standard deviations; two independent masks agree in 0.9² + 0.1² of their entries.
   EXPECT_NEAR(static_cast<double>(kept) / features, 0.9, 4 * std::sqrt(0.09 / features));
   EXPECT_NEAR(static_cast<double>(alike) / features, 0.82, 4 * std::sqrt(0.15 / features));
   EXPECT_NEAR(static_cast<double>(alike_elsewhere) / features, 0.82, 4 * std::sqrt(0.15 / features));

@@ -26,7 +26,7 @@ TEST(Elementwise, EquivalentToReference) {
         add(context, *a, *b, *y);
         add(reference, *a, *b, *wanted);
         EXPECT_TRUE(same_bits(y, wanted)) << size;
-        // Each is one operation of fp32, whose rounding is stored or rounded once more.
+        // Each is one operation in fp32, whose result is stored or rounded once more.
         const auto once = [](double exact) { return tests::around(exact, tests::fp32_roundoff * std::abs(exact)); };
         EXPECT_TRUE(lies_within(y, [&](std::int64_t i) { return once(a.at(i) + b.at(i)); }));
         scale(context, *a, {1.7F}, *y);
@@ -80,7 +80,7 @@ TEST(Elementwise, RoundsEveryKindOfNumberAsOneDoes) {
   for (std::int64_t i = 0; i < 32; ++i) x.set(i, values[static_cast<std::size_t>(i) % values.size()]);
   convert(fast(team), *x, *y);
   for (std::int64_t i = 0; i < 32; ++i) {
-    if (testing::on_device() && std::isnan(x.get(i)))  // which of the NaNs is the hardware's choice
+    if (testing::on_device() && std::isnan(x.get(i)))  // the hardware chooses which NaN
       EXPECT_TRUE(std::isnan(y.get(i)));
     else
       EXPECT_EQ((*y).as<BFloat16>()[i].bits, to_bfloat16((*x).as<float>()[i]).bits) << x.get(i);

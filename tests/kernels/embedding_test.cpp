@@ -76,12 +76,12 @@ TEST(Embedding, NamesATokenThatIsNotInTheTable) {
     FAIL() << "took token 11 of 11";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
-    // A device tells it when the work is done, whichever of the embedding's kernels found it.
+    // A device reports it when the work is done, whichever of the embedding's kernels found it.
     EXPECT_STREQ(error.what(), on_device() ? "[kernels.embedding] token 11 at position 6, expected 0 to 10"
                                            : "[kernels.embedding_forward] token 11 at position 6, expected 0 to 10");
   }
   tokens.set(6, -1);
-  // On a device the forward pass has told.
+  // On a device the forward pass has reported it.
   EXPECT_EQ(thrown([&] { embedding_weight_gradient(context, *tokens, *y, *table); }), on_device() ? -1 : static_cast<int>(ExitCode::data));
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Device kDevice{DeviceKind::cuda, 0};
 
-/// Beside every tensor lies what nobody may write; as numbers these bytes are NaN, so that nobody reads them unnoticed either.
+/// Every tensor is surrounded by bytes that nobody may write; read as numbers they are NaN, so that reading them shows as well.
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kUntouched{0xff};
 
@@ -25,14 +25,14 @@ bool device_is_wanted() {
   return wanted != nullptr && std::string_view(wanted) == "cuda";
 }
 
-/// What tests of a device share. Pinned memory is slow to get: what was given back is given again.
+/// State that tests of a device share. Pinned memory is slow to allocate, so freed memory is reused.
 struct OnDevice {
   DeviceContext queue{kDevice};
   std::multimap<std::size_t, Buffer> free;
 };
 std::optional<OnDevice> shared;
 
-/// The level that MILLRACE_ISA names, where this processor lacks it.
+/// The level in MILLRACE_ISA, if this processor does not support it.
 class WithInstructionSet : public ::testing::Environment {
  public:
   void SetUp() override {

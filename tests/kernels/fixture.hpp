@@ -13,14 +13,15 @@
 #include "kernels/base/tensor.hpp"
 #include "tests/support/rounding.hpp"
 
-/// What the tests of kernels share: tensors that own their memory, numbers from a seed, comparisons that say where. With the environment
-/// variable MILLRACE_TEST_DEVICE=cuda the implementation under test is that of the first GPU; all tests are skipped where there is none.
+/// Shared by the tests of kernels: tensors that own their memory, seeded random numbers, comparisons that report positions. With
+/// the environment variable MILLRACE_TEST_DEVICE=cuda the implementation under test is that of the first GPU; all tests are
+/// skipped if there is none.
 namespace millrace::kernels::testing {
 
-/// Of the device under test; null for the CPU.
+/// The context of the device under test; null for the CPU.
 [[nodiscard]] DeviceContext* device_queue();
 [[nodiscard]] inline bool on_device() { return device_queue() != nullptr; }
-/// Returns when the device has done what it was asked for; throws what its kernels found wrong.
+/// Returns when the device has done all enqueued work; throws errors that its kernels reported.
 void wait();
 
 /// The implementation under test.
@@ -29,11 +30,12 @@ void wait();
   return implementation == Implementation::fast ? fast(team) : ExecutionContext(team, implementation);
 }
 
-/// Tests of what only a CPU has: threads, instruction sets, packing, the host's allocations.
+/// Skips tests of properties that only a CPU has: threads, instruction sets, packing, the host's allocations.
 #define MILLRACE_CPU_ONLY() \
   if (::millrace::kernels::testing::on_device()) GTEST_SKIP() << "of the CPU alone"
 
-/// Zeroed memory that both the host and the device under test reach. It notices at its end whether something was written beside it.
+/// Zeroed memory that both the host and the device under test can access. Its destructor checks whether anything was written
+/// beside it.
 class Memory {
  public:
   explicit Memory(std::size_t bytes);
@@ -48,10 +50,10 @@ class Memory {
   Buffer buffer_;
 };
 
-/// Scratch where the context's kernels run.
+/// Scratch that the context's kernels can access.
 [[nodiscard]] Buffer scratch_of(const ExecutionContext& context, std::size_t bytes);
 
-/// A tensor with memory of its own; whoever looks at it waits for the device. Filled from a seed with numbers in [-scale, scale].
+/// A tensor with memory of its own; accessors wait for the device. Filled from a seed with numbers in [-scale, scale].
 class Data {
  public:
   Data(DType dtype, Shape shape, std::uint64_t seed = 0, float scale = 1.0F) : memory_(bytes_of(dtype, shape)) {
@@ -76,7 +78,7 @@ class Data {
     wait();
     return at(i);
   }
-  /// As it is now: after a `wait`.
+  /// The current contents, after a `wait`.
   [[nodiscard]] double at(std::int64_t i) const {
     switch (tensor_.dtype) {
       case DType::bf16:
@@ -115,14 +117,14 @@ class Data {
   Tensor tensor_;
 };
 
-/// What `value` becomes when it is stored.
+/// The value after it was stored.
 inline double stored_as(DType dtype, double value) {
   const auto narrow = static_cast<float>(value);
   return dtype == DType::f64 ? value : dtype == DType::bf16 ? to_float(to_bfloat16(narrow)) : narrow;
 }
 inline tests::Interval stored_as(DType dtype, tests::Interval exact) { return {stored_as(dtype, exact.low), stored_as(dtype, exact.high)}; }
 
-/// Whether every element of `found` is what a number of its interval, exact(i), becomes in found's dtype.
+/// Whether every element of `found` is a number of the interval exact(i), rounded to found's dtype.
 template <class Exact>
 ::testing::AssertionResult lies_within(const Data& found, Exact&& exact) {
   wait();
@@ -135,7 +137,8 @@ template <class Exact>
   }
   return ::testing::AssertionSuccess();
 }
-/// The same with one error for each element: times `magnitude`, what the terms of the sum that it is come to.
+/// The same with one relative error for all elements: it is multiplied by `magnitude`, the sum of the magnitudes of the element's
+/// terms.
 inline ::testing::AssertionResult lies_within(const Data& found, const Data& truth, double error, const Data& magnitude) {
   return lies_within(found, [&](std::int64_t i) { return tests::around(truth.at(i), error * std::abs(magnitude.at(i))); });
 }
@@ -162,7 +165,7 @@ inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
   return ::testing::AssertionSuccess();
 }
 
-/// The exit code of the millrace::Error that `call` throws; −1 when it throws nothing.
+/// The exit code of the millrace::Error that `call` throws; −1 if it throws nothing.
 template <class Call>
 int thrown(Call&& call) {
   try {
@@ -174,7 +177,8 @@ int thrown(Call&& call) {
   return -1;
 }
 
-/// Allocations of 4 KiB or more by operator new, malloc and their kin on any thread since the program began (allocations.cpp).
+/// Number of allocations of 4 KiB or more by operator new, malloc and related functions on any thread since the program began
+/// (allocations.cpp).
 [[nodiscard]] std::int64_t large_allocations();
 
 }  // namespace millrace::kernels::testing

@@ -29,7 +29,7 @@ struct Results {
 
 constexpr LayerNormOptions kPlain{1e-5F}, kShifted{1e-5F, 1.0F};
 
-/// Every result is what its own operands say: what follows from m and r, of those that were written.
+/// Every result is checked against its own operands: results that depend on m and r, against the m and r that were written.
 void expect_norm(const Results& at, LayerNormOptions options) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
@@ -48,7 +48,7 @@ void expect_norm(const Results& at, LayerNormOptions options) {
       error += 2 * std::abs(away) * roundings(1) * std::abs(away) / depth;
     }
     const double variance = squares + options.epsilon, r = 1 / std::sqrt(variance);
-    // The reference's mean is a double until it is stored.
+    // The reference's mean stays a double until it is stored.
     const double mean_error = std::pow(roundings(1) * at.m.at(t), 2);
     return around(r, r * (0.5 * (roundings(depth + 3) * variance + error + mean_error) / variance + roundings(2)));
   }));
@@ -122,7 +122,7 @@ TEST(LayerNorm, CentresAndScalesARow) {
   }
 }
 
-// A large mean must not eat the variance: two passes.
+// A large mean must not cancel the variance, so two passes are needed.
 TEST(LayerNorm, KeepsASmallVarianceBesideALargeMean) {
   ThreadTeam team(1);
   Data x(DType::f32, {1, 64}), w(DType::f32, {64}), b(DType::f32, {64}), y(DType::f32, {1, 64}), m(DType::f32, {1}), r(DType::f32, {1});

@@ -23,7 +23,7 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.tokens << " tokens, width " << c.width << ", vocabulary " << c.vocabulary; }
 
-/// The head, described once: every fifth token is masked.
+/// One configuration of the head; every fifth token is masked.
 struct Head {
   Data h, w, targets, g;
   CrossEntropyOptions options;
@@ -45,8 +45,8 @@ constexpr CrossEntropyOptions kRounded{.scale = 0.25F, .round_table = true};
 
 struct Results {
   Data loss, log_sum_exp, dh, dw;
-  Data forward_loss, forward_log_sum_exp;              // of the evaluation
-  Data both_loss, both_log_sum_exp, both_dh, both_dw;  // of both gradients at once
+  Data forward_loss, forward_log_sum_exp;              // of the evaluation call
+  Data both_loss, both_log_sum_exp, both_dh, both_dw;  // of the call for both gradients
 
   Results(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
       : loss(DType::f64, {2}),
@@ -79,11 +79,11 @@ std::vector<double> doubles_of(const Data& data) {
   return values;
 }
 
-/// The head's definition in double, written out once more, and how far fp32 may be from it: errors are followed from the logits' sums of D
-/// products through exponentials (two units in the last place), tanh (four) and slopes to the sums over tokens and entries.
+/// The definition of the head in double, with error bounds for fp32: errors are propagated from the logits' sums of D products
+/// through exponentials (two units in the last place), tanh (four) and derivatives to the sums over tokens and entries.
 class Truth {
  public:
-  /// `dw_before`: what dw held. `rounds_dl`: the products take dl in bf16.
+  /// `dw_before`: the previous value of dw. `rounds_dl`: the products read dl in bf16.
   Truth(const Head& head, const Data& dw_before, bool rounds_dl)
       : head_(head),
         tokens_((*head.h).shape[0]),
@@ -131,7 +131,7 @@ class Truth {
       size += std::abs(term);
       squares += term * term;
     }
-    /// Roundings of dl to bf16 are as independent as others: six deviations of what they add up to, and no more than all of them.
+    /// Roundings of dl to bf16 are independent: their sum is bounded by six standard deviations, and by the sum of all.
     [[nodiscard]] Interval interval(std::int64_t terms, bool rounds, double start) const {
       const double narrow = rounds ? tests::bf16_roundoff * std::min(size, 6 * std::sqrt(squares)) : 0;
       return around(start + value, error + narrow + roundings(static_cast<double>(terms) + 2) * (size + std::abs(start)));
@@ -190,7 +190,7 @@ class Truth {
     for (std::int64_t entry = 0; entry < vocabulary_; ++entry) {
       const Number& logit = row(logits_, token)[entry];
       const double onehot = entry == target ? 1 : 0, away = logit.value - lse.value, p = coefficient * std::exp(away);
-      // The exponential of a difference that is off by so much, and four products and sums.
+      // The exponential of a difference with this error, and four products and sums.
       const double p_error = p * (logit.error + lse.error + u * std::abs(away) + 4 * u + 2 * z * lse.error);
       const double slope = std::abs(logit.slope), difference = p - onehot;
       row(dl_, token)[entry] = {g * difference * logit.slope, g * ((p_error + 4 * u * (p + onehot)) * slope +
@@ -273,7 +273,7 @@ TEST(LinearCrossEntropy, ManyTokensOverFewEntriesComputeTheirLogitsOnce) {
   EXPECT_EQ(products(2048, 8192), 3);
   EXPECT_EQ(products(2032, 8192), 4);
   EXPECT_EQ(products(4096, 128256), 4);
-  EXPECT_EQ(products(300, 1100, kRounded), 4);  // what is rounded is the sum over all tokens
+  EXPECT_EQ(products(300, 1100, kRounded), 4);  // the sum over all tokens is rounded
 }
 
 // Where the vocabulary is more than a tile, it is cut into as few tiles as will do, alike and of whole vectors.
@@ -300,7 +300,7 @@ TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
       return loss;
     };
     const double step = 0x1p-10, g = head.g.get(0);
-    const Data start(DType::f32, {11, 5}, 9);  // what dw held before
+    const Data start(DType::f32, {11, 5}, 9);  // previous value of dw
     for (std::int64_t i = 0; i < head.h.elements(); ++i)
       EXPECT_NEAR(at.dh.get(i), g * (loss_of(head.h, i, step) - loss_of(head.h, i, -step)) / (2 * step), 2e-5) << "h " << i;
     for (std::int64_t i = 0; i < head.w.elements(); ++i)
@@ -341,7 +341,7 @@ TEST(LinearCrossEntropy, RoundsTheTableAndItsGradientWhereAsked) {
               static_cast<float>(start.get(i)) + to_float(to_bfloat16(static_cast<float>(rounded.dw.get(i) - start.get(i)))));
     head.w.set(i, to_float(to_bfloat16(static_cast<float>(head.w.get(i)))));
   }
-  // A table that is rounded already gives the same loss and the same gradient of h.
+  // A table that is already rounded gives the same loss and the same gradient of h.
   head.options.round_table = false;
   const Results plain(head, team);
   EXPECT_TRUE(same_bits(plain.loss, rounded.loss));
@@ -412,8 +412,8 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
 }
 
 TEST(LinearCrossEntropy, AGrowingMaximumMultipliesWhatWasSummed) {
-  // Four tiles, each with logits far above those before it: the last one's alone count in the end, and the target's in the first not at
-  // all.
+  // Four tiles, each with logits far above the previous tile's: in the end only the last tile's count, and the target's, in the
+  // first tile, does not count at all.
   constexpr std::int64_t vocabulary = 4000, width = 3;
   ThreadTeam team(2), one(1);
   for (const std::int64_t target : {std::int64_t{5}, vocabulary - 1}) {
@@ -435,8 +435,8 @@ TEST(LinearCrossEntropy, AGrowingMaximumMultipliesWhatWasSummed) {
 }
 
 TEST(LinearCrossEntropy, ASureTokensGradientKeepsItsDigits) {
-  // softmax(target) is 1 − 2e-6: the target's part and the onehot's are equal to six digits, and an lse in fp32 would leave half a digit of
-  // their difference.
+  // softmax(target) is 1 − 2e-6: the target's part and the onehot's are equal to six digits, and with an lse in fp32 their
+  // difference would have half a digit.
   ThreadTeam team(1);
   Head head({1, 2, 3}, DType::f32, {});
   head.targets.set(0, 1);

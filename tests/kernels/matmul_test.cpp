@@ -22,7 +22,7 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.m << "x" << c.n << "x" << c.k; }
 
-/// One product, described once: dtypes, flags, sizes; run by either implementation.
+/// One configuration of a product (dtypes, flags, sizes), run by either implementation.
 struct Product {
   DType operands, result;
   MatmulOptions options;
@@ -54,12 +54,12 @@ struct Product {
   }
 };
 
-/// The product before it is stored, and what the magnitudes of its terms come to: the reference's sums in double, of fp32 operands.
+/// The product before it is stored, and the sum of the magnitudes of its terms: the reference's sums in double, of fp32 operands.
 struct Truth {
   Data value, size;
 
   explicit Truth(const Product& product) : value(of(product, as_fp32)), size(of(product, magnitudes)) {}
-  /// Whether a result is off by no more than the roundings of a sum of K products, what it is added to and a start.
+  /// Whether a result is within the rounding errors of a sum of K products, the addend and the previous value.
   [[nodiscard]] ::testing::AssertionResult holds(const Data& found, std::int64_t k) const {
     return lies_within(found, value, roundings(static_cast<double>(k) + 2), size);
   }
@@ -96,7 +96,7 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
                                           << team->size());
         const Data found = product.run(*team);
         if (testing::on_device() && options.bias && result == DType::bf16)
-          // Where cuBLASLt knows no bias for these types it comes behind a rounding of the product.
+          // If cuBLASLt supports no bias for these types, it is added after the product was rounded.
           EXPECT_TRUE(lies_within(found, truth.value, tests::bf16_roundoff + roundings(static_cast<double>(size.k) + 2), truth.size));
         else
           EXPECT_TRUE(truth.holds(found, size.k));
@@ -108,7 +108,7 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
     }
 }
 
-// What both are held against, by sums that are written out here.
+// Both are compared with sums that are computed here.
 TEST(Matmul, TheReferenceMultipliesAsItIsDefined) {
   constexpr Case size{3, 5, 4};
   ThreadTeam team(1);
@@ -123,7 +123,7 @@ TEST(Matmul, TheReferenceMultipliesAsItIsDefined) {
       for (std::int64_t j = 0; j < size.k; ++j)
         sum += product.a.get(options.transpose_a ? j * size.m + row : row * size.k + j) *
                product.b.get(options.transpose_b ? column * size.k + j : j * size.n + column);
-      return tests::around(sum, 1e-15);  // doubles of a few, added in another order
+      return tests::around(sum, 1e-15);  // doubles of a few terms, added in another order
     })) << flags;
   }
 }
@@ -139,7 +139,7 @@ TEST(Matmul, AccumulatesIntoWhatIsThere) {
   const Product added({33, 20, 7}, DType::f32, DType::f32, {.accumulate = true});
   EXPECT_TRUE(Truth(added).holds(added.run(team), 7));
   const Data product = plain.run(team), sum = added.run(team);
-  // A product of seven terms of up to 1, and a start of up to 1.
+  // A product of seven terms of up to 1, and a previous value of up to 1.
   for (std::int64_t i = 0; i < sum.elements(); ++i) EXPECT_NEAR(sum.get(i), added.c.get(i) + product.get(i), roundings(9) * 8);
 }
 

@@ -28,8 +28,8 @@
 #include "kernels/square_sum.hpp"
 #include "tests/kernels/fixture.hpp"
 
-/// What every kernel does with its operands, all kernels in one table: a wrong one is refused by its name, and nothing beside them is
-/// touched.
+/// How every kernel checks its operands, all kernels in one table: a wrong operand is refused by its name, and nothing beside the
+/// operands is touched.
 namespace millrace::kernels::testing {
 namespace {
 
@@ -37,10 +37,10 @@ struct Operand {
   std::string name;
   DType dtype;
   Shape shape;
-  bool leads = false;                  // its sizes and dtype say what the others must have: an error may name one of those
-  std::vector<DType> also = {};        // dtypes that it may have as well
+  bool leads = false;                  // its sizes and dtype determine those of the others: an error may name one of those
+  std::vector<DType> also = {};        // dtypes that it may also have
   std::vector<std::size_t> free = {};  // axes that no other operand has
-  bool may_lack = false;               // without memory it is left out
+  bool may_lack = false;               // may be a tensor without memory, and is then omitted
 };
 using Operands = std::vector<Tensor>;
 using Run = std::function<void(const ExecutionContext&, const Operands&, Scratch)>;
@@ -51,10 +51,10 @@ struct Call {
   std::vector<Operand> operands;
   Run run;
   Need scratch = [](const ExecutionContext&) { return std::size_t{0}; };
-  bool checks_scratch = false;  // by the fast implementation
+  bool checks_scratch = false;  // in the fast implementation
 };
 
-/// Sizes that are no multiples of a vector's sixteen lanes, nor of each other.
+/// Sizes that are not multiples of a vector's sixteen lanes, nor of each other.
 constexpr std::int64_t kTokens = 10, kSequence = 5, kWidth = 40, kColumns = 21, kVocabulary = 37, kHeads = 4, kPairs = 2;
 
 void add_norms(std::vector<Call>& calls, DType type) {
@@ -302,7 +302,7 @@ std::vector<Call> calls_of(DType type) {
   return calls;
 }
 
-/// The message of the error that a call throws; "" when it throws none.
+/// Message of the error that a call throws; "" if it throws nothing.
 std::string refusal(const std::function<void()>& call) {
   try {
     call();
@@ -313,7 +313,7 @@ std::string refusal(const std::function<void()>& call) {
   return "";
 }
 
-/// Operands with memory of their own, of which one is then changed.
+/// Operands with memory of their own, of which the test then changes one.
 class Table {
  public:
   explicit Table(const Call& call) {
@@ -371,7 +371,7 @@ TEST(Operands, AreRefusedByNameWhereTheyDoNotFit) {
     }
 }
 
-/// Zeroed memory between pages that nobody may touch; it ends at the one behind, or begins at the one before.
+/// Zeroed memory between pages without access; it ends at the one behind, or begins at the one before.
 class Fenced {
  public:
   Fenced(std::size_t bytes, std::size_t alignment, bool at_begin) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
@@ -390,7 +390,7 @@ class Fenced {
   std::byte *memory_, *data_;
 };
 
-// What reads or writes beside an operand ends the test.
+// A read or write beside an operand ends the test.
 TEST(Operands, NothingIsTouchedBesideThem) {
   MILLRACE_CPU_ONLY();
   for (const DType type : {DType::f32, DType::bf16})

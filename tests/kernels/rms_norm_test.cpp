@@ -27,7 +27,7 @@ struct Results {
   Data x, dy, w, y, dx, r, dw;
 };
 
-/// Every result is what its own operands say: y and dx of the r that was written.
+/// Every result is checked against its own operands: y and dx against the r that was written.
 void expect_norm(const Results& at, RmsNormOptions options) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
@@ -42,7 +42,7 @@ void expect_norm(const Results& at, RmsNormOptions options) {
       along_size[static_cast<std::size_t>(t)] += std::abs(at.dy.at(i) * weight(d) * at.x.at(i)) / depth;
     }
     const double r = 1 / std::sqrt(squares / depth + static_cast<double>(options.epsilon));
-    // A root halves the relative error of what it is taken of; division, epsilon, root and quotient round once each.
+    // A root halves the relative error of its argument; division, epsilon, root and quotient round once each.
     return around(r, r * (0.5 * roundings(depth + 3) + roundings(2)));
   }));
   EXPECT_TRUE(lies_within(at.y, [&](std::int64_t i) {
@@ -116,7 +116,7 @@ TEST(RmsNorm, RoundsWhereItsOptionsSay) {
   }
 }
 
-// What the sum of residuals adds to the gradient before it is rounded.
+// The gradient from the residual sum is added before rounding.
 TEST(RmsNorm, AddsAnotherGradientBeforeItRounds) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {

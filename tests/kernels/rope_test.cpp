@@ -26,8 +26,8 @@ struct Operands {
   Data x, positions, frequencies;
 };
 
-/// A cosine or sine of an fp32 angle, within two units in the last place (a GPU's; half of one here), times the factor, as x's dtype has
-/// it.
+/// A cosine or sine of an fp32 angle, with an error of two units in the last place (a GPU's; half a unit on a CPU), times the
+/// factor, rounded to x's dtype.
 Interval rounded_sine(double sine, double factor, DType dtype) {
   return stored_as(dtype, around(sine * factor, 6 * fp32_roundoff * std::abs(sine * factor)));
 }
@@ -102,7 +102,7 @@ TEST(Rope, TurnsNeighboursAgainstEachOther) {
   EXPECT_NEAR(y.get(3), 20 * std::cos(0.75), 1e-5);
 }
 
-// What becomes of the pair (1, 0): the cosine and the sine themselves, at 4096 positions and eight frequencies.
+// Rotates the pair (1, 0): the results are the cosine and the sine themselves, at 4096 positions and eight frequencies.
 struct Turned {
   static constexpr std::int64_t kPositions = 4096, kHalf = 8;
   Turned(float highest_frequency, std::uint32_t seed)
@@ -110,7 +110,7 @@ struct Turned {
     for (std::int64_t t = 0; t < kPositions; ++t) {
       for (std::int64_t i = 0; i < kHalf; ++i) x.set(t * 2 * kHalf + i, 1);
       seed = seed * 1664525U + 1013904223U;
-      // All lengths of number, of both signs, and the first and last there are.
+      // All magnitudes of numbers, of both signs, including the smallest and the largest.
       const std::int32_t position = static_cast<std::int32_t>(seed) >> (t % 31);
       positions.set(t, t < 3 ? std::array{0, 2147483647, -2147483647 - 1}[static_cast<std::size_t>(t)] : position);
     }
@@ -130,8 +130,8 @@ double units_between(double found, double wanted) {
 
 TEST(Rope, SinesAreThoseOfTheAngleHoweverLarge) {
   ThreadTeam team(2);
-  // The last has angles beyond kFarthestAngle, where the library's sines take over.
-  // A GPU's sincosf is off by two units at most (CUDA C++ Programming Guide, mathematical functions).
+  // The last frequency gives angles beyond kFarthestAngle, where the library's sines are used. A GPU's sincosf has an error of at
+  // most two units (CUDA C++ Programming Guide, mathematical functions).
   for (const auto& [highest, bound] : {std::pair{1.0F, on_device() ? 2.0 : 0.501}, std::pair{64.0F, on_device() ? 2.0 : 1.0}}) {
     const Turned in(highest, 7);
     Data y(DType::f32, (*in.x).shape);
@@ -163,7 +163,7 @@ TEST(Rope, EveryInstructionSetGivesTheSameBits) {
   EXPECT_TRUE(isa < Isa::avx512 || same_bits(turned(cpu::avx512::rope_f32), wanted));
 }
 
-// The rotation's inverse is its transpose: what direction −1 computes is the input's gradient.
+// The rotation's inverse is its transpose, so direction −1 computes the input's gradient.
 TEST(Rope, DirectionBackIsTheGradient) {
   ThreadTeam team(1);
   const Operands in(DType::f32, 9, 2, 22);

@@ -10,7 +10,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-// Every tile is worked on once, by a thread that finds its head packed and left alone meanwhile.
+// Every tile is processed once, by a thread that finds its head packed and unchanged meanwhile.
 TEST(ShareHeads, EveryTileOnceOnAPackedHead) {
   for (const int threads : {1, 2, 4})
     for (const std::int64_t heads : {1, 2, 5, 40})
@@ -34,7 +34,7 @@ TEST(ShareHeads, EveryTileOnceOnAPackedHead) {
       }
 }
 
-// One head and two threads: while its owner sleeps on a tile, the other does the rest.
+// One head and two threads: while its owner sleeps on a tile, the other processes the rest.
 TEST(ShareHeads, WhoHasNoHeadHelps) {
   ThreadTeam team(2);
   std::vector<HeadInWork> in_work(2);
@@ -43,7 +43,7 @@ TEST(ShareHeads, WhoHasNoHeadHelps) {
       team, 1, 9, in_work.data(), [](int, std::int64_t) {},
       [&](int owner, std::int64_t, std::int64_t, int thread) {
         if (thread != owner) ++helped;
-        while (thread == owner && helped == 0) std::this_thread::yield();  // for ever, where nobody helps
+        while (thread == owner && helped == 0) std::this_thread::yield();  // forever, if no thread helps
       });
   EXPECT_GT(helped, 0);
 }

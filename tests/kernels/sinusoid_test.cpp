@@ -22,7 +22,8 @@ TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
         const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width), found(fast(one), dtype, rows, width);
-        // The sine of an fp32 angle is off by two units in the last place at most (a GPU's; half of one here), and the sum by its rounding.
+        // The sine of an fp32 angle has an error of at most two units in the last place (a GPU's; half a unit on a CPU), and the
+        // sum adds its rounding.
         for (const Results* results : {&wanted, &found})
           EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {
             const std::int64_t column = i % width, half = width / 2;

@@ -20,7 +20,7 @@ double square_sum_of(const ExecutionContext& context, const Data& x) {
   return sum.get(0);
 }
 
-// Squares of fp32 are exact in fp64, and so many are added.
+// Squares of fp32 are exact in fp64, and only their additions round.
 double summed(std::int64_t size) { return tests::roundings(static_cast<double>(size), 0x1p-53); }
 
 TEST(SquareSum, EquivalentToReferenceWithOneResultForAllThreadCounts) {

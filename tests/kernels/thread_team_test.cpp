@@ -29,9 +29,9 @@ TEST(ThreadTeam, RunsEveryIndexOnceAndWaitsForAll) {
   }
 }
 
-/// On this thread, which the team pins.
+/// On a thread of its own, because the team pins it.
 void expect_folded(int at_once) {
-  std::vector<int> cores(static_cast<std::size_t>(at_once));  // the machine need not have them: then a thread floats
+  std::vector<int> cores(static_cast<std::size_t>(at_once));  // the machine need not have these cores: a thread is then not pinned
   std::iota(cores.begin(), cores.end(), 0);
   ThreadTeam team(7, cores);
   EXPECT_EQ(team.size(), 7);

@@ -4,7 +4,7 @@
 
 #include "tests/layers/model_fixture.hpp"
 
-// What a token may not see does not touch its bits: neither the future nor another document of its row.
+// Tokens that a token may not see do not affect its bits: neither later tokens nor other documents of its row.
 namespace millrace::layers::testing {
 namespace {
 
@@ -20,7 +20,7 @@ class Causality : public ::testing::TestWithParam<kernels::DType> {
     options.sequence = kSequence;
     return options;
   }
-  /// Logits of a row as bits, a vector a token.
+  /// Logits of a row as bits, one vector per token.
   [[nodiscard]] std::vector<std::vector<std::uint32_t>> bits(const runtime::FillBatch& fill) {
     const auto logits = model_.logits(fill);
     std::vector<std::vector<std::uint32_t>> rows(kSequence);

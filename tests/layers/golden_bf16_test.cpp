@@ -17,8 +17,8 @@
 #include "tests/layers/model_fixture.hpp"
 #include "tests/layers/rounding_noise.hpp"
 
-// MaxText's folders in bf16. Nobody has recorded another implementation's bf16 for them, so the bounds are derived from the arithmetic:
-// docs/numerics.md, section "bf16 without PyTorch's".
+// MaxText's folders in bf16. There is no recorded bf16 run of another implementation for them, so the bounds are derived from the
+// arithmetic: docs/numerics.md, section "bf16 without PyTorch's".
 namespace millrace::layers::testing {
 namespace {
 
@@ -34,16 +34,16 @@ double distance(const std::vector<float>& found, const std::vector<float>& expec
   return std::sqrt(square / reference);
 }
 
-/// What a model is changed by before it runs.
+/// Changes that are applied to a model before it runs.
 struct Mutant {
   const char* folder;
   const char* what;
   std::function<void(ModelConfig& config)> config;
   std::function<void(const std::string& name, std::span<float> values)> parameter;
-  double z_loss = 1;  // times the folder's
+  double z_loss = 1;  // multiplies the folder's z-loss
 };
 
-/// A golden folder of which models are run, forward and backward.
+/// A golden folder whose models run forward and backward.
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -90,11 +90,12 @@ class Folder {
 };
 
 constexpr int draws = 24;
-/// Student's t with 23 degrees of freedom is beyond this once in a million.
+/// Student's t with 23 degrees of freedom exceeds this once in a million.
 constexpr double student = 6.30;
 
-/// Distances of the fp32 model under random roundings, and what follows for a run in bf16, which is one more draw: the logarithm of a norm
-/// is about normal, so it is within mean ± t·deviation·√(1 + 1/draws). The loss's error is about normal itself, around 0.
+/// Distances of the fp32 model under random roundings, and the prediction for a run in bf16, which is one more draw: the
+/// logarithm of a norm is approximately normal, so it is within mean ± t·deviation·√(1 + 1/draws). The loss's error is itself
+/// approximately normal, around 0.
 class DrawnDistances {
  public:
   explicit DrawnDistances(const Folder& folder) {
@@ -110,7 +111,7 @@ class DrawnDistances {
     }
   }
 
-  /// Where the tensor's distance lies: between these two, but for once in half a million.
+  /// Range of the tensor's distance, which is left once in half a million cases.
   [[nodiscard]] std::pair<double, double> range(const std::string& name) const {
     const auto& values = drawn_.at(name);
     const double wider = student * std::sqrt(1 + 1.0 / draws);
@@ -139,7 +140,7 @@ class DrawnDistances {
   std::map<std::string, std::vector<double>> drawn_;
 };
 
-/// The draws of a folder, made once.
+/// The draws of a folder, computed once.
 const DrawnDistances& drawn(const std::string& folder) {
   static std::map<std::string, DrawnDistances> all;
   const auto found = all.find(folder);
@@ -158,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, MaxTextInBf16,
                                            "maxtext_llama31_rope", "maxtext_gpt3", "maxtext_gpt3_separate_qkv"),
                          [](const auto& one) { return one.param; });
 
-/// Multiplies a parameter, or puts a value in its place.
+/// Multiplies a parameter, or replaces it by a value.
 auto times(std::string parameter, float factor) {
   return [parameter = std::move(parameter), factor](const std::string& name, std::span<float> values) {
     if (name == parameter)
@@ -171,7 +172,7 @@ auto becomes(std::string parameter, float replacement) {
   };
 }
 
-/// Mistakes of the kind that a bound must not let pass: each is outside in bf16.
+/// Mistakes that a bound must detect: each is out of range in bf16.
 class MistakeInBf16 : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(MistakeInBf16, IsFound) {

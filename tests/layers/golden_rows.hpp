@@ -10,7 +10,8 @@
 
 namespace millrace::layers::testing {
 
-/// The rows of golden.safetensors: packed documents with their own positions and targets where it has them, else a document each.
+/// The rows of golden.safetensors: packed documents with their own positions and targets if the file has them, otherwise one
+/// document per row.
 struct GoldenRows {
   explicit GoldenRows(const runtime::SafetensorsFile& golden) {
     const auto& shape = golden.at("input_ids").shape;
@@ -30,7 +31,7 @@ struct GoldenRows {
     }
   }
 
-  /// Microbatches of so many of the rows.
+  /// Microbatches with this many of the rows each.
   [[nodiscard]] runtime::FillBatch batches(std::int64_t of_rows) const {
     return [this, of_rows](std::int64_t m, const runtime::BatchView& batch) {
       const auto size = of_rows * sequence;

@@ -10,12 +10,13 @@
 #include "tests/layers/golden_rows.hpp"
 #include "tests/layers/model_fixture.hpp"
 
-// Forward and backward of tiny models against what transformers with PyTorch, and MaxText, computed from the same files.
+// Compares forward and backward of tiny models with the results of transformers with PyTorch, and of MaxText, from the same
+// files.
 namespace millrace::layers::testing {
 namespace {
 
-/// Keeps the residual context before every decoder layer, and at the end what its reference calls the last hidden state: what the final
-/// norm made (transformers) or what it was given (MaxText). One microbatch after the other.
+/// Captures the residual context before every decoder layer and, at the end, the last hidden state as the reference defines it:
+/// the output of the final norm (transformers) or its input (MaxText). One microbatch after the other.
 class HiddenStates final : public runtime::OperationHook {
  public:
   explicit HiddenStates(const ModelConfig& config) : layers_(config.layers), before_norm_(config.numerics == "maxtext") {}
@@ -65,7 +66,7 @@ TEST_P(Golden, AgreesWithItsReference) {
   const auto tolerance = nlohmann::json::parse(std::ifstream(folder + "/tolerance.json"));
   const runtime::SafetensorsFile golden(folder + "/golden.safetensors");
   const GoldenRows given(golden);
-  // MaxText rounds a tied table's gradient of the whole batch: a sum of rounded parts would be another number.
+  // MaxText rounds a tied table's gradient over the whole batch: a sum of rounded parts would be a different number.
   const std::int64_t rows = maxtext && config.tie_word_embeddings ? given.rows : 1;
   const std::int64_t microbatches = given.rows / rows;
 

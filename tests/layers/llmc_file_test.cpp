@@ -10,7 +10,7 @@
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-// llm.c's file of a GPT-2: there and back, the bytes that its own programs would look for, and damaged headers.
+// llm.c's file of a GPT-2: a round trip, the bytes that llm.c's own programs would read, and damaged headers.
 namespace millrace::layers {
 namespace {
 
@@ -36,7 +36,7 @@ class LlmcFile : public ::testing::Test {
     });
     return file_;
   }
-  /// The file again with one int32 of its header changed.
+  /// The file with one int32 of its header changed.
   std::string changed(int field, std::int32_t value) {
     std::fstream stream(write(config_), std::ios::binary | std::ios::in | std::ios::out);
     stream.seekp(4 * field);
@@ -55,7 +55,7 @@ TEST_F(LlmcFile, ThereAndBackIsTheIdentity) {
   ASSERT_TRUE(is_llmc_file(file_));
   const auto config = read_config_file(file_);
   auto wanted = config_;
-  wanted.initializer_range = config.model.initializer_range;  // of which the file knows nothing
+  wanted.initializer_range = config.model.initializer_range;  // which the file does not contain
   EXPECT_EQ(config.model, wanted);
   const auto weights = open_weights(file_, config.model);
   EXPECT_EQ(weights->dtype(), kernels::DType::f32);
@@ -73,7 +73,7 @@ TEST_F(LlmcFile, Bf16Rounds) {
   }
 }
 
-/// What is where, counted by hand from the order of the tensors.
+/// Offsets of tensors, counted by hand from their order.
 TEST_F(LlmcFile, HasTheLayoutOfLlmc) {
   write(config_);
   std::ifstream stream(file_, std::ios::binary);
@@ -93,13 +93,13 @@ TEST_F(LlmcFile, HasTheLayoutOfLlmc) {
   const auto table = values(folder_, spec_of("transformer.wte.weight"));
   EXPECT_TRUE(std::equal(table.begin(), table.end(), body.begin()));
   for (std::int64_t i = vocabulary * width; i < padded * width; ++i) ASSERT_EQ(body[static_cast<std::size_t>(i)], 0);
-  // qkvw of layer 1 lies behind both tables, ln1w and ln1b of all layers, and layer 0's; its outputs come first.
+  // qkvw of layer 1 comes after both tables, ln1w and ln1b of all layers, and layer 0's qkvw; outputs are its first axis.
   const std::int64_t begin = padded * width + positions * width + 2 * layers * width + 3 * width * width;
   const auto qkv = values(folder_, spec_of("transformer.h.1.attn.c_attn.weight"));
   for (std::int64_t out = 0; out < 3 * width; ++out)
     for (std::int64_t in = 0; in < width; ++in)
       ASSERT_EQ(body[static_cast<std::size_t>(begin + out * width + in)], qkv[static_cast<std::size_t>(in * 3 * width + out)]);
-  // The last of all is lnfb.
+  // lnfb is the last tensor.
   const auto last = values(folder_, spec_of("transformer.ln_f.bias"));
   EXPECT_TRUE(std::equal(last.begin(), last.end(), body.end() - width));
 }

@@ -12,7 +12,8 @@
 namespace millrace::layers::testing {
 namespace {
 
-/// A kernel [D, N h] with the even features of each head before its odd ones: neighbours become pairs of the two halves.
+/// A kernel [D, N h] with each head's even features before its odd ones, so that neighbouring pairs become pairs of the two
+/// halves.
 std::vector<float> halves_from_neighbours(const std::vector<float>& kernel, std::int64_t head_dim) {
   std::vector<float> result(kernel.size());
   const auto width = static_cast<std::size_t>(head_dim), half = width / 2;
@@ -34,7 +35,8 @@ std::vector<float> logits_of(const ModelConfig& config, const std::string& folde
   return model.logits(rows_of(ids, 1, 16));
 }
 
-/// Queries and keys that are turned as neighbours, unscaled, meet as those do whose features are sorted into halves and turned as halves.
+/// Queries and keys that are rotated as neighbouring pairs, unscaled, give the same scores as queries and keys whose features are
+/// sorted into halves and rotated as halves.
 TEST(MaxTextRope, WithoutItsScaleIsThePlainRotationOfNeighbours) {
   const std::string folder = golden_folder("maxtext_llama31_rope");
   std::ifstream stream(folder + "/config.json");

@@ -12,7 +12,7 @@
 #include "runtime/io/safetensors.hpp"
 #include "runtime/train_config.hpp"
 
-/// What the tests of models share: a model in a straight loop, batches from token ids, and the golden vectors.
+/// Shared by the tests of models: a model in a sequential loop, batches from token ids, and the golden vectors.
 namespace millrace::layers::testing {
 
 struct LoopOptions {
@@ -43,7 +43,7 @@ class Model {
   /// The complete gradient of a tensor after accumulate.
   [[nodiscard]] std::vector<float> gradient(const std::string& name) const;
   [[nodiscard]] std::vector<float> parameter(const std::string& name) const;
-  /// Every gradient and every parameter as bits, in model order: equal exactly when all are.
+  /// Every gradient and every parameter as bits, in model order: equal only if all bits are.
   [[nodiscard]] std::vector<std::uint32_t> gradient_bits() const;
   [[nodiscard]] std::vector<std::uint32_t> parameter_bits() const;
   [[nodiscard]] std::vector<float> logits(const runtime::FillBatch& fill, runtime::OperationHook* hook = nullptr);
@@ -55,10 +55,10 @@ class Model {
   runtime::SequentialTrainer loop_;
 };
 
-/// Microbatches of `rows` rows out of one list of rows; the target of a row's last token is masked; one document a row.
+/// Microbatches of `rows` rows from a list of rows; the target of a row's last token is masked; one document per row.
 [[nodiscard]] runtime::FillBatch rows_of(std::vector<std::int32_t> ids, std::int64_t rows, std::int64_t sequence);
 
-/// A small model that no golden file knows.
+/// A small model without a golden file.
 [[nodiscard]] ModelConfig tiny_model(bool tied);
 /// Token ids from a seed.
 [[nodiscard]] std::vector<std::int32_t> random_ids(std::size_t count, std::int64_t vocabulary, std::uint32_t seed);
@@ -69,7 +69,7 @@ class Model {
 [[nodiscard]] std::vector<float> read_floats(const runtime::SafetensorsFile& file, const std::string& name);
 
 [[nodiscard]] double largest(const std::vector<float>& values);
-/// Largest absolute difference; infinite where sizes differ or a value is no number.
+/// Largest absolute difference; infinite if sizes differ or a value is NaN.
 [[nodiscard]] double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
 
 }  // namespace millrace::layers::testing

@@ -46,7 +46,7 @@ void expect_same_tensors(const std::string& folder, const std::string& wanted_fo
   }
 }
 
-/// A folder's model, written into another.
+/// Writes a folder's model into another folder.
 void copy_model(const std::string& from, const std::string& to, std::uint64_t most_shard_bytes = 5'000'000'000) {
   const auto config = read_config_file(from);
   const auto weights = open_weights(from, config.model);
@@ -73,7 +73,7 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       EXPECT_EQ(again.model, once.model);
       EXPECT_EQ(again.z_loss, once.z_loss);
       EXPECT_EQ(again.token_ids, once.token_ids);
-      // A z-loss that is in both is all that there is to say.
+      // A z-loss that is in both is the only warning.
       EXPECT_EQ(once.warnings.size(), once.z_loss > 0 ? 1U : 0U);
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
@@ -120,7 +120,7 @@ TEST(Weights, ExportInBf16Rounds) {
   }
 }
 
-/// GPT-2's upload of 2019 has no "transformer." and its causal masks.
+/// GPT-2's upload of 2019 has no "transformer." prefix, and it contains the causal masks.
 TEST(Weights, AGpt2WithoutItsPrefixIsRead) {
   const runtime::SafetensorsFile file(golden_folder("hf_gpt2") + "/model.safetensors");
   auto tensors = file.tensors();
@@ -210,7 +210,7 @@ TEST(Weights, RefuseWhatIsMissingExtraOrMisshapen) {
     write_changed(folder, [&](auto& tensors) {
       tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", runtime::FileDType::f32, {4}, 0, 0});
     });
-    open(folder);  // old checkpoints carry the table: no error
+    open(folder);  // old checkpoints contain the table, which is not an error
   }
 }
 

@@ -7,15 +7,15 @@
 #include "layers/family_traits.hpp"
 #include "tests/layers/model_fixture.hpp"
 
-// Sizes that no published model has, in every family: the fast kernels against the plain ones, and the gradients against differences of the
-// loss.
+// Sizes that no published model has, in every family: fast kernels are compared with plain ones, and gradients with differences
+// of the loss.
 namespace millrace::layers::testing {
 namespace {
 
 struct Sizes {
   const char* name;
   std::int64_t rows, sequence;
-  std::int64_t window;  // of families that have one
+  std::int64_t window;  // for families that have one
   enum class Targets { next, masked, own } targets = Targets::next;
   bool packed = false;
 };
@@ -30,7 +30,7 @@ constexpr Sizes kSizes[] = {
     {"all targets masked", 2, 5, 3, Sizes::Targets::masked},
 };
 
-/// Odd vocabulary and width, one key/value head where the family lets it, heads of 6, layers of both kinds.
+/// Odd vocabulary and width, one key/value head if the family allows it, heads of 6, layers of both kinds.
 ModelConfig odd_model(const std::string& name) {
   const bool mixed = name.starts_with("mixed ");
   const std::string family = mixed ? name.substr(6) : name;
@@ -93,7 +93,7 @@ class OddSizes : public ::testing::TestWithParam<std::tuple<const char*, Sizes>>
     config.sliding_window = sizes().window;
     return config;
   }
-  /// MaxText's tied table is rounded: a sum beside a tie may be rounded either way.
+  /// MaxText's tied table is rounded: a sum close to a tie may be rounded up or down.
   [[nodiscard]] bool rounds_table() const { return config().numerics == "maxtext" && config().tie_word_embeddings; }
   [[nodiscard]] LoopOptions options(kernels::Implementation implementation) const {
     LoopOptions options;
@@ -113,7 +113,7 @@ TEST_P(OddSizes, FastKernelsAgreeWithPlainOnes) {
   const auto found = fast.loop().accumulate(fast.context(), 1, 1, fill), wanted = plain.loop().accumulate(plain.context(), 1, 1, fill);
   EXPECT_NEAR(found.loss, wanted.loss, 2e-5 * std::abs(wanted.loss));
   EXPECT_EQ(wanted.loss == 0, sizes().targets == Sizes::Targets::masked);
-  double most = 0;  // a softmax over one key has gradients of nothing but rounding
+  double most = 0;  // a softmax over one key has gradients that consist only of rounding errors
   for (const auto& spec : model_parameters(config())) most = std::max(most, largest(plain.gradient(spec.name)));
   for (const auto& spec : model_parameters(config())) {
     const auto gradient = plain.gradient(spec.name);
@@ -131,7 +131,7 @@ double norm(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
-/// +1 and -1 by chance, divided by the root of their number: a direction of length 1.
+/// Random ±1, divided by the root of their number: a direction of length 1.
 std::vector<float> random_direction(std::size_t size, std::uint32_t seed) {
   const auto draws = random_ids(size, 2, seed);
   std::vector<float> direction(size);
@@ -139,11 +139,11 @@ std::vector<float> random_direction(std::size_t size, std::uint32_t seed) {
   return direction;
 }
 
-/// Where there is a loss.
+/// Positions with a loss.
 class Slopes : public OddSizes {};
 
-// Directions come from chance and each tensor moves alone: along the gradient itself, or all together, a tensor whose gradient is missing
-// would not be missed.
+// Directions are random and each tensor moves alone: along the gradient itself, or with all tensors together, a missing gradient
+// would not be noticed.
 TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   Model model(config(), options(kernels::Implementation::reference));
   model.initialise(3);
@@ -155,8 +155,8 @@ TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
     const auto gradient = model.gradient(spec.name);
     const auto master = model.store().master(spec.name);
     const std::vector<float> before(master.begin(), master.end());
-    // The loss is a curve and fp32: a step of h errs by h²'s part of the third derivative and by 1e-6 / h. MaxText rounds a tied table to
-    // bf16, where only a step of many roundings has a slope.
+    // The loss is curved and in fp32: a step of h has an error of h² times a part of the third derivative, plus 1e-6 / h. MaxText
+    // rounds a tied table to bf16, so that only a step of many roundings has a slope.
     const bool rounds = rounds_table() && spec.name.starts_with("token_embedder");
     const double step = rounds ? 0.1 : 3e-3, bound = rounds ? 5e-2 : 1e-2;
     const auto direction = random_direction(gradient.size(), 1);

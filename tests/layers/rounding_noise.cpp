@@ -10,8 +10,8 @@
 namespace millrace::layers::testing {
 namespace {
 
-/// Roundings inside of an operation, before the one of its result: x·r before the norm's scale, rotary's cosines and sines, the gradient of
-/// the logits before it is multiplied.
+/// Roundings inside of an operation, before that of its result: x·r before the norm's scale, rotary's cosines and sines, the
+/// gradient of the logits before it is multiplied.
 int inner_roundings(std::string_view rule) {
   return rule == "rms_norm" || rule == "rope" || rule == "linear_cross_entropy_input_gradient" ? 1 : 0;
 }

@@ -4,7 +4,8 @@
 
 #include "tests/layers/model_fixture.hpp"
 
-// The numbers do not depend on the layout: splits, rematerialisation, split backward and thread teams of one size give identical bits.
+// Numbers do not depend on the layout: splits, rematerialisation, split backward and thread teams of one size give identical
+// bits.
 namespace millrace::layers::testing {
 namespace {
 
@@ -14,7 +15,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-/// Two steps of three microbatches of two rows; gradients are those of a third step's accumulation.
+/// Runs two steps of three microbatches of two rows; the gradients are those of a third step's accumulation.
 Outcome train(bool tied, LoopOptions options, std::int64_t microbatches = 3) {
   options.rows = 2;
   options.sequence = 12;
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Splits,
                                   std::string(kernels::to_string(std::get<1>(model.param)));
                          });
 
-/// Gradients of MaxText's Llama with dropout; `sample`: of the first row, the others count on.
+/// Gradients of MaxText's Llama with dropout; `sample` is that of the first row, and the others count up from it.
 std::vector<std::uint32_t> gradients_with_dropout(LoopOptions options, std::int32_t sample, double rate = 0.3) {
   ModelConfig config = tiny_model(false);
   config.family = "llama2";
@@ -112,7 +113,7 @@ TEST(Dropout, IsTheSameForEveryLayoutAndOtherForEverySample) {
   other.mode = runtime::BackwardMode::split;
   EXPECT_EQ(gradients_with_dropout(other, 5), whole);
   EXPECT_NE(gradients_with_dropout({}, 6), whole);
-  EXPECT_EQ(gradients_with_dropout({}, 0), gradients_with_dropout({}, 5, 0));  // no sample, as in evaluation: nothing is dropped
+  EXPECT_EQ(gradients_with_dropout({}, 0), gradients_with_dropout({}, 5, 0));  // without samples, as in evaluation, nothing is dropped
 }
 
 TEST(Rematerialisation, FullKeepsLessThanNone) {
@@ -132,7 +133,7 @@ TEST(Accumulators, TwoContiguousPartsAreAddedInOrder) {
   LoopOptions two_cut = two;
   two_cut.layout = "E t*2 | t*2 H";
   EXPECT_TRUE(train(false, two, 4) == train(false, two_cut, 4));
-  // The sum of two parts is near the sum of one, though not its bits.
+  // The sum of two parts is close to the sum of one, but not in the same bits.
   LoopOptions options;
   options.rows = 2;
   options.sequence = 12;
@@ -159,7 +160,7 @@ TEST(TiedTable, SumsBothUsesAndCountsOnce) {
   Model untied(tiny_model(false), options);
   tied.initialise(7);
   untied.initialise(7);
-  // The untied model with the same table in both places: its two gradients are the two uses.
+  // The untied model with the same table in both places: its two gradients belong to the two uses.
   const auto table = untied.store().master("model.embed_tokens.weight");
   const auto head = untied.store().master("lm_head.weight");
   std::copy(table.begin(), table.end(), head.begin());

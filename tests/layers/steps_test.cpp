@@ -6,7 +6,8 @@
 #include "runtime/optimizers/learning_rate.hpp"
 #include "tests/layers/model_fixture.hpp"
 
-// Four AdamW steps of four microbatches against PyTorch's: losses, norms before clipping, learning rates and the parameters at the end.
+// Four AdamW steps of four microbatches compared with PyTorch's: losses, norms before clipping, learning rates and the final
+// parameters.
 namespace millrace::layers::testing {
 namespace {
 
@@ -44,8 +45,9 @@ TEST(Steps, FourAdamwStepsAgreeWithPytorch) {
     clipped = clipped || step.norm > 1.0;
   }
   EXPECT_TRUE(clipped) << "no step clips: the clipping rule would go untested";
-  // An entry whose gradient is near zero takes a step of the learning rate's size in a direction that rounding decides: Adam divides by it.
-  // So each tensor is bounded in its root mean square, by a thousandth of the distance that four steps may go, and each entry by 5 % of it.
+  // An entry whose gradient is near zero takes a step of the learning rate's size in a direction that rounding decides, since
+  // Adam divides by the gradient's size. So each tensor is bounded in its root mean square by a thousandth of the distance that
+  // four steps may move it, and each entry by 5 % of it.
   constexpr double reach = 5e-3 + 1e-2 + 1e-2 + 5.5e-3;
   for (const auto& spec : model_parameters(config)) {
     const auto wanted = read_floats(golden, "after." + spec.name);

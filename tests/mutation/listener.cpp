@@ -1,6 +1,6 @@
-// Linked into every test of the scratch copy that tools/mutate.py builds: writes which mutants each test case executes, and how long it
-// takes, to the file that MILLRACE_MUTANT_CASES names, one line per case: name, milliseconds, identifiers. In a test of several processes
-// the first one writes.
+// Linked into every test of the scratch copy that tools/mutate.py builds: writes which mutants each test case executes, and its
+// duration, to the file named by MILLRACE_MUTANT_CASES, one line per case: name, milliseconds, identifiers. In a test of several
+// processes the first one writes.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class Listener : public testing::EmptyTestEventListener {
  public:
   explicit Listener(std::FILE* file) : file_(file) {}
 
-  // What was executed before the first case (static objects, a fixture of a whole suite) counts for the first case.
+  // Code that was executed before the first case (static objects, a fixture of a whole suite) counts for the first case.
   void OnTestEnd(const testing::TestInfo& test) override {
     std::fprintf(file_, "%s.%s %s %lld", test.test_suite_name(), test.name(), test.result()->Failed() ? "failed" : "passed",
                  static_cast<long long>(test.result()->elapsed_time()));

@@ -20,8 +20,8 @@ inline const int active = [] {
 
 constexpr int max_mutants = 1 << 16;
 
-/// One byte per mutant, set when its place in the code is executed, in the file that MILLRACE_MUTANT_REACHED names; shared with child
-/// processes. Null: not recorded.
+/// One byte per mutant, set when its place in the code is executed, in the file named by MILLRACE_MUTANT_REACHED; shared with
+/// child processes. Null: not recorded.
 inline unsigned char* const reached = []() -> unsigned char* {
   const char* path = std::getenv("MILLRACE_MUTANT_REACHED");
   if (path == nullptr) return nullptr;

@@ -35,7 +35,7 @@ namespace {
 constexpr const char* who = "millrace plan";
 constexpr long most_replicas = 1L << 24;
 
-/// Of this option, from `least` to `most`; 0 where it is not given.
+/// The value of this option, from `least` to `most`; 0 if it is not given.
 double number(const Arguments& arguments, const char* option, double least, double most, const char* wanted) {
   if (!arguments.given(option)) return 0;
   const auto text = arguments.text(option);

@@ -20,7 +20,7 @@ using nlohmann::json;
 using tests::expect_error;
 using tests::TemporaryFolder;
 
-/// As transformers 5 writes a Llama 3 with a lengthened context.
+/// A Llama 3 with a lengthened context, as transformers 5 writes it.
 json version_5() {
   return json::parse(R"({
     "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32",
@@ -32,7 +32,7 @@ json version_5() {
     "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_cache": false, "vocab_size": 128})");
 }
 
-/// The same as transformers 4 writes it.
+/// The same model as transformers 4 writes it.
 json version_4() {
   json config = version_5();
   config.erase("rope_parameters");
@@ -202,11 +202,11 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
   refused("grad_dtype", "bfloat16", "supported is \"float32\"");
   refused("use_qk_clip", true, "supported is false");
   refused("attention_output_dim", 48, "supported is -1");
-  // What MaxText would derive another size from.
+  // Keys from which MaxText would derive other sizes.
   refused("base_emb_dim", 64, "expected emb_dim = 32");
   refused("base_num_decoder_layers", 6, "expected num_decoder_layers = 3");
   refused("global_parameter_scale", 3, "expected a power of 2");
-  // Null is off, and nothing else.
+  // Only null means off.
   for (const char* key : {"cast_logits_to_fp32", "num_experts", "rope_linear_scaling_factor", "attention_type"})
     refused(key, nullptr, "supported is");
   for (const char* key : {"normalize_embedding_logits", "rope_use_scale", "rope_max_timescale", "mlp_activations"})
@@ -216,7 +216,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
     changed[key] = nullptr;
     EXPECT_EQ(parse(changed).model, parse(config).model) << key;
   }
-  // A cap of untied logits, which MaxText passes over.
+  // A cap of untied logits, which MaxText ignores.
   refused("final_logits_soft_cap", 30, "supported with logits_via_embedding = true");
 }
 
@@ -224,14 +224,14 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
 TEST(ConfigFile, ReadsScaledSizesOfMaxText) {
   json config = maxtext("llama2");
   const ModelConfig model = parse(config).model;
-  config["global_parameter_scale"] = 4;  // 2^2: wider and more heads, as many layers
+  config["global_parameter_scale"] = 4;  // 2^2: wider and more heads, the same number of layers
   expect_error([&] { (void)parse(config); }, ExitCode::model, {"base_emb_dim = 32", "expected emb_dim = 32 / 2"});
   for (const char* key : {"base_emb_dim", "base_mlp_dim", "base_num_query_heads", "base_num_kv_heads"})
     config[key] = config[key].get<int>() / 2;
   EXPECT_EQ(parse(config).model, model);
 }
 
-/// A cap that MaxText's block does not hand to its attention would be passed over there.
+/// MaxText's block does not pass a cap to its attention, so it would have no effect there.
 TEST(ConfigFile, RejectsACapThatMaxTextsBlockLacks) {
   for (const char* name : {"default", "gpt3"}) {
     json config = maxtext(name);
@@ -253,10 +253,10 @@ TEST(ConfigFile, RejectsCudnnsDropout) {
   EXPECT_EQ(parse(config).model.dropout_rate, 0);
 }
 
-/// Every switch turned over and every number and name changed: refused, or another model, or one of the keys that have no part in it.
+/// Toggles every switch and changes every number and name: the file is refused, gives another model, or the key has no effect.
 TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   const std::vector<std::string> without_effect = {
-      // parts that are off, and of other blocks
+      // parts that are off, and parts of other blocks
       "base_moe_mlp_dim", "capacity_factor", "enable_mhc_lite", "engram_head_dim", "engram_kernel_size", "engram_max_ngram_size",
       "engram_num_heads", "engram_seed", "float32_gate_logits", "float32_weight_sum", "gdn_chunk_size", "gdn_conv_kernel_dim",
       "gdn_key_head_dim", "gdn_num_key_heads", "gdn_num_value_heads", "gdn_value_head_dim", "global_head_dim", "global_num_kv_heads",
@@ -269,10 +269,10 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
       // yarn's numbers
       "beta_fast", "beta_slow", "original_max_position_embeddings", "rope_attention_scaling", "rope_factor", "rope_interleave",
       "rope_truncate",
-      // arrangement, and what the run decides
+      // layout, and values that the run decides
       "attention", "dense_init_scale", "dtype", "gradient_clipping_threshold", "matmul_precision", "max_target_length", "num_vocab_tiling",
       "use_iota_embed", "weight_dtype",
-      // the default of a name that says nothing of rotation
+      // the default of a name that does not mention rotation
       "model_name"};
   const json config = maxtext("llama31_rope");
   const ConfigFile file = parse(config);
@@ -295,7 +295,7 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   }
 }
 
-/// Sizes that are possible one by one, and together more than anybody's.
+/// Sizes that are valid one by one, and together larger than any model.
 TEST(ConfigFile, RejectsAModelBeyondMeasure) {
   json config = version_5();
   for (const char* key : {"hidden_size", "intermediate_size", "vocab_size"}) config[key] = 1 << 20;
@@ -314,7 +314,7 @@ TEST(ConfigFile, ALongValueIsCutInItsMessage) {
   }
 }
 
-/// Every key of a folder with every kind of value, and every beginning of the text: a message or a model, and what is a model can be
+/// Every key of a folder with every kind of value, and every prefix of the text, gives an error or a model, and a model can be
 /// written and read again.
 TEST(ConfigFile, SurvivesWhatNobodyMeant) {
   const std::vector<json> values = {nullptr,
@@ -353,7 +353,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
   }
 }
 
-/// transformers 5 wants a whole number where its class says so.
+/// transformers 5 requires a whole number if its class says so.
 TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
   ModelConfig model = parse(version_5()).model;
   model.family = "gemma2";
@@ -363,7 +363,7 @@ TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
   EXPECT_EQ(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar"), 168.5);
 }
 
-/// What a file cannot say would be lost, and with it the model.
+/// Writing a model that the format cannot express must fail, rather than lose a part of it.
 TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
   const ModelConfig llama = parse(version_5()).model;
   const auto refused = [&](auto change, const char* says) {
@@ -382,7 +382,7 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
         model.layer_kinds.front() = LayerKind::sliding;
       },
       "cannot say model.layer_types");
-  // Gemma's scale where it is not given is that of the head, and is written as such.
+  // If Gemma's scale is not given, it is that of the head, and is written as such.
   ModelConfig gemma = llama;
   gemma.family = "gemma2";
   gemma.sliding_window = 4;
@@ -442,7 +442,8 @@ TEST(ConfigFile, ExportIsReadBack) {
     EXPECT_EQ(again.model, file.model) << text;
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
     EXPECT_EQ(config_file_text(again, "bfloat16"), text);
-    // One of the two keys, so that there is nothing to contradict: the old one where both versions of transformers read it alike.
+    // Only one of the two keys is written, so that they cannot contradict each other: the old one, if both versions of
+    // transformers read it alike.
     const json written = json::parse(text);
     const bool needs_new = config == other_base || config == not_truncated;
     EXPECT_EQ(written.contains("rope_parameters"), needs_new) << text;
@@ -451,7 +452,7 @@ TEST(ConfigFile, ExportIsReadBack) {
   }
 }
 
-/// What an export was until it had one key: both, alike.
+/// Exports had both keys, with equal values, before there was only one.
 TEST(ConfigFile, ReadsBothRotaryKeysWhereTheyAgree) {
   json config = version_4();
   config["rope_parameters"] = version_5()["rope_parameters"];
@@ -461,7 +462,7 @@ TEST(ConfigFile, ReadsBothRotaryKeysWhereTheyAgree) {
     config["rope_scaling"] = nothing;
     EXPECT_EQ(parse(config).model, parse(version_5()).model);
   }
-  // A factor that is said and the same one by its formula.
+  // A factor that is given, and the same one by its formula.
   json yarn = version_5();
   yarn["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"rope_theta", 500000.0}};
   yarn["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"attention_factor", 0.1 * std::log(8.0) + 1.0}};
@@ -501,7 +502,7 @@ TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
     config.merge_patch(row.changes);
     expect_error([&] { (void)parse(config); }, ExitCode::model, row.says);
   }
-  // transformers 5 says which base counts here, and 4 does not know the key.
+  // transformers 5 defines which base counts here, and 4 does not know the key.
   json overruled = version_5();
   overruled["rope_theta"] = 1e4;
   EXPECT_EQ(parse(overruled).model.rope.theta, 500000.0);
@@ -510,7 +511,7 @@ TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
 }
 
 TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
-  // rope_scaling adds to the full layers' dictionary.
+  // rope_scaling is added to the full layers' dictionary.
   json config = golden("gemma3");
   const ModelConfig model = parse(config).model;
   config["rope_parameters"]["full_attention"] = {{"rope_theta", 1000000.0}};
@@ -521,7 +522,7 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   config["rope_parameters"]["full_attention"] = {{"type", "dynamic"}};
   expect_error([&] { (void)parse(config); }, ExitCode::model, {"type = \"dynamic\"", "contradicts rope_type = \"linear\""});
 
-  // Version 4 alone; and its key for what version 5 leaves out.
+  // Only version 4, and its key for a value that version 5 omits.
   json old = golden("gemma3");
   old.erase("rope_parameters");
   old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
@@ -533,7 +534,7 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   old["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}};
   expect_error([&] { (void)parse(old); }, ExitCode::model, {"rope_parameters = {", "expected full_attention and sliding_attention"});
 
-  // transformers 4 turns OLMo's sliding layers by rope_theta, 5 by its class's.
+  // transformers 4 rotates OLMo's sliding layers by rope_theta, 5 by its class's default.
   json olmo = golden("olmo3");
   olmo.erase("rope_parameters");
   EXPECT_EQ(parse(olmo).model, parse(golden("olmo3")).model);
@@ -551,13 +552,13 @@ TEST(ConfigFile, YarnsSmallPrint) {
   config["rope_parameters"]["truncate"] = nullptr;  // Python's false
   EXPECT_FALSE(parse(config).model.rope.truncate);
   config["rope_parameters"]["mscale"] = 1.0;
-  EXPECT_EQ(parse(config).model.rope.attention_factor, 0);  // one of them alone is without effect
+  EXPECT_EQ(parse(config).model.rope.attention_factor, 0);  // one of them alone has no effect
   config["rope_parameters"]["mscale_all_dim"] = 0.5;
   EXPECT_EQ(parse(config).model.rope.attention_factor, (0.1 * std::log(8.0) + 1.0) / (0.1 * 0.5 * std::log(8.0) + 1.0));
   config["rope_parameters"]["attention_factor"] = 1.5;
   EXPECT_EQ(parse(config).model.rope.attention_factor, 1.5);
 
-  // In a family with two rotations version 5 looks for truncate beside the dictionaries, 4 in rope_scaling.
+  // In a family with two rotations version 5 looks for truncate beside the dictionaries, version 4 in rope_scaling.
   json gemma = golden("gemma3");
   gemma["rope_parameters"]["full_attention"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", false}};
   expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"full_attention.truncate = false", "expected both alike"});
@@ -567,7 +568,7 @@ TEST(ConfigFile, YarnsSmallPrint) {
   EXPECT_FALSE(parse(gemma).model.rope.truncate);
 }
 
-/// The length before it was lengthened is that of the class where nobody says it.
+/// The original length is the class's default if it is not given.
 TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
   for (const auto& [name, length] : {std::pair{"llama", 2048},
                                      {"mistral", 131072},
@@ -604,7 +605,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   json gelu = golden("gemma");
   gelu["hidden_act"] = "gelu";
   EXPECT_EQ(parse(gelu).model, parse(golden("gemma")).model);
-  // Layers slide, and nobody says how far.
+  // There are sliding layers, but no window.
   json window = golden("gemma2");
   window.erase("layer_types");
   EXPECT_EQ(parse(window).model, parse(golden("gemma2")).model);
@@ -613,7 +614,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   // Patterns that transformers does not read.
   json pattern = golden("olmo3");
   pattern["sliding_window_pattern"] = 2;
-  EXPECT_EQ(parse(pattern).model, parse(golden("olmo3")).model);  // layer_types comes before it
+  EXPECT_EQ(parse(pattern).model, parse(golden("olmo3")).model);  // layer_types has priority over it
   pattern.erase("layer_types");
   expect_error([&] { (void)parse(pattern); }, ExitCode::model, {"sliding_window_pattern = 2", "supported by this family is 4"});
   json gemma = golden("gemma3");
@@ -623,7 +624,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   EXPECT_EQ(parse(gemma).model, parse(golden("gemma3")).model);
   gemma["_sliding_window_pattern"] = 2;
   expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"_sliding_window_pattern = 2", "does not read"});
-  // GPT-2 under the names of the others.
+  // GPT-2's values under the key names of other families.
   json gpt2 = golden("gpt2");
   refused("gpt2", "hidden_size", 64, "contradicts n_embd = 32");
   for (const auto& [own, common] : {std::pair{"n_embd", "hidden_size"},

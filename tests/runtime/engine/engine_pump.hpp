@@ -15,19 +15,20 @@ namespace millrace::runtime {
 
 /// How the two ends of an edge share memory.
 enum class Ring {
-  shared,    // in process: one ring; the producer's slot comes back when the consumer releases it
-  two_ends,  // over a network: a ring on each side; the producer's slot comes back when the token has moved to the other side
+  shared,    // in process: one ring; the producer gets its slot back when the consumer releases it
+  two_ends,  // over a network: a ring on each side; the producer gets its slot back when the token has been transferred
 };
 
-/// Drives the engines of all ranks without threads: workers, messages and the loader are queues, and chance (or a priority) says which
-/// moves next. Checks on the way that no slot is written while it is held, and that what is read is what was written.
+/// Drives the engines of all ranks without threads: workers, messages and the loader are queues, and a random choice (or a
+/// priority) decides which moves next. Checks on the way that no slot is written while it is held, and that every read finds what
+/// was written.
 class EnginePump {
  public:
   struct Options {
     Ring ring = Ring::shared;
     int issue_ahead = 2;
     unsigned seed = 1;
-    int slow_rank = -1;            // its worker moves only when nothing else can
+    int slow_rank = -1;            // its worker moves only if nothing else can
     bool prompt_messages = false;  // messages are delivered before anything else moves
   };
 
@@ -51,7 +52,7 @@ class EnginePump {
     }
   }
 
-  /// Runs one list on every rank; false where everything stands still before the end.
+  /// Runs one list on every rank; returns false on a deadlock.
   bool run(const Schedule& schedule, const std::vector<StageSlots>& slots, StepId step) {
     plans_.clear();
     for (auto& ran : ran_) ran.clear();
@@ -61,7 +62,7 @@ class EnginePump {
     for (std::size_t rank = 0; rank < engines_.size(); ++rank) to_start[rank] = rank;
     std::shuffle(to_start.begin(), to_start.end(), random_);
     while (true) {
-      // Ranks start at different times: tokens of the new step may reach one that has not heard of it.
+      // Ranks start at different times: tokens of the new step may reach a rank that has not started it.
       if (!to_start.empty() && (random_() % 4 == 0 || !move())) {
         start(to_start.back(), schedule.microbatches, step);
         to_start.pop_back();
@@ -75,7 +76,7 @@ class EnginePump {
   [[nodiscard]] const std::vector<Action>& ran(std::size_t rank) const { return ran_[rank]; }
   [[nodiscard]] RankEngine& engine(std::size_t rank) { return *engines_[rank]; }
   [[nodiscard]] std::int64_t passed(EdgeId edge) const { return passed_[edge.index()]; }  // tokens sent
-  [[nodiscard]] int credit_waits() const { return credit_waits_; }  // times that an idle rank lacked nothing but a slot
+  [[nodiscard]] int credit_waits() const { return credit_waits_; }                        // times that an idle rank lacked only a slot
 
  private:
   enum class StreamKind { worker, token, credit, batch };
@@ -89,7 +90,7 @@ class EnginePump {
     apply(rank, engines_[rank]->start(plans_[rank], step));
   }
 
-  // One random step of whatever can move; false where nothing can.
+  // One random step of anything that can move; returns false if nothing can.
   bool move() {
     std::vector<Move> messages;
     std::vector<Move> workers;
@@ -112,7 +113,7 @@ class EnginePump {
     return true;
   }
 
-  // With no message on its way, an idle rank that lacks a slot lacks it for real.
+  // With no message in flight, an idle rank that lacks a slot really lacks it.
   void note_credit_waits() {
     for (const auto& engine : engines_) credit_waits_ += engine->wait().reason == WaitReason::credit;
   }
@@ -137,7 +138,7 @@ class EnginePump {
     }
   }
 
-  // The worker runs an action: reads what its slots hold, writes its output.
+  // The worker runs an action: it reads its slots and writes its output.
   void finish(std::size_t rank) {
     const Issue issue = take(workers_[rank]);
     for (const RingSlot& input : {issue.activation, issue.gradient}) {
@@ -201,11 +202,11 @@ class EnginePump {
   std::vector<RankPlan> plans_;
   std::vector<std::deque<Issue>> workers_;          // by rank
   std::vector<std::deque<MicrobatchId>> batches_;   // by rank
-  std::vector<std::deque<RingSlot>> tokens_;        // by edge: on their way
-  std::vector<std::deque<std::int64_t>> credits_;   // by edge: on their way back
+  std::vector<std::deque<RingSlot>> tokens_;        // by edge: in flight
+  std::vector<std::deque<std::int64_t>> credits_;   // by edge: in flight back to the producer
   std::vector<std::int64_t> passed_;                // by edge
-  std::vector<int> posted_;                         // by edge: free slots on the far side
-  std::vector<std::vector<std::int64_t>> written_;  // by edge and slot: what the producer's side holds, -1: nothing
+  std::vector<int> posted_;                         // by edge: free slots on the consumer's side
+  std::vector<std::vector<std::int64_t>> written_;  // by edge and slot: contents on the producer's side; -1: empty
   std::vector<std::vector<std::int64_t>> landed_;   // the same on the consumer's side
   std::vector<std::vector<Action>> ran_;            // by rank
   std::size_t finished_ = 0;

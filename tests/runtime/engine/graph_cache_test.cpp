@@ -22,7 +22,7 @@ class GraphCacheTest : public ::testing::Test {
     queue_.emplace(kDevice);
     memory_ = kernels::Buffer(std::size_t{1} << 20, kDevice, kernels::MemorySpace::pinned_host);
   }
-  /// Slot 0 holds ones; the others sums.
+  /// Slot 0 holds ones; the others hold sums.
   [[nodiscard]] kernels::Tensor slot(int index) const {
     return kernels::make_tensor(memory_.data() + 1024 * index, kernels::DType::f32, {64});
   }
@@ -59,7 +59,7 @@ TEST_F(GraphCacheTest, QueuesTheThirdTimeWithoutTheBody) {
     EXPECT_EQ(of(slot(1)), static_cast<float>(time)) << "captured and queued: done once";
     EXPECT_EQ(bodies_, std::min(time, 2));
   }
-  // Another program or other slots are something else.
+  // Another program, or other slots, are a different graph.
   add(cache, ProgramKind::backward, slot(1));
   add(cache, ProgramKind::forward, slot(2));
   EXPECT_EQ(bodies_, 4);

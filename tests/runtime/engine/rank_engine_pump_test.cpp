@@ -1,4 +1,4 @@
-// Engines of all ranks together, driven by chance: see engine_pump.hpp.
+// Engines of all ranks together, in random order: see engine_pump.hpp.
 
 #include "runtime/engine/rank_engine.hpp"
 #include "runtime/schedule/ledger.hpp"
@@ -60,7 +60,7 @@ TEST(Engines, StepsAndEvaluationsShareTheRings) {
 }
 
 TEST(Engines, VShapedPlacementHandsOverAtTheBend) {
-  // Two ranks, stages 0 1 | 1 0, backwards mixed with split ones.
+  // Two ranks with stages 0 1 | 1 0; whole backwards are mixed with split ones.
   const Schedule schedule =
       table(Placement::v_shape(2), 2, {"0F0 0F1 3F0 3I0 3F1 3I1 3W0 0B0 3W1 0I1 0W1", "1F0 2F0 1F1 2F1 2B0 1I0 2I1 1B1 2W1 1W0"});
   ASSERT_NO_THROW(check_schedule(schedule));
@@ -100,7 +100,7 @@ TEST(Engines, LedgerDepthsNeverMakeAProducerWait) {
 }
 
 TEST(Engines, OneSlotLessCanMakeAProducerWait) {
-  // The depths are the smallest: with one slot less on any edge there is a timing (a slow consumer) at which its producer stands still.
+  // The depths are minimal: with one slot fewer on any edge there is a timing (a slow consumer) that blocks its producer.
   int shortened = 0;
   for (const ScheduleRequest& request : requests()) {
     const Schedule schedule = make_schedule(request);

@@ -131,7 +131,7 @@ TEST(RankEngine, SequencesGoOnOverSteps) {
     rank.engine.boundary_arrived(gradient_in, round);
     rank.engine.action_finished(parse_action("1I0"));
     EXPECT_TRUE(rank.engine.action_finished(parse_action("1W0")).finished);
-    rank.engine.credit_returned(gradient_out, round);  // credits may come late, and not in order over edges
+    rank.engine.credit_returned(gradient_out, round);  // credits may arrive late and, across edges, in any order
     rank.engine.credit_returned(activation_out, round);
   }
 }

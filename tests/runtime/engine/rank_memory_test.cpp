@@ -54,7 +54,7 @@ TEST(ParameterLayout, CopiesThatAreOnlyPackedTakeTurns) {
   EXPECT_NE(a.copy, b.copy);
   const std::set<std::size_t> places{a.copy, b.copy, a.packed_copy[0], a.packed_copy[1], c.packed_copy[0]};
   EXPECT_EQ(places.size(), 5U);
-  // The place is as large as the largest of them, and lies behind everything.
+  // The area is as large as the largest of them, and comes after everything else.
   EXPECT_EQ(bf16.copy_bytes(), a.copy + 16U * 8U * 2U);
   const ParameterLayout fp32(parameters, kernels::DType::f32);
   EXPECT_FALSE(fp32.at("a").copied);
@@ -142,7 +142,7 @@ TEST(ParameterLayout, PlacesAreThoseOfItsTensors) {
                       {"no accumulator for use 1 of norm"});
 }
 
-// Of a tied table the embedding's rank is the owner, of two replicas the first one's.
+// A tied table is owned by the rank of the embedding; among replicas the first one is the owner.
 TEST(ParameterLayout, AnOwnerHasTheFirstUseAndNoCopy) {
   const auto owns = [](int use, bool copy) {
     return ParameterLayout({{"a", {4}, StageId{0}, use, 0, true, copy}}, kernels::DType::f32).at("a").is_owner();

@@ -25,7 +25,7 @@ TEST(RankPlan, ResolvesTokensAndSlots) {
 }
 
 TEST(RankPlan, SlotsAreNeverTakenTwice) {
-  // Every slot of every kind is free again before another microbatch takes it.
+  // Every slot of every kind is free again before another microbatch uses it.
   std::vector<Schedule> schedules{table(Placement::single(1), 4, {"0F0 0F1 0I0 0B1 0F2 0W0 0I2 0F3 0I3 0W2 0W3"})};
   for (const ScheduleRequest& request : every_request({1, 2, 4}, 2)) schedules.push_back(make_schedule(request));
   for (const Schedule& schedule : schedules) {

@@ -68,7 +68,7 @@ TEST(Stage, DecayMovesMatricesOnly) {
   model.initialise(1);
   const auto norm = model.parameter("model.norm.weight"), matrix = model.parameter("model.layers.0.mlp.up_proj.weight");
   model.store().zero_accumulators(model.context());
-  apply_optimizer(model.context(), {.learning_rate = 0.5}, model.store());  // gradients are zero: only decay moves anything
+  apply_optimizer(model.context(), {.learning_rate = 0.5}, model.store());  // gradients are zero, so only weight decay changes anything
   EXPECT_EQ(model.parameter("model.norm.weight"), norm);
   const auto decayed = model.parameter("model.layers.0.mlp.up_proj.weight");
   for (std::size_t i = 0; i < matrix.size(); ++i) ASSERT_FLOAT_EQ(decayed[i], matrix[i] * 0.75F);

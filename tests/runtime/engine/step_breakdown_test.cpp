@@ -23,8 +23,8 @@ TEST(SplitWait, CutsWhereTheProducerFinished) {
     std::int64_t begin, end, produced, before, after;
   };
   const Case cases[] = {
-      {100, 200, 150, 50, 50}, {100, 200, 50, 0, 100},  // made before the wait began: all transport
-      {100, 200, 250, 100, 0},                          // a clock that runs ahead: all bubble, never negative
+      {100, 200, 150, 50, 50}, {100, 200, 50, 0, 100},  // sent before the wait began: all of it is transport
+      {100, 200, 250, 100, 0},                          // the sender's clock is ahead: all of it is bubble, and nothing is negative
       {100, 200, 0, 100, 0},                            // unknown
       {100, 100, 100, 0, 0},   {200, 100, 150, 0, 0},
   };
@@ -47,7 +47,7 @@ TEST(Summarize, EveryNanosecondHasOnePlace) {
       span(SpanKind::backward, 1567, 1600),
       span(SpanKind::snapshot, 1600, 1610),
       span(SpanKind::optimizer, 1620, 1700),
-      span(SpanKind::checkpoint_write, 1000, 1900),  // another lane
+      span(SpanKind::checkpoint_write, 1000, 1900),  // on another lane
       span(SpanKind::step, 990, 1750),
   };
   const StepBreakdown shares = summarize(records, step);

@@ -20,7 +20,7 @@ Names kinds_of(const ProgramSet& set, ProgramKind kind) {
   return names;
 }
 
-/// x · wᵀ + b, once more through an activation.
+/// x · wᵀ + b, and the same through an activation.
 ForwardProgram biased_product(DType compute, bool read_twice = false) {
   ProgramBuilder builder({compute, 2, 4});
   const auto x = builder.boundary_in(8);
@@ -41,7 +41,7 @@ TEST(ChooseEpilogues, InBf16TheProductAddsItsBias) {
   EXPECT_EQ(kinds_of(set, ProgramKind::weight_gradient), (Names{"bias_weight_gradient", "linear_weight_gradient"}));
 }
 
-/// Nothing is rounded between the two, and the bits are those of every run before.
+/// Nothing is rounded between the two, and the bits equal those without fusion.
 TEST(ChooseEpilogues, InFp32OnACpuTheBiasIsAddedByItself) {
   const auto set = differentiate(biased_product(DType::f32), {});
   EXPECT_EQ(kinds_of(set, ProgramKind::forward), (Names{"linear", "bias", "gelu"}));
@@ -52,7 +52,7 @@ TEST(ChooseEpilogues, AProductThatSomebodyElseReadsStays) {
   EXPECT_EQ(kinds_of(set, ProgramKind::forward), (Names{"linear", "bias", "gelu", "add"}));
 }
 
-/// What is recomputed is the same operation, so it has the same bits.
+/// Recomputation runs the same operation, so it gives the same bits.
 TEST(ChooseEpilogues, TheRecomputedProductAddsItsBiasToo) {
   ProgramBuilder builder({DType::bf16, 2, 4});
   const auto x = builder.boundary_in(8);
@@ -76,7 +76,7 @@ TEST(ChooseEpilogues, AResidualJoinsItsProductWithTheProductsLabel) {
   const auto& product = set.program(ProgramKind::forward)[0];
   EXPECT_EQ(product.inputs[2], set.boundary_in);
   EXPECT_EQ(set.value(product.outputs[0]).labels, (Names{"out_proj"}));
-  // Backward: the residual's gradient is the result's, and dx is added to it by the product.
+  // Backward: the residual's gradient is that of the result, and the product adds dx to it.
   EXPECT_EQ(kinds_of(set, ProgramKind::input_gradient), (Names{"linear_input_gradient + addend"}));
   EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[2], set.gradient_in);
 }
@@ -98,7 +98,7 @@ TEST(ChooseEpilogues, WhatLeavesStays) {
   EXPECT_EQ(kinds_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "add"}));
 }
 
-// The gradient of the first sum is that of both its operands: of what came in, and, with another, of the embedding's.
+// The gradient of the first sum is that of both its operands: the input and, with another term added, the embedding.
 TEST(ChooseEpilogues, AGradientThatLeavesStays) {
   ProgramBuilder builder({DType::f32, 2, 4});
   const auto x = builder.boundary_in(8), e = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "e");

@@ -14,8 +14,8 @@
 #include "kernels/matmul.hpp"
 #include "tests/runtime/program/rig.hpp"
 
-/// Every operation's gradient rules, each in a net of its own: the gradients of all parameters, those before the operation and its own,
-/// are the loss's slopes.
+/// Tests every operation's gradient rules in a net of its own: the gradients of all parameters, those before the operation and
+/// its own, must be the derivatives of the loss.
 namespace millrace::runtime::testing {
 namespace {
 
@@ -27,10 +27,10 @@ using Body = std::function<ValueId(ProgramBuilder&, ValueId)>;
 struct Net {
   std::string name;
   Body body;                          // from [T, 8] to [T, 8]
-  kernels::CrossEntropyOptions head;  // of the loss
+  kernels::CrossEntropyOptions head;  // computes the loss
 };
 
-/// An embedding, a product whose input gradient others reach, the body and a residual as a layer, the head.
+/// An embedding, a product whose input gradient has other contributions, the body and a residual as a layer, the head.
 ForwardProgram program_of(const Net& net, DType compute = DType::f32) {
   ProgramBuilder builder({compute, 2, 4});
   const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "embedding");
@@ -128,16 +128,16 @@ TEST(Rules, GradientsAreTheSlopesOfTheLoss) {
         const auto loss_at = [&](float value) {
           values[i] = value;
           rig.refresh();
-          run(rig);  // the loss comes with the gradient
+          run(rig);  // the loss is computed with the gradient
           return rig.loss();
         };
-        // In exactly what the steps came to in fp32.
+        // Divided by the exact steps in fp32.
         const float high = before + step, low = before - step;
         const double above = loss_at(high), below = loss_at(low);
         values[i] = before;
         const double slope = Rig::loss_scale * (above - below) / (static_cast<double>(high) - static_cast<double>(low));
-        // The logits of six tokens in fp32, off by some roundoffs each, over twice the step: 6·3·2⁻²⁴·2⁷/8 is 2e-5. The cubic part of the
-        // loss, of slopes up to a few, times step²/6: as much again.
+        // The logits of six tokens in fp32, each with an error of a few roundoffs, over twice the step: 6·3·2⁻²⁴·2⁷/8 is 2e-5.
+        // The cubic part of the loss, with derivatives up to a few, times step²/6 is as much again.
         EXPECT_NEAR(gradient[i], slope, 1e-4 + 1e-3 * std::abs(slope)) << key.first << " element " << i;
       }
     }
@@ -155,7 +155,7 @@ TEST(Rules, BothBackwardsAndEveryPolicyHaveOneResult) {
       for (const auto mode : {BackwardMode::split, BackwardMode::fused})
         for (const char* policy : {"none", "full"}) {
           Rig other(program_of(net, dtype), SmallNet{}, {mode, policy, kernels::Implementation::fast});
-          // Whoever reads what nobody wrote finds this.
+          // A read of memory that was never written finds this.
           for (const auto region : {Region::workspace, Region::handoff, Region::stash_input, Region::stash_weight})
             other.fill(region, std::byte{0x7f});
           run(other);
@@ -171,7 +171,7 @@ double loss_of(const Net& net, DType dtype) {
   return rig.loss();
 }
 
-// An option that a rule does not hand to its kernels leaves the gradients right and the loss another.
+// An option that a rule does not pass to its kernels leaves the gradients consistent but changes the loss.
 TEST(Rules, EveryOptionCounts) {
   const auto expect_all_differ = [](const std::vector<Net>& variants, DType dtype) {
     std::map<double, std::string> losses;
@@ -223,7 +223,7 @@ TEST(Rules, EveryOptionCounts) {
                     DType::f32);
 }
 
-/// Whether a rule takes these operands, and then what it yields.
+/// Whether a rule accepts these operands, and its results if so.
 std::vector<ValueType> yielded(const Operation& operation, const std::vector<ValueType>& inputs) {
   try {
     return operation.rule->infer(inputs, operation.attributes);
@@ -232,7 +232,7 @@ std::vector<ValueType> yielded(const Operation& operation, const std::vector<Val
   }
 }
 
-/// Operands of which a rule asks nothing: their kernel does.
+/// Operands that a rule does not check: their kernel does.
 bool is_free(std::string_view rule, std::size_t operand) {
   if (rule == "attention_input_gradient") return operand >= 5;
   if (rule == "linear_cross_entropy_weight_gradient") return operand >= 3;
@@ -240,7 +240,7 @@ bool is_free(std::string_view rule, std::size_t operand) {
   return rule == "attention_sink_gradient" || rule == "attention" ? operand >= 2 && operand != 3 : rule == "accumulate";
 }
 
-// No operand can change its type unseen: either the rule refuses it, or the results have other types.
+// No operand can change its type unnoticed: either the rule refuses it, or the results have other types.
 TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
   for (const Net& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});
@@ -264,7 +264,7 @@ TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
           expect_seen(i, "dtype f64", [](ValueType& type) { type.dtype = DType::f64; });
           expect_seen(i, "an odd last axis", [](ValueType& type) { type.shape.dimension(type.shape.rank() - 1).capacity += 1; });
         }
-        if (rule == "join" || (rule == "attention" && types.size() == 5)) continue;  // may have fewer
+        if (rule == "join" || (rule == "attention" && types.size() == 5)) continue;  // may have fewer operands
         auto fewer = types;
         fewer.pop_back();
         EXPECT_TRUE(yielded(operation, fewer).empty()) << rule;
@@ -272,7 +272,7 @@ TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
   }
 }
 
-// What an operation costs, in FLOPs an element of its first operand, and every operand's bytes once, an accumulator's twice.
+// Cost of an operation: FLOPs per element of its first operand, and every operand's bytes once, an accumulator's twice.
 TEST(Rules, CostsAreCounted) {
   const std::map<std::string, double> flops = {{"add", 1},
                                                {"bias", 1},
@@ -316,7 +316,7 @@ TEST(Rules, CostsAreCounted) {
         for (const auto id : operation.outputs)
           bytes += static_cast<double>(bytes_of(set.value(id).type)) * (operation.rule->accumulates() ? 2 : 1);
         const Cost found = cost(set, operation);
-        // Of a table only the rows that tokens name: they are read and written as y, or read, added to and written for dy.
+        // For a table only the rows that tokens select: they are read and written as y, or read, added to and written for dy.
         if (rule == "embedding")
           bytes = static_cast<double>(bytes_of(set.value(operation.inputs[0]).type) + 2 * bytes_of(set.value(operation.outputs[0]).type));
         if (rule == "embedding_weight_gradient")

@@ -263,7 +263,7 @@ TEST(TokenizerJson, RefusesDamage) {
   expect_refused(replaced(golden_text("llama3.json"), "\"Regex\":\"", "\"Regex\":\"("), {"not understood"});
 }
 
-// Of the published vocabularies in this form Qwen's alone normalises text.
+// Qwen's is the only published vocabulary in this form that normalises text.
 TEST(Tiktoken, NormalisesWhereTheFamilyDoes) {
   const std::string pieces = golden_text("small_cl100k.tiktoken");
   const auto is_normalised = [&](const std::string& name) {
