@@ -6,7 +6,7 @@
     tools/mutate.py --rooms engine,links     of some rooms
     tools/mutate.py --list                   prints the draw and ends
     tools/mutate.py --seconds 60             each mutant meets only so many seconds of tests, the quickest first; what survives them counts as a survivor
-    tools/mutate.py --again FILE             only the mutants that a former run's table (build/mutation-table.txt) calls survivors
+    tools/mutate.py --seed 7 --count 400 --again    the same draw after new tests: meets the survivors of its last run only, and prints the whole table
 
 Changes: a statement dropped, two arguments swapped, a number off by one, another sign, another comparison, another logic. All mutants of a draw are compiled into one
 build in build/mutation (a copy: the tree itself is not touched), where an environment variable chooses the active one. First every test runs as written and records which
@@ -174,60 +174,50 @@ def key_of(site):
     return site.path, site.operator, ' '.join(site.before.split()), site.context
 
 
-def survivors(path):
-    """{(path, operator, code before, its line)} of the mutants that a table calls survivors. The numbers of lines may have changed since."""
-    with open(path) as file:
-        lines = file.read().splitlines()
-    found = set()
-    for first, second in zip(lines, lines[1:]):
-        place = re.match(r'(\S+):\d+: ([a-z ]+): (.*) -> ', first)
-        verdict = re.match(r'    (?:survived|not reached).*; in: (.*)', second)
-        if place and verdict:
-            found.add((*place.groups(), verdict[1]))
-    return found
+VERDICTS, CASES = (os.path.join(ROOT, 'build', name) for name in ('mutation-verdicts', 'mutation-cases'))
 
 
-def content_of(tree, tests):
-    """A hash of everything that the recording depends on: the scratch tree's files and the tests' names."""
-    digest = hashlib.sha256(repr(sorted(tests.tests)).encode())
-    for folder, folders, files in os.walk(tree.folder):
-        folders[:] = sorted(name for name in folders if name not in ('build', '.git'))
-        for name in sorted(files):
-            digest.update(os.path.join(folder, name).encode())
-            with open(os.path.join(folder, name), 'rb') as file:
-                digest.update(hashlib.sha256(file.read()).digest())
-    return digest.hexdigest()
+def load(path):
+    """What an earlier run left in this file; empty if there was none."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, 'rb') as file:
+        return pickle.load(file)
 
 
-def recorded_cases(tree, tests):
-    """The cases of every test, recorded now or by an earlier run on the same tree."""
-    kept, content = os.path.join(ROOT, 'build', 'mutation-cases'), content_of(tree, tests)
-    if os.path.exists(kept):
-        with open(kept, 'rb') as file:
-            known, cases = pickle.load(file)
-        if known == content:
-            say('the tree is as it was recorded the last time')
-            return cases
-    cases = record_all(tests)
-    with open(kept, 'wb') as file:
-        pickle.dump((content, cases), file)
-    return cases
+def store(path, content):
+    with open(path + '.new', 'wb') as file:
+        pickle.dump(content, file)
+    os.replace(path + '.new', path)
 
 
-def record_all(tests):
-    """The cases of every test, run as written."""
-    cases = []
+def identity_of(site):
+    """The same for the same change of the same source, in every run."""
+    with open(os.path.join(ROOT, site.path), 'rb') as file:
+        return site.path, hashlib.sha256(file.read()).hexdigest(), site.begin, site.end, site.replacement
+
+
+def recorded_cases(tests):
+    """The cases of every test, run as written. A test whose programs are those of an earlier run is not recorded again."""
+    known, kept, cases = load(CASES), {}, []
     for number, test in enumerate(sorted(tests.tests), 1):
-        begin = time.monotonic()
-        recorded, failed = tests.record(test)
+        begin, programs = time.monotonic(), tests.programs(test)
+        if test in known and known[test][0] == programs:
+            recorded, failed, how = *known[test][1:], 'by an earlier run'
+        else:
+            recorded, failed = tests.record(test)
+            how = f'{time.monotonic() - begin:.0f} s'
+        kept[test] = programs, recorded, failed
         fails = f'; FAIL as written and judge nothing: {", ".join(failed)}' if failed else ''
-        say(f'recorded {number}/{len(tests.tests)} {test}: {len(recorded)} cases, {time.monotonic() - begin:.0f} s{fails}')
+        say(f'recorded {number}/{len(tests.tests)} {test}: {len(recorded)} cases, {how}{fails}')
         cases += recorded
+    store(CASES, kept)
     return cases
 
 
-def judge_all(tests, mutants, cases, jobs, seconds):
-    """{identifier: (verdict, test or number of cases)}. An explained mutant counts as a survivor without a run."""
+def judge_all(tests, mutants, cases, jobs, seconds, earlier):
+    """{identifier: (verdict, test or number of cases)}. An explained mutant counts as a survivor without a run. `earlier`: the verdicts of an earlier run by identity_of; what
+    was killed then is not run again."""
     known = explanations()
     reaching = collections.defaultdict(list)
     for case in cases:
@@ -241,6 +231,8 @@ def judge_all(tests, mutants, cases, jobs, seconds):
                 verdicts[identifier] = ('not reached', 0)
             elif key_of(mutants[identifier][1]) in known:
                 verdicts[identifier] = ('survived', len(reaching[identifier]))
+            elif earlier.get(identity_of(mutants[identifier][1]), ('', 0))[0] in ('killed', 'time-out'):
+                verdicts[identifier] = earlier[identity_of(mutants[identifier][1])]
             else:
                 futures[pool.submit(tests.judge, identifier, reaching[identifier], seconds)] = identifier
         for future in concurrent.futures.as_completed(futures):
@@ -297,7 +289,7 @@ def main():
     parser.add_argument('--jobs', type=int, default=os.cpu_count(), help='tests at a time (default: all cores)')
     parser.add_argument('--limit', type=float, default=5, help='per cent that may survive without an explanation (default 5)')
     parser.add_argument('--list', action='store_true', help='print the draw and end')
-    parser.add_argument('--again', metavar='FILE', help='of the same draw only what this former table calls survivors')
+    parser.add_argument('--again', action='store_true', help='what the last run on these sources killed counts as killed: only its survivors meet the tests')
     options = parser.parse_args()
     rooms = [room.strip() for room in options.rooms.split(',')]
     for room in rooms:
@@ -309,10 +301,6 @@ def main():
     tree.configure()
     found = find_all(tree, rooms, options.jobs)
     say('places that can be changed: ' + ', '.join(f'{room} {len(all_sites)}' for room, all_sites in found.items()))
-    if options.again:
-        alive = survivors(options.again)
-        found = {room: [site for site in all_sites if key_of(site) in alive] for room, all_sites in found.items()}
-        options.count = 10 * sum(map(len, found.values()))
     draw = Draw(found, options.count, options.seed)
     if options.list:
         for room, site in draw.more().values():
@@ -323,8 +311,9 @@ def main():
     tests = suite.Suite(tree, options.label)
     for name in filter(None, options.without.split(',')):
         tests.tests.pop(name.strip())
-    cases = recorded_cases(tree, tests)
-    verdicts = judge_all(tests, mutants, cases, options.jobs, options.seconds)
+    cases = recorded_cases(tests)
+    verdicts = judge_all(tests, mutants, cases, options.jobs, options.seconds, load(VERDICTS) if options.again else {})
+    store(VERDICTS, {identity_of(site): verdicts[identifier] for identifier, (_, site) in mutants.items()})
     text, share = table(mutants, verdicts, options.seed)
     print(text)
     with open(os.path.join(ROOT, 'build', 'mutation-table.txt'), 'w') as file:

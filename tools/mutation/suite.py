@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -54,6 +55,15 @@ class Suite:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 return None
+
+    def programs(self, test):
+        """A hash of the binaries that a test runs: its own, and the command, which many tests start."""
+        digest = hashlib.sha256()
+        for word in [*self.tests[test][0], os.path.join(self.tree.build, 'millrace')]:
+            if word.startswith(self.tree.build) and os.path.isfile(word):
+                with open(word, 'rb') as file:
+                    digest.update(hashlib.file_digest(file, 'sha256').digest())
+        return digest.hexdigest()
 
     def record(self, test):
         """Runs a test as written. Returns the cases that pass and the names of those that fail; no cases for a program that does not use GoogleTest."""
