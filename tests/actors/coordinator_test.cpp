@@ -463,7 +463,7 @@ TEST(Coordinator, NamesTiedCopiesThatDiffer) {
   coordinator.receive(SnapshotTaken{0, 1, {{"table", "x"}}});
   coordinator.receive(SnapshotTaken{1, 1, {{"table", "y"}}});
   EXPECT_EQ(port.ended, ExitCode::internal);
-  EXPECT_NE(port.end_message.find("table"), std::string::npos);
+  EXPECT_NE(port.end_message.find("step 1: the two copies of table differ (x and y)"), std::string::npos) << port.end_message;
 }
 
 TEST(Coordinator, EvaluatesAndSamplesAtTheEnd) {
@@ -493,6 +493,25 @@ TEST(Coordinator, EvaluatesAndSamplesAtTheEnd) {
     coordinator.receive(LogitsReport{0, {}});
   }
   EXPECT_EQ(port.sample, (std::vector<std::int32_t>{7, 2, 2, 2}));
+  EXPECT_EQ(port.ended, ExitCode::ok);
+}
+
+TEST(Coordinator, AFinishedRunThatIsStartedAgainSamples) {
+  RecordingPort port;
+  auto setup = two_ranks(4);
+  setup.first_step = 4;
+  setup.sample.tokens = 1;
+  setup.sample.temperature = 0;
+  setup.prompt = {7};
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  EXPECT_TRUE(port.sent.empty());
+  coordinator.receive(RankReady{1, 0});
+  ASSERT_TRUE(port.last_is<ComputeLogits>());
+  coordinator.receive(LogitsReport{1, {0.0F, 1.0F, 3.0F, 2.0F}});
+  coordinator.receive(LogitsReport{0, {}});
+  EXPECT_EQ(port.sample, (std::vector<std::int32_t>{7, 2}));
+  EXPECT_EQ(port.count<RunStep>(), 0U);
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,15 @@ TEST(BatchSource, IsAPureFunctionOfSeedAndSample) {
   EXPECT_TRUE(std::equal(c.targets.begin(), c.targets.end(), a.targets.begin() + 20));
   EXPECT_NE(values(a.tokens), values(d.tokens));
   EXPECT_EQ(four.valid_targets(7), two.valid_targets(7));
+  // Every position of a row has the key of the row's sample, which is never 0, the key of padding.
+  std::set<std::int32_t> keys;
+  for (std::size_t row = 0; row < 4; ++row) {
+    const auto samples = std::span(a.samples).subspan(row * 10, 10);
+    EXPECT_EQ(std::ranges::count(samples, samples.front()), 10) << "row " << row;
+    keys.insert(samples.front());
+  }
+  EXPECT_EQ(keys.size(), 4U);
+  EXPECT_FALSE(keys.contains(0));
 }
 
 TEST(BatchSource, TargetsFollowTheirTokens) {

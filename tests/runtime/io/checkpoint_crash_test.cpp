@@ -195,6 +195,25 @@ TEST(CheckpointCrash, AKillJustAfterTheRenameStillCountsAsCommitted) {
   EXPECT_NE(testing::error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "");
 }
 
+TEST(CheckpointCrash, AnAttemptThatIsGoneIsDiscardedAndTheOneBeforeIsUsed) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  {
+    CheckpointStore store(run, keep_two);
+    save(store, State(10));
+  }
+  {
+    RunJournal journal(run);  // as a process leaves it that loses its power while it commits
+    journal.append({JournalEvent::begin, 20, 2, ""});
+    journal.append({JournalEvent::committing, 20, 2, ""});
+  }
+  EXPECT_EQ(step_after_restart(run), 10U);
+  const auto& records = RunJournal(run).records();
+  const auto last = std::find_if(records.rbegin(), records.rend(), [](const auto& record) { return record.step == 20; });
+  ASSERT_NE(last, records.rend());
+  EXPECT_EQ(to_string(last->event), "discarded");
+}
+
 /// The order of the calls rules out any harmful reordering by the kernel: everything in the folder is synced before the rename,
 /// and the rename before anything is removed.
 TEST(CheckpointCrash, NothingIsRenamedBeforeItIsSyncedAndNothingGoesBeforeTheRenameIs) {

@@ -105,6 +105,27 @@ TEST_P(Damaged, IsPutAsideAndTheOneBeforeIsUsed) {
   EXPECT_EQ(store.newest_usable().warnings.size(), 0U);
 }
 
+TEST(CheckpointDamage, TheWarningNamesTheFirstProblemAndCountsTheOthers) {
+  for (const int damaged : {1, 2}) {
+    const Scratch scratch;
+    const auto folder = saved_folder(scratch);
+    for (int shard = 0; shard < damaged; ++shard) {
+      const auto path = fmt::format("{}/shard-{:05}-of-00002.safetensors", folder, shard);
+      auto bytes = slurp(path);
+      bytes.back() = static_cast<char>(bytes.back() ^ 1);
+      spill(path, bytes);
+    }
+    const auto problems = verify_checkpoint(folder);
+    ASSERT_GE(problems.size(), static_cast<std::size_t>(damaged));
+    const auto found = CheckpointStore(scratch / "run").newest_usable();
+    ASSERT_EQ(found.warnings.size(), 1U);
+    EXPECT_TRUE(contains(found.warnings[0], to_string(problems.front()))) << found.warnings[0];
+    const auto others = fmt::format(" and {} more", problems.size() - 1);
+    EXPECT_EQ(contains(found.warnings[0], others), problems.size() > 1) << found.warnings[0];
+    EXPECT_EQ(contains(found.warnings[0], " more"), problems.size() > 1) << found.warnings[0];
+  }
+}
+
 const std::string shard0 = "/shard-00000-of-00002.safetensors";
 const std::string shard1 = "/shard-00001-of-00002.safetensors";
 

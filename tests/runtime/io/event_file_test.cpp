@@ -1,6 +1,9 @@
 #include "runtime/io/event_file.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "runtime/io/crc32c.hpp"
@@ -88,6 +91,10 @@ TEST(EventFile, EachStartHasAFileBehindTheOthers) {
   EXPECT_EQ(std::ranges::adjacent_find(paths), paths.end());
   EXPECT_NE(paths[0].find("events.out.tfevents.1700000000."), std::string::npos) << paths[0];
   EXPECT_NE(paths[3].find("events.out.tfevents.1800000000."), std::string::npos) << paths[3];
+  std::array<char, 256> host{};
+  ASSERT_EQ(gethostname(host.data(), host.size() - 1), 0);
+  const auto named = fmt::format("1700000000.{:.63}.millrace", host.data());
+  EXPECT_TRUE(paths[0].ends_with(named)) << paths[0] << ", expected the end " << named;
   for (const auto& path : paths) EXPECT_EQ(EventReader::read(slurp(path)).at(1).step, 5);
 }
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/check.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -78,6 +80,18 @@ TEST(FileDType, FloatsGoIntoEveryPlainTypeAndBack) {
     for (std::size_t index = 0; index < source.size(); ++index) {
       EXPECT_EQ(std::bit_cast<std::uint32_t>(floats[index]), std::bit_cast<std::uint32_t>(source[index])) << to_string(dtype);
       EXPECT_EQ(kernels::to_float(narrow[index]), source[index]) << to_string(dtype);
+    }
+  }
+}
+
+TEST(FileDType, RefusesMemoryOfAnotherSize) {
+  const std::vector<float> source = {1.0F, 2.0F, 3.0F};
+  for (const auto dtype : {FileDType::f32, FileDType::bf16, FileDType::f16, FileDType::f64}) {
+    for (const int difference : {-1, 1}) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(static_cast<int>(source.size() * bits_of(dtype) / 8) + difference));
+      std::vector<float> floats(source.size());
+      EXPECT_THROW(convert(std::span<const float>(source), dtype, bytes), Error) << to_string(dtype);
+      EXPECT_THROW(convert(dtype, bytes, std::span<float>(floats)), Error) << to_string(dtype);
     }
   }
 }

@@ -42,6 +42,11 @@ TEST(Hash, ChunksAreFourMebibytes) {
   EXPECT_EQ(copy_with_hashes(bytes, copy), chunks);
   EXPECT_EQ(copy, bytes);
   EXPECT_TRUE(chunk_hashes({}).empty());
+  for (const std::size_t chunk_count : {0, 1, 2}) {  // whole chunks, behind which no empty one follows
+    const auto whole = std::span(bytes).first(hash_chunk_bytes * chunk_count);
+    EXPECT_EQ(chunk_hashes(whole).size(), chunk_count);
+    EXPECT_EQ(copy_with_hashes(whole, std::span(copy).first(whole.size())), chunk_hashes(whole));
+  }
 }
 
 TEST(StateHash, DoesNotDependOnWhoHoldsWhat) {

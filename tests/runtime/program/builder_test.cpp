@@ -143,6 +143,13 @@ TEST(Builder, IsOutsideOfLayersUntilItEntersOneAndAfterTheEnd) {
   }
 }
 
+TEST(Builder, AnOperationNamesItsOperandsAndWhatItExpects) {
+  auto builder = small_builder();
+  const auto x = builder.boundary_in(16);
+  const auto vector = builder.parameter("n", {15});
+  expect_words(message_of([&] { (void)add(builder, x, vector, "sum"); }), {"(f32 [8, 16], f32 [15]), expected "});
+}
+
 TEST(Builder, TheEndsAreOfTheTypesThatTheyHaveEverywhere) {
   auto builder = small_builder();
   const auto x = builder.boundary_in(16);

@@ -36,6 +36,7 @@ TEST(Rematerialization, PoliciesByName) {
   EXPECT_TRUE(RematerializationPolicy::parse("save_dot_except_mlpwi", {}).keep.contains("mlpwo"));
   EXPECT_FALSE(RematerializationPolicy::parse("save_dot_except_mlp", {}).keep.contains("mlpwo"));
   EXPECT_EQ(RematerializationPolicy::parse("context, mlpwo", labels()).keep, (std::set<std::string>{"context", "mlpwo"}));
+  EXPECT_EQ(RematerializationPolicy::parse(" \tcontext \t,  mlpwo\t ", labels()).keep, (std::set<std::string>{"context", "mlpwo"}));
 }
 
 // MaxText's remat_policy of these names, expressed by the labels that layers write.
@@ -68,6 +69,12 @@ TEST(Rematerialization, AnUnknownWordNamesTheNearest) {
     return "no error";
   };
   EXPECT_NE(message("minimall").find("'minimal'"), std::string::npos) << message("minimall");
+  try {  // one letter away, although another name ends with exactly this word
+    (void)RematerializationPolicy::parse("words", {"a_label_that_ends_with_words", "wards"});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'wards'"), std::string::npos) << error.what();
+  }
   EXPECT_NE(message("context,mlpw0").find("'mlpwo'"), std::string::npos) << message("context,mlpw0");
   EXPECT_NE(message("").find("no policy"), std::string::npos);
   // A letter too many, too few, another one; each at a place where the nearest by mere length or by its first letters is another word.

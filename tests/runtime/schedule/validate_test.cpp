@@ -35,6 +35,13 @@ TEST(WellFormed, EachRuleNamesTheAction) {
   }
 }
 
+TEST(WellFormed, OneMicrobatchIsEnoughAndNoneIsNot) {
+  EXPECT_NO_THROW(check_well_formed(table(Placement::single(2), 1, {"0F0 0B0", "1F0 1B0"})));
+  Schedule none = table(Placement::single(2), 1, {"0F0 0B0", "1F0 1B0"});
+  none.microbatches = 0;
+  expect_contains(error_of(ExitCode::config, [&] { check_well_formed(none); }), "has 0 microbatches, expected 1 or more");
+}
+
 TEST(WellFormed, MicrobatchesRiseForEachKind) {
   const auto check = [](const char* row) { check_well_formed(table(Placement::single(1), 2, {row})); };
   expect_contains(error_of(ExitCode::config, [&] { check("0F1 0F0 0B0 0B1"); }), "action 0F0: comes after microbatch 1");
