@@ -46,7 +46,7 @@ TEST(TransportTime, ALocalEdgeCostsNoTransfer) {
   const Schedule schedule = make_schedule({"looped-bfs", 1, 2, 4, {}});
   const auto costs = uniform_costs(schedule.placement, 1, 1.1, 0.8);
   for (const Transport transport : {Transport::rank_fifo, Transport::direction_fifo, Transport::edge_fifo, Transport::free})
-    EXPECT_NEAR(transport_makespan(schedule, costs, 100, transport), 4 * 2 * (1 + 1.1 + 0.8), 1e-9);
+    EXPECT_NEAR(transport_makespan(schedule, costs, 100, transport), 4 * (1 + 1.1 + 0.8), 1e-9);
 }
 
 TEST(TransportTime, ARendezvousHasNoQueues) {
