@@ -8,13 +8,29 @@
 #include "runtime/engine/optimizer_step.hpp"
 
 namespace millrace::actors {
+namespace {
+
+/// The loss from the ranks' reports.
+template <class Report>
+runtime::StepLoss loss_of(const std::vector<Report>& reports, int model_stages, const runtime::StepCounts& counts) {
+  std::vector<runtime::LossTermSums> all;
+  for (const Report& report : reports) all.insert(all.end(), report.losses.begin(), report.losses.end());
+  return runtime::add_loss_terms(std::move(all), model_stages, counts);
+}
+
+/// "the loss", or "the loss term moe_lb_loss" where there are several.
+std::string term_text(const runtime::StepLoss& loss) {
+  return loss.terms.size() > 1 ? fmt::format("the loss term {}", loss.bad->term) : "the loss";
+}
+
+}  // namespace
 
 Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
     : setup_(std::move(setup)),
       port_(port),
       step_(setup_.first_step),
       reports_(static_cast<std::size_t>(setup_.ranks)),
-      evaluation_losses_(reports_.size()) {}
+      evaluations_(reports_.size()) {}
 
 void Coordinator::receive(const ToCoordinator& message) {
   if (phase_ == Phase::ended) return;
@@ -70,18 +86,10 @@ void Coordinator::handle(const StepReport& message) {
 /// Sums the ranks' results in model order and lets them update. Nothing is updated unless loss and norm are finite, so that a bad
 /// step can be replayed.
 void Coordinator::update() {
-  const auto targets = setup_.valid_targets(step_);
-  double loss_sum = 0;
-  int microbatch = 0;
-  for (const int head : setup_.head_ranks) {
-    for (const double loss : reports_[static_cast<std::size_t>(head)].losses) {
-      if (!std::isfinite(loss)) {
-        return not_finite(fmt::format("step {}: the loss of microbatch {} is {}; no parameter was changed", step_ + 1, microbatch, loss));
-      }
-      loss_sum += loss;
-      ++microbatch;
-    }
-  }
+  const auto loss = loss_of(reports_, setup_.model_stages, {setup_.valid_targets(step_), setup_.train.microbatches});
+  if (loss.bad)
+    return not_finite(fmt::format("step {}: {} of microbatch {} is {}; no parameter was changed", step_ + 1, term_text(loss),
+                                  loss.bad->microbatch, loss.bad->value));
   std::vector<runtime::TensorSquareSum> squares;
   for (const auto& report : reports_) {
     for (const auto& tensor : report.squares) {
@@ -95,7 +103,7 @@ void Coordinator::update() {
   if (!bad_step_.empty())
     return fail_step(ExitCode::numerics,
                      fmt::format("{}. Run again, all is finite: the same work came to two results on this machine", bad_step_));
-  loss_ = targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0;
+  loss_ = loss;
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
@@ -115,16 +123,17 @@ void Coordinator::not_finite(const std::string& what) {
 
 void Coordinator::handle(const Optimized&) {
   if (!all_answered()) return;
-  port_.step_done(record(loss_, norm_));
+  port_.step_done(record());
   after_step();
 }
 
-StepRecord Coordinator::record(double loss, double norm) const {
+StepRecord Coordinator::record() const {
   StepRecord record;
   record.step = step_ + 1;
   record.steps = setup_.train.steps;
-  record.loss = loss;
-  record.gradient_norm = norm;
+  record.loss = loss_.total;
+  record.terms = loss_.shown();
+  record.gradient_norm = norm_;
   record.learning_rate = rate_;
   record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;
   record.targets = setup_.valid_targets(step_);
@@ -257,26 +266,20 @@ void Coordinator::begin_evaluation() {
 /// Parameters with a loss that is not finite are neither trained further nor saved: the previous checkpoint is the one to resume
 /// from.
 void Coordinator::handle(const EvaluationReport& message) {
-  evaluation_losses_[static_cast<std::size_t>(message.rank)] = message.losses;
+  evaluations_[static_cast<std::size_t>(message.rank)] = message;
   if (!all_answered()) return;
   if (abandoned_) return save_and_go_on();
-  double sum = 0;
-  int microbatch = 0;
-  for (std::size_t head = 0; head < setup_.head_ranks.size(); ++head) {
-    const int rank = setup_.head_ranks[head];
-    for (const double loss : evaluation_losses_[static_cast<std::size_t>(rank)]) {
-      if (!std::isfinite(loss)) {
-        return fail_step(ExitCode::numerics,
-                         fmt::format("rank {}, stage {}, {}: the loss of held-out microbatch {} is {}; the step was not "
-                                     "saved, and none follows",
-                                     rank, setup_.head_stages.at(head), describe(), microbatch, loss));
-      }
-      sum += loss;
-      ++microbatch;
-    }
+  const auto loss = loss_of(evaluations_, setup_.model_stages, {setup_.evaluation_targets, setup_.evaluation_microbatches});
+  if (loss.bad) {
+    const auto has_it = [&](const EvaluationReport& report) {
+      return std::ranges::find(report.losses, loss.bad->stage, &runtime::LossTermSums::stage) != report.losses.end();
+    };
+    const auto rank = std::ranges::find_if(evaluations_, has_it) - evaluations_.begin();
+    return fail_step(ExitCode::numerics,
+                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and none follows", rank,
+                                 loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
-  port_.evaluated(step_, setup_.evaluation_targets > 0 ? sum / static_cast<double>(setup_.evaluation_targets) : 0.0,
-                  setup_.evaluation_targets);
+  port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
   save_and_go_on();
 }
 

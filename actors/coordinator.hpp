@@ -8,6 +8,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/engine/step_loss.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::actors {
@@ -15,9 +16,8 @@ namespace millrace::actors {
 /// What the coordinator knows about the run before it starts.
 struct CoordinatorSetup {
   int ranks = 1;
-  std::vector<int> head_ranks{0};   // one per replica; their losses in this order are those of all microbatches
-  std::vector<int> head_stages{0};  // the stages of these heads, for messages
-  std::int64_t first_step = 0;      // number of steps in the checkpoint that was resumed
+  int model_stages = 1;         // of one replica; a second replica's stages follow
+  std::int64_t first_step = 0;  // number of steps in the checkpoint that was resumed
   runtime::TrainConfig train;
   runtime::EvaluateConfig evaluate;
   runtime::CheckpointConfig checkpoint;
@@ -39,6 +39,7 @@ struct CoordinatorSetup {
 struct StepRecord {
   std::int64_t step = 0, steps = 0;  // step is counted from 1 here
   double loss = 0, gradient_norm = 0, learning_rate = 0;
+  std::vector<runtime::StepLoss::Named> terms;  // of the loss; empty if it has only one
   std::int64_t tokens = 0, targets = 0;
   double seconds = 0;
   double flops = 0;
@@ -47,6 +48,14 @@ struct StepRecord {
   std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest fraction in use; 0: none
   std::int64_t skipped = 0;  // steps without an update so far; always 0, since a step that is not finite ends the run
   std::vector<StepTimes> ranks;
+};
+
+/// One finished evaluation on the held-out microbatches.
+struct EvaluationRecord {
+  std::int64_t step = 0;     // number of steps done before it
+  double loss = 0;           // without auxiliary terms: nats per token
+  std::int64_t targets = 0;  // number of tokens that it is the mean over
+  std::vector<runtime::StepLoss::Named> terms;  // of the loss; empty if it has only one
 };
 
 /// The effects that the coordinator can have. The actor implements it; tests record the calls.
@@ -64,7 +73,7 @@ class CoordinatorPort {
   /// Removes what the ranks wrote, in the background; Coordinator::committed() follows, with `why`. No rank is writing any more.
   virtual void discard_checkpoint(std::int64_t step, const std::string& why) = 0;
   virtual void step_done(const StepRecord& record) = 0;
-  virtual void evaluated(std::int64_t step, double loss, std::int64_t targets) = 0;
+  virtual void evaluated(const EvaluationRecord& record) = 0;
   virtual void sampled(const std::vector<std::int32_t>& tokens) = 0;
   /// True once a user or the batch system has asked the run to save and stop.
   virtual bool stop_requested() = 0;
@@ -120,7 +129,7 @@ class Coordinator {
   void fail_run(ExitCode code, const std::string& message);
   [[nodiscard]] bool evaluation_due() const;
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
-  [[nodiscard]] StepRecord record(double loss, double norm) const;
+  [[nodiscard]] StepRecord record() const;
 
   CoordinatorSetup setup_;
   CoordinatorPort& port_;
@@ -130,9 +139,10 @@ class Coordinator {
   std::string bad_step_;  // what was not finite in the step that is being run again
   bool stopping_ = false, last_ = false, save_due_ = false, abandoned_ = false;
   std::int64_t step_begin_ = 0;
-  double loss_ = 0, norm_ = 0, rate_ = 0;
-  std::vector<StepReport> reports_;                     // by rank
-  std::vector<std::vector<double>> evaluation_losses_;  // by rank
+  runtime::StepLoss loss_;
+  double norm_ = 0, rate_ = 0;
+  std::vector<StepReport> reports_;            // by rank
+  std::vector<EvaluationReport> evaluations_;  // by rank
   std::vector<std::int32_t> sample_;
   // the checkpoint in progress
   bool saving_ = false, waits_for_staging_ = false;

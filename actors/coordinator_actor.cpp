@@ -59,9 +59,9 @@ void CoordinatorActor::discard_checkpoint(std::int64_t step, const std::string& 
   send(setup_.checkpoint, DiscardCheckpoint{step, attempt_, why});
 }
 
-void CoordinatorActor::evaluated(std::int64_t step, double loss, std::int64_t targets) {
+void CoordinatorActor::evaluated(const EvaluationRecord& record) {
   const auto& begun = setup_.coordinator;
-  setup_.reporter->evaluation(step, loss, targets, step == begun.first_step && begun.evaluation_recorded);
+  setup_.reporter->evaluation(record, record.step == begun.first_step && begun.evaluation_recorded);
 }
 
 std::int64_t CoordinatorActor::now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }

@@ -39,7 +39,7 @@ class CoordinatorActor : public MessageActor, private CoordinatorPort {
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override;
   void discard_checkpoint(std::int64_t step, const std::string& why) override;
   void step_done(const StepRecord& record) override { setup_.reporter->step(record); }
-  void evaluated(std::int64_t step, double loss, std::int64_t targets) override;
+  void evaluated(const EvaluationRecord& record) override;
   void sampled(const std::vector<std::int32_t>& tokens) override { setup_.reporter->sample(setup_.text_of(tokens)); }
   bool stop_requested() override { return setup_.stop_requested && setup_.stop_requested(); }
   std::int64_t now() override;

@@ -5,7 +5,7 @@
 namespace millrace::actors {
 
 /// The last stage: has the final norm and the output head besides its layers. Norm, head and loss are in its program. What its lists leave
-/// for the coordinator is read by actors/rank/head_results.hpp. Where its table is tied to the embedding of another rank, it updates a
+/// for the coordinator is read by actors/rank/list_results.hpp. Where its table is tied to the embedding of another rank, it updates a
 /// copy.
 class HeadActor : public StageActor {
  public:

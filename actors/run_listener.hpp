@@ -12,8 +12,8 @@ class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void step(const StepRecord& record) = 0;
-  /// `loss`: nats per token after `step` steps. `recorded`: reported before, by an earlier start of the run.
-  virtual void evaluation(std::int64_t step, double loss, bool recorded) = 0;
+  /// `recorded`: reported before, by an earlier start of the run.
+  virtual void evaluation(const EvaluationRecord& record, bool recorded) = 0;
   /// A checkpoint was committed, or could not be.
   virtual void checkpoint(const CheckpointCommitted&) {}
 };

@@ -14,9 +14,8 @@ class RunReport {
   virtual ~RunReport() = default;
   virtual void say(std::string_view text) = 0;
   virtual void step(const StepRecord& record) = 0;
-  /// `loss`: nats per token after `step` steps, over `targets` tokens. `recorded`: the metrics file has this evaluation already (a finished
-  /// run that was started again).
-  virtual void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) = 0;
+  /// `recorded`: the metrics file has this evaluation already (a finished run that was started again).
+  virtual void evaluation(const EvaluationRecord& record, bool recorded) = 0;
   virtual void sample(std::string_view text) = 0;
   /// A checkpoint was committed, or could not be. Also warns about failures beside it, once per cause: again only after a commit
   /// in which it worked.

@@ -184,7 +184,7 @@ runtime::ForwardProgram write_forward() {
   const auto y = runtime::add(builder, x, mlp, "residual");
   builder.enter(-1, "");
   const auto head = builder.parameter("head.weight", {vocabulary, width});
-  builder.set_loss(runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), {}, "loss"));
+  builder.loss_term({.name = "lm_loss"}, runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), {}, "loss"));
   return builder.finish();
 }
 
@@ -234,7 +234,7 @@ Gradient gradient_of(runtime::SequentialTrainer& loop, const kernels::ExecutionC
     const auto loss_at = [&](float value) {
       const float before = std::exchange(weights[i], value);
       store.refresh_copies(context);
-      const double loss = loop.evaluate(context, 1, fill_batch).loss / tokens;
+      const double loss = loop.evaluate(context, 1, fill_batch).mean().total;
       weights[i] = before;
       return loss;
     };

@@ -39,7 +39,7 @@ runtime::ForwardProgram write_forward() {
 
   builder.enter(-1, "");
   const auto head = builder.parameter("head.weight", {vocabulary, width});
-  builder.set_loss(runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), {}, "loss"));
+  builder.loss_term({.name = "lm_loss"}, runtime::linear_cross_entropy(builder, y, head, builder.batch("targets"), {}, "loss"));
   return builder.finish();
 }
 
@@ -93,12 +93,12 @@ int main() {
     float& element = store.master("block.down.weight")[0];
     const float before = std::exchange(element, element + step);
     store.refresh_copies(context);
-    const double loss = loop.evaluate(context, 1, fill_batch).loss / tokens;
+    const double loss = loop.evaluate(context, 1, fill_batch).mean().total;
     element = before;
     return loss;
   };
   constexpr float step = 1e-2F;
   const double measured = (loss_at(step) - loss_at(-step)) / (2.0 * step);
-  fmt::print("loss {:.6f}; gradient of block.down.weight[0, 0]: {:.6f} derived, {:.6f} measured\n", sums.loss / tokens, gradient, measured);
+  fmt::print("loss {:.6f}; gradient of block.down.weight[0, 0]: {:.6f} derived, {:.6f} measured\n", sums.mean().total, gradient, measured);
   return std::abs(gradient - measured) < 1e-4 ? 0 : 1;
 }

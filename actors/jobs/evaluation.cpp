@@ -1,5 +1,6 @@
 #include "actors/jobs/evaluation.hpp"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <chrono>
 #include <numeric>
@@ -23,8 +24,14 @@ class EvaluationActor : public DriverActor<EvaluationActor, Evaluated> {
     tell(Evaluate{0, microbatches_});
   }
   void handle(const EvaluationReport& report) {
-    if (!report.losses.empty()) output_.losses = report.losses;  // from the only head that runs
+    output_.terms.insert(output_.terms.end(), report.losses.begin(), report.losses.end());
     if (!all()) return;
+    std::ranges::stable_sort(output_.terms, {}, &runtime::LossTermSums::stage);
+    for (const auto& [stage, term, sums] : output_.terms) {
+      if (term.auxiliary) continue;
+      output_.losses.resize(sums.size());
+      for (std::size_t i = 0; i < sums.size(); ++i) output_.losses[i] += term.weight * (sums[i] / term.divisor);
+    }
     output_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
     finish(std::move(output_));
   }

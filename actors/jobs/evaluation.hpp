@@ -7,12 +7,14 @@
 #include "actors/jobs/forward_job.hpp"
 #include "actors/rank/batch_provider.hpp"
 #include "actors/setup/session.hpp"
+#include "runtime/engine/step_loss.hpp"
 
 namespace millrace::actors {
 
 /// The loss sums of an evaluation, in nats.
 struct Evaluated {
-  std::vector<double> losses;  // by microbatch, summed over its valid targets
+  std::vector<runtime::LossTermSums> terms;  // of all stages
+  std::vector<double> losses;  // by microbatch, summed over its valid targets, without auxiliary terms
   double seconds = 0;          // from the order to the last rank's report
   /// Their sum in order, as training's evaluation computes it.
   [[nodiscard]] double sum() const;

@@ -24,18 +24,16 @@ namespace {
 /// Drives one step, one logits pass per microbatch, and the collection.
 class ParityActor : public DriverActor<ParityActor, ParityOutput> {
  public:
-  ParityActor(caf::actor_config& config, Setup setup, std::vector<int> head_ranks, std::vector<ComputeLogits> logits)
-      : DriverActor(config, std::move(setup)), head_ranks_(std::move(head_ranks)), logits_(std::move(logits)) {}
+  ParityActor(caf::actor_config& config, Setup setup, std::vector<ComputeLogits> logits)
+      : DriverActor(config, std::move(setup)), logits_(std::move(logits)) {}
 
   using DriverActor::handle;
   void handle(const RankReady&) {
     if (all()) tell(RunStep{0});
   }
   void handle(const StepReport& report) {
-    losses_[report.rank] = report.losses;
-    if (!all()) return;
-    for (const int head : head_ranks_) output_.losses.insert(output_.losses.end(), losses_[head].begin(), losses_[head].end());
-    next_logits();
+    output_.losses.insert(output_.losses.end(), report.losses.begin(), report.losses.end());
+    if (all()) next_logits();
   }
   void handle(const LogitsReport&) {
     if (all()) next_logits();
@@ -55,10 +53,8 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
     tell(logits_[next_++]);
   }
 
-  const std::vector<int> head_ranks_;
   const std::vector<ComputeLogits> logits_;  // one per microbatch
   std::size_t next_ = 0;
-  std::map<int, std::vector<double>> losses_;  // by rank
   TensorGather tensors_;
   ParityOutput output_;
 };
@@ -135,8 +131,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   start.steps = 1;
   start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), std::move(to_ranks), &output}, plan.head_ranks(),
-                                                logits_of(all, rows));
+    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), std::move(to_ranks), &output}, logits_of(all, rows));
   };
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
   auto result = drive(session, pipeline, start, output);

@@ -81,6 +81,15 @@ std::map<std::string, std::vector<float>> assemble(const ParityOutput& output, s
   return whole;
 }
 
+/// Removes the captured loss terms; returns the z-loss's part of the language model's term, whose values are pairs {loss, z-loss}.
+double take_z_loss(std::map<std::string, std::vector<float>>& found) {
+  double sum = 0;
+  for (const auto& [name, values] : found)
+    for (std::size_t i = 1; name.starts_with("loss_sums.lm_loss.") && i < values.size(); i += 2) sum += static_cast<double>(values[i]);
+  std::erase_if(found, [](const auto& each) { return each.first.starts_with("loss_sums."); });
+  return sum;
+}
+
 /// Gradients as files keep their parameters.
 void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
   for (const auto& spec : plan.parameters)
@@ -118,18 +127,18 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
   auto found = assemble(output, rows);
   const auto targets = static_cast<double>(output.valid_targets);
-  double sum = 0, z_sum = 0;
-  for (const double loss_sum : output.losses) sum += loss_sum;
-  const auto sums = found.extract("loss_sums");  // pairs {loss, z-loss}
-  for (std::size_t i = 1; !sums.empty() && i < sums.mapped().size(); i += 2) z_sum += static_cast<double>(sums.mapped()[i]);
-  const double loss = sum / targets;
+  const auto terms = runtime::add_loss_terms(output.losses, plan.schedule.placement.model_stages(),
+                                             {output.valid_targets, plan.schedule.microbatches});
+  const double z_sum = take_z_loss(found), loss = terms.total;
   found["loss"] = {static_cast<float>(loss)};
   if (plan.model.numerics == "maxtext") {
-    found["xent_sum"] = {static_cast<float>(sum)};
+    if (const auto* main = terms.find("lm_loss")) found["xent_sum"] = {static_cast<float>(main->sum)};
     found["total_weights"] = {static_cast<float>(targets)};
     found["z_loss"] = {static_cast<float>(z_sum / targets)};
     for (const char* of_other_models : {"moe_lb_loss", "mtp_loss", "indexer_loss"}) found[of_other_models] = {0};
   }
+  for (const auto& term : terms.terms)
+    if (term.auxiliary) found[term.name] = {static_cast<float>(term.value)};
   store_gradients(plan, found);
 
   fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,

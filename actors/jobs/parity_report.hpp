@@ -9,10 +9,10 @@
 
 namespace millrace::actors {
 
-/// What the pipeline computed: loss sums by microbatch, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>",
-/// "loss_sums/<microbatch>", "grad.<name>".
+/// What the pipeline computed: the loss terms of all stages, and captured tensors "hidden.<i>/<microbatch>", "logits/<microbatch>",
+/// "loss_sums.<term>.<value>/<microbatch>", "grad.<name>".
 struct ParityOutput {
-  std::vector<double> losses;
+  std::vector<runtime::LossTermSums> losses;
   std::int64_t valid_targets = 0;
   std::vector<CapturedTensor> tensors;
 };

@@ -73,7 +73,7 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
     outcome_.steps.push_back(record);
     if (setup_.stepped) setup_.stepped(record);
   }
-  void evaluated(std::int64_t, double, std::int64_t) override {}
+  void evaluated(const EvaluationRecord&) override {}
   void sampled(const std::vector<std::int32_t>&) override {}
   bool stop_requested() override { return outcome_.steps.size() >= setup_.steps; }
   std::int64_t now() override { return runtime::steady_now(); }

@@ -57,10 +57,11 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     const auto step = static_cast<std::int64_t>(output_.steps.size());
     TrainedStep& result = output_.steps.emplace_back();
     result.targets = setup_.batches->valid_targets(step);
-    double sum = 0;
-    for (const int head : setup_.plan->head_ranks())
-      for (const double loss : reports_.at(head).losses) sum += loss;
-    result.loss = sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));
+    std::vector<runtime::LossTermSums> terms;
+    for (const auto& [rank, report] : reports_) terms.insert(terms.end(), report.losses.begin(), report.losses.end());
+    const auto& plan = *setup_.plan;
+    result.loss = runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
+                                          {result.targets, plan.schedule.microbatches});
     std::vector<runtime::TensorSquareSum> squares;
     for (const auto& [rank, report] : reports_)
       for (const auto& tensor : report.squares) squares.push_back({tensor.tensor, tensor.squares});
@@ -76,7 +77,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     std::map<std::string, std::vector<float>> found;
     double z_sum = 0;
     for (auto& tensor : gather_.take()) {
-      if (tensor.name.starts_with("loss_sums/")) z_sum += static_cast<double>(tensor.values.at(1));
+      if (tensor.name.starts_with("loss_sums.lm_loss.")) z_sum += static_cast<double>(tensor.values.at(1));
       found[tensor.name] = std::move(tensor.values);
     }
     result.z_loss = z_sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));

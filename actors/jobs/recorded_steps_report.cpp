@@ -95,9 +95,10 @@ struct StepScalar {
 StepScalar scalar_of(const std::string& name, const TrainedStep& step, double expected, const StepsTolerance& tolerance, double rates,
                      double elements) {
   const double size = std::fabs(expected);
-  if (name == "loss" || name == "lm_loss") return {step.loss, tolerance.loss * size};
+  if (name == "loss") return {step.loss.total, tolerance.loss * size};
+  if (const auto* term = step.loss.find(name)) return {term->value, tolerance.loss * size};
   if (name == "z_loss") return {step.z_loss, tolerance.loss * size};
-  if (name == "perplexity") return {std::exp(step.loss), tolerance.loss * std::max(1.0, step.loss) * size};
+  if (name == "perplexity") return {std::exp(step.loss.main), tolerance.loss * std::max(1.0, step.loss.main) * size};
   if (name == "grad_norm") return {step.grad_norm, tolerance.grad_norm * size};
   if (name == "raw_grad_norm") return {step.raw_grad_norm, tolerance.grad_norm * size};
   // ‖p‖ moves by no more than p does.
@@ -183,7 +184,7 @@ std::string hash_of_steps(const TrainedSteps& trained) {
   for (std::size_t s = 0; s < trained.steps.size(); ++s) {
     const TrainedStep& step = trained.steps[s];
     const double values[] = {
-        step.loss, step.z_loss, step.raw_grad_norm, step.grad_norm, step.param_norm, step.learning_rate, static_cast<double>(step.targets)};
+        step.loss.total, step.z_loss, step.raw_grad_norm, step.grad_norm, step.param_norm, step.learning_rate, static_cast<double>(step.targets)};
     add(fmt::format("step.{}", s + 1), "F64", std::size(values), std::as_bytes(std::span(values)));
   }
   for (const auto& [after, parameters] : trained.parameters)
@@ -209,7 +210,7 @@ bool report_recorded_steps(const ParitySettings& settings, const PipelinePlan& p
   const auto tolerance = StepsTolerance::read(settings.folder, settings.tolerance);
   const bool scalars = compare_scalars(golden, trained, plan, tolerance);
   const bool parameters = compare_parameters(golden, trained, tolerance);
-  const double loss = trained.steps.back().loss;
+  const double loss = trained.steps.back().loss.total;
   fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash_of_steps(trained),
              scalars && parameters ? "within tolerance" : "BEYOND TOLERANCE");
   std::fflush(stdout);

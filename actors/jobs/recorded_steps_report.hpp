@@ -7,13 +7,14 @@
 
 #include "actors/jobs/parity.hpp"
 #include "actors/setup/pipeline_plan.hpp"
+#include "runtime/engine/step_loss.hpp"
 #include "runtime/io/safetensors.hpp"
 
 namespace millrace::actors {
 
 /// What one trained step came to, under the names of MaxText's scalars.
 struct TrainedStep {
-  double loss = 0;           // mean over the valid targets, z-loss included
+  runtime::StepLoss loss;    // z-loss included
   double z_loss = 0;         // the z-loss's part of it
   double raw_grad_norm = 0;  // before clipping
   double grad_norm = 0;      // after it

@@ -10,10 +10,7 @@ CoordinatorSetup coordinator_setup(const RunSettings& settings, const PipelinePl
                                    std::int64_t first_step, std::int64_t evaluation_microbatches) {
   CoordinatorSetup setup;
   setup.ranks = plan.ranks();
-  setup.head_ranks = plan.head_ranks();
-  setup.head_stages.clear();
-  for (int stage = 0; stage < plan.stages(); ++stage)
-    if (plan.is_last(runtime::StageId(stage))) setup.head_stages.push_back(stage);
+  setup.model_stages = plan.schedule.placement.model_stages();
   setup.first_step = first_step;
   setup.train = settings.train;
   setup.evaluate = settings.evaluate;

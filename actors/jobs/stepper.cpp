@@ -118,7 +118,7 @@ class Stepper::SteppedCoordinatorPort final : public CoordinatorPort {
   void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
   void discard_checkpoint(std::int64_t, const std::string&) override {}
   void step_done(const StepRecord& record) override { stepper_.newest_ = record; }
-  void evaluated(std::int64_t, double, std::int64_t) override {}
+  void evaluated(const EvaluationRecord&) override {}
   void sampled(const std::vector<std::int32_t>&) override {}
   bool stop_requested() override { return false; }
   std::int64_t now() override { return runtime::steady_now(); }

@@ -11,6 +11,7 @@
 #include "cluster/links/link.hpp"
 #include "runtime/checkpoint/checkpoint_warning.hpp"
 #include "runtime/engine/stage.hpp"
+#include "runtime/engine/step_loss.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/schedule/action.hpp"
 
@@ -99,7 +100,7 @@ struct StepReport {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::vector<TensorSquares> squares;
-  std::vector<double> losses;  // loss sum of each microbatch, from a rank with a head: the microbatches of its replica
+  std::vector<runtime::LossTermSums> losses;  // the loss terms of the rank's stages
   StepTimes times;
   std::uint64_t resident_bytes = 0;
   std::uint64_t device_used = 0, device_total = 0;  // bytes of the rank's GPU; 0 on a CPU
@@ -137,7 +138,7 @@ struct ShardWritten {
 
 struct EvaluationReport {
   std::int32_t rank = 0;
-  std::vector<double> losses;  // by microbatch, from the rank of the head that ran
+  std::vector<runtime::LossTermSums> losses;  // the loss terms of the stages that ran
   auto tie() { return std::tie(rank, losses); }
 };
 

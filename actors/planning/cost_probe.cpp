@@ -62,7 +62,7 @@ void CostProbe::fill(const actors::PlanRequest& request) {
       batch.segments[place] = 1;
       batch.samples[place] = 1;
     }
-    rank_.set_loss_scale(1.0F / static_cast<float>(batch.tokens.size()));
+    rank_.set_loss_scales({static_cast<std::int64_t>(batch.tokens.size()), 1});
   }
 }
 

@@ -51,7 +51,11 @@ void CaptureHook::after(const Call& call) {
     const auto id = call.operation.outputs[i];
     if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
       keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running().action.microbatch), call.outputs[i]);
-    if (trains && id == call.programs.loss) keep(fmt::format("loss_sums/{}", rank_.running().action.microbatch), call.outputs[i]);
+    const runtime::StageLoss* loss = trains ? call.programs.loss_of(id) : nullptr;
+    // Terms of one name in several places of the model differ in their value's name.
+    if (loss != nullptr)
+      keep(fmt::format("loss_sums.{}.{}/{}", loss->term.name, call.programs.value(id).name, rank_.running().action.microbatch),
+           call.outputs[i]);
     if (rank_.running().pass == runtime::Pass::logits && id == call.programs.logits)
       keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
   }

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "actors/rank/head_results.hpp"
+#include "actors/rank/list_results.hpp"
 #include "actors/rank/step_times.hpp"
 #include "kernels/transfer.hpp"
 
@@ -92,8 +92,7 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
 
 void RankControl::handle(const RunStep& message) {
   step_ = message.step;
-  const auto targets = setup_.batches->valid_targets(step_);
-  rank_.compute().set_loss_scale(targets > 0 ? 1.0F / static_cast<float>(targets) : 0.0F);
+  rank_.compute().set_loss_scales({setup_.batches->valid_targets(step_), rank_.plan().schedule.microbatches});
   if (message.find_nan && hash_hook_) hash_hook_->next = &nan_hook_;
   if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {

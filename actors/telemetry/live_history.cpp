@@ -32,9 +32,10 @@ void LiveHistory::add(const StepRecord& record) {
   publish();
 }
 
-void LiveHistory::add_evaluation(std::int64_t step, double loss) {
+void LiveHistory::add_evaluation(const EvaluationRecord& record) {
   if (totals_.held_out.size() == most_points) totals_.held_out.erase(totals_.held_out.begin());
-  totals_.held_out.push_back({step, loss});
+  totals_.held_out.push_back({record.step, record.loss});
+  totals_.held_out_terms = record.terms;
   publish();
 }
 

@@ -25,6 +25,7 @@ struct LiveTotals {
   std::vector<StepTimes> ranks;    // sums over steps, by rank
   std::vector<Point> losses;       // at most LiveHistory::most_points, over all steps
   std::vector<Point> held_out;     // the last evaluations
+  std::vector<runtime::StepLoss::Named> held_out_terms;  // of the loss of the last one
   struct Checkpoints {
     std::int64_t step = 0;  // of the newest; 0: none was committed yet
     std::int64_t committed = 0, failed = 0;
@@ -40,7 +41,7 @@ class LiveHistory {
   static constexpr std::size_t most_points = 512;
 
   void add(const StepRecord& record);
-  void add_evaluation(std::int64_t step, double loss);
+  void add_evaluation(const EvaluationRecord& record);
   void add_checkpoint(const CheckpointCommitted& result);
   /// Any thread.
   [[nodiscard]] LiveTotals read() const;

@@ -44,26 +44,34 @@ Json rank_json(const LiveView& view, std::size_t place) {
   return json;
 }
 
+/// {"lm_loss": 3.48, …}
+Json terms_json(const std::vector<runtime::StepLoss::Named>& terms) {
+  Json json = Json::object();
+  for (const auto& term : terms) json[term.name] = number(term.value);
+  return json;
+}
+
 Json last_json(const LiveView& view) {
   if (!view.totals.last) return nullptr;
   const auto& last = *view.totals.last;
   const double left = static_cast<double>(last.steps - last.step) * view.totals.smooth_seconds;
   const double peak = view.run.peak_flops;
-  return {{"step", last.step},
-          {"loss", number(last.loss)},
-          {"gradient_norm", number(last.gradient_norm)},
-          {"learning_rate", last.learning_rate},
-          {"tokens", last.tokens},
-          {"seconds", last.seconds},
-          {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
-          {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)},
-          {"bubble", last.bubble},
-          {"wait", last.wait},
-          {"data", last.data},
-          {"resident_bytes", last.resident_bytes},
-          {"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
-          {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
-          {"seconds_left", number(left)}};
+  Json json{{"step", last.step}, {"loss", number(last.loss)}};
+  if (!last.terms.empty()) json["loss_terms"] = terms_json(last.terms);
+  json.update({{"gradient_norm", number(last.gradient_norm)},
+               {"learning_rate", last.learning_rate},
+               {"tokens", last.tokens},
+               {"seconds", last.seconds},
+               {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
+               {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)},
+               {"bubble", last.bubble},
+               {"wait", last.wait},
+               {"data", last.data},
+               {"resident_bytes", last.resident_bytes},
+               {"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
+               {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
+               {"seconds_left", number(left)}});
+  return json;
 }
 
 Json curve_json(const std::vector<LiveTotals::Point>& points) {
@@ -95,6 +103,7 @@ std::string status_json(const LiveView& view) {
   for (std::size_t place = 0; place < view.ranks.size(); ++place) json["ranks"].push_back(rank_json(view, place));
   json["losses"] = curve_json(view.totals.losses);
   json["held_out"] = curve_json(view.totals.held_out);
+  if (!view.totals.held_out_terms.empty()) json["held_out_terms"] = terms_json(view.totals.held_out_terms);
   json["checkpoints"] = checkpoints_json(view.totals.checkpoints);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

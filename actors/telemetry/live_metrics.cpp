@@ -71,10 +71,17 @@ void run_metrics(Exposition& text, const LiveView& view) {
   text.counter("millrace_step_seconds_total", "Time of the steps since this start of the run.", view.totals.seconds);
 }
 
+void terms_of(Exposition& text, const char* name, const char* help, const std::vector<runtime::StepLoss::Named>& terms) {
+  if (terms.empty()) return;
+  text.family(name, "gauge", help);
+  for (const auto& term : terms) text.sample(term.value, fmt::format("term=\"{}\"", escaped(term.name)));
+}
+
 void step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.last) return;
   const auto& last = *view.totals.last;
   text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
+  terms_of(text, "millrace_loss_term", "A term of the loss of the last step, by name, times its weight.", last.terms);
   text.gauge("millrace_gradient_norm", "Norm of all gradients of the last step, before clipping.", last.gradient_norm);
   text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);
@@ -91,6 +98,8 @@ void step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.held_out.empty())
     text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files, in nats per token.",
                view.totals.held_out.back().loss);
+  terms_of(text, "millrace_evaluation_loss_term", "A term of the loss of the last evaluation, by name, times its weight.",
+           view.totals.held_out_terms);
 }
 
 void checkpoint_metrics(Exposition& text, const LiveTotals::Checkpoints& checkpoints) {

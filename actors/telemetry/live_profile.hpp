@@ -24,7 +24,7 @@ class LiveProfile : public RunListener {
               RecordGather& gather, const runtime::Machine& machine);
 
   void step(const StepRecord& record) override;
-  void evaluation(std::int64_t, double, bool) override {}
+  void evaluation(const EvaluationRecord&, bool) override {}
 
   /// Any thread, but not a signal handler.
   void request() { wanted_ = true; }

@@ -29,7 +29,7 @@ class LiveStatus : public RunListener {
   LiveStatus& operator=(const LiveStatus&) = delete;
 
   void step(const StepRecord& record) override { history_.add(record); }
-  void evaluation(std::int64_t step, double loss, bool) override { history_.add_evaluation(step, loss); }
+  void evaluation(const EvaluationRecord& record, bool) override { history_.add_evaluation(record); }
   void checkpoint(const CheckpointCommitted& result) override { history_.add_checkpoint(result); }
 
   /// Any thread.

@@ -5,6 +5,12 @@
 
 namespace millrace::actors {
 
+std::string terms_text(const std::vector<runtime::StepLoss::Named>& terms) {
+  std::string text;
+  for (const auto& term : terms) text += fmt::format(" | {} {:.4f}", term.name, term.value);
+  return text;
+}
+
 std::string LogLine::format(const StepRecord& record) {
   std::string score;
   if (losses_.size() >= 8) {
@@ -28,9 +34,9 @@ std::string LogLine::format(const StepRecord& record) {
       record.device_total == 0 ? ""
                                : fmt::format(" | gpu {:.1f} of {:.1f} GiB", gibibytes(record.device_used), gibibytes(record.device_total));
   return fmt::format(
-      "step {}/{} | loss {:.4f}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} | "
+      "step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} | "
       "skip {} | eta {}",
-      record.step, record.steps, record.loss, score, record.gradient_norm, record.learning_rate,
+      record.step, record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
       runtime::count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3, 100 * record.bubble,
       100 * record.wait, 100 * record.data, runtime::bytes_text(record.resident_bytes), device, record.skipped,
       runtime::duration_text(left));

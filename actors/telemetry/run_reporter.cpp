@@ -35,31 +35,35 @@ void RunReporter::step(const StepRecord& record) {
   if (metrics_ == nullptr) return;
   runtime::MetricsRecord line;
   line.step = static_cast<std::uint64_t>(record.step);
-  line.fields = {{"loss", runtime::ExactNumber{record.loss}},
-                 {"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
-                 {"learning_rate", record.learning_rate},
-                 {"tokens", record.tokens},
-                 {"targets", record.targets},
-                 // Wall times and derived values; all fields before them are the same in every run and layout.
-                 {"seconds", record.seconds},
-                 {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
-                 {"flops_per_second", record.flops / record.seconds},
-                 {"bubble", record.bubble},
-                 {"wait", record.wait},
-                 {"data", record.data},
-                 {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}};
+  line.fields = {{"loss", runtime::ExactNumber{record.loss}}};
+  for (const auto& term : record.terms) line.fields.emplace_back(term.name, runtime::ExactNumber{term.value});
+  line.fields.insert(line.fields.end(),
+                     {{"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
+                      {"learning_rate", record.learning_rate},
+                      {"tokens", record.tokens},
+                      {"targets", record.targets},
+                      // Wall times and derived values; all fields before them are the same in every run and layout.
+                      {"seconds", record.seconds},
+                      {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
+                      {"flops_per_second", record.flops / record.seconds},
+                      {"bubble", record.bubble},
+                      {"wait", record.wait},
+                      {"data", record.data},
+                      {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}});
   if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
   metrics_->append(line);
 }
 
-void RunReporter::evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) {
-  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets", step,
-                  loss, loss / std::log(2.0), std::exp(loss), targets));
-  for (auto* listener : listeners_) listener->evaluation(step, loss, recorded);
+void RunReporter::evaluation(const EvaluationRecord& record, bool recorded) {
+  const double loss = record.loss;
+  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets{}",
+                  record.step, loss, loss / std::log(2.0), std::exp(loss), record.targets, terms_text(record.terms)));
+  for (auto* listener : listeners_) listener->evaluation(record, recorded);
   if (metrics_ == nullptr || recorded) return;
   runtime::MetricsRecord line;
-  line.step = static_cast<std::uint64_t>(step);
-  line.fields = {{"evaluation_loss", runtime::ExactNumber{loss}}, {"evaluation_targets", targets}};
+  line.step = static_cast<std::uint64_t>(record.step);
+  line.fields = {{"evaluation_loss", runtime::ExactNumber{loss}}, {"evaluation_targets", record.targets}};
+  for (const auto& term : record.terms) line.fields.emplace_back("evaluation_" + term.name, runtime::ExactNumber{term.value});
   metrics_->append(line);
 }
 

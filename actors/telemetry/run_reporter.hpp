@@ -31,7 +31,7 @@ class RunReporter final : public RunReport {
   void say(std::string_view text) override;
   void warn(std::string_view text);
   void step(const StepRecord& record) override;
-  void evaluation(std::int64_t step, double loss, std::int64_t targets, bool recorded) override;
+  void evaluation(const EvaluationRecord& record, bool recorded) override;
   void sample(std::string_view text) override;
   void checkpoint(const CheckpointCommitted& result) override;
 

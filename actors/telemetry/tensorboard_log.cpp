@@ -13,19 +13,23 @@ TensorboardLog::TensorboardLog(const std::string& run_directory, std::int64_t st
     : file_(runtime::join_path(run_directory, "tensorboard"), step + 1, now()) {}
 
 void TensorboardLog::step(const StepRecord& record) {
-  file_.append(record.step, now(),
-               {{"train/loss", record.loss},
-                {"train/gradient_norm", record.gradient_norm},
-                {"train/learning_rate", record.learning_rate},
-                {"speed/tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
-                {"speed/step_seconds", record.seconds},
-                {"pipeline/bubble", record.bubble},
-                {"pipeline/wait", record.wait},
-                {"pipeline/data", record.data}});
+  runtime::EventScalars scalars = {{"train/loss", record.loss}};
+  for (const auto& term : record.terms) scalars.emplace_back("train/" + term.name, term.value);
+  scalars.insert(scalars.end(), {{"train/gradient_norm", record.gradient_norm},
+                                 {"train/learning_rate", record.learning_rate},
+                                 {"speed/tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
+                                 {"speed/step_seconds", record.seconds},
+                                 {"pipeline/bubble", record.bubble},
+                                 {"pipeline/wait", record.wait},
+                                 {"pipeline/data", record.data}});
+  file_.append(record.step, now(), scalars);
 }
 
-void TensorboardLog::evaluation(std::int64_t step, double loss, bool recorded) {
-  if (!recorded) file_.append(step, now(), {{"evaluate/loss", loss}});
+void TensorboardLog::evaluation(const EvaluationRecord& record, bool recorded) {
+  if (recorded) return;
+  runtime::EventScalars scalars = {{"evaluate/loss", record.loss}};
+  for (const auto& term : record.terms) scalars.emplace_back("evaluate/" + term.name, term.value);
+  file_.append(record.step, now(), scalars);
 }
 
 }  // namespace millrace::actors

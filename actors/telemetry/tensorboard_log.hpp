@@ -16,7 +16,7 @@ class TensorboardLog : public RunListener {
   TensorboardLog(const std::string& run_directory, std::int64_t step);
 
   void step(const StepRecord& record) override;
-  void evaluation(std::int64_t step, double loss, bool recorded) override;
+  void evaluation(const EvaluationRecord& record, bool recorded) override;
 
  private:
   runtime::EventFile file_;

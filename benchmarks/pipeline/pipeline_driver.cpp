@@ -113,7 +113,8 @@ class PipelineDriver::Conductor : public caf::event_based_actor {
     driver_.changed_.notify_one();
   }
   void reported(const actors::StepReport& report) {
-    for (const double loss : report.losses) driver_.loss_ += loss;
+    for (const auto& term : report.losses)
+      for (const double sum : term.sums) driver_.loss_ += sum;
     for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.tensor)] = tensor.squares;
     if (++driver_.reported_ < driver_.plan_.ranks()) return;
     driver_.squares_ = 0;

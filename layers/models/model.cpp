@@ -37,7 +37,7 @@ ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, 
   } else if (options.output == Output::logits) {
     builder.set_logits(family.head(builder, model, x, true, options.z_loss));
   } else {
-    builder.set_loss(family.head(builder, model, x, false, options.z_loss));
+    builder.loss_term({.name = "lm_loss"}, family.head(builder, model, x, false, options.z_loss));
   }
   return builder.finish();
 }

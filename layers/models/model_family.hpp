@@ -47,8 +47,12 @@ class ModelFamily {
   [[nodiscard]] virtual runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const = 0;
 };
 
-/// All families, in the order of families.inc.
+/// All families, in the order of families.inc; added ones follow.
 [[nodiscard]] const std::vector<const ModelFamily*>& model_families();
+
+/// Appends a family that is not in families.inc, of a program or test that brings its own. The family must live as long as the process.
+/// Not thread-safe: call it before anything reads the list. Its traits' keys are not keys of run files.
+void add_model_family(const ModelFamily& family);
 
 /// The family that `config.family` names. Throws Error(model) listing the known ones.
 [[nodiscard]] const ModelFamily& family_of(const ModelConfig& config);

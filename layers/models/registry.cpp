@@ -12,14 +12,22 @@ namespace millrace::layers {
 #include "layers/models/families.inc"
 #undef MILLRACE_MODEL_FAMILY
 
-const std::vector<const ModelFamily*>& model_families() {
+namespace {
+
+std::vector<const ModelFamily*>& known_families() {
 #define MILLRACE_MODEL_FAMILY(name) &name(),
-  static const std::vector<const ModelFamily*> families = {
+  static std::vector<const ModelFamily*> families = {
 #include "layers/models/families.inc"
   };
 #undef MILLRACE_MODEL_FAMILY
   return families;
 }
+
+}  // namespace
+
+const std::vector<const ModelFamily*>& model_families() { return known_families(); }
+
+void add_model_family(const ModelFamily& family) { known_families().push_back(&family); }
 
 Initial ModelFamily::initial(const ModelSpec&, const std::string& name, const kernels::Shape& shape) const {
   if (name.ends_with(".bias")) return {InitialKind::zeros};

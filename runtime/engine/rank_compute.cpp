@@ -73,7 +73,11 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   plan_ = std::make_unique<RankMemoryPlan>(layout_, demand);
   if (options.plan_only) return;
   memory_ = std::make_unique<RankMemory>(*plan_, options.device);
-  for (Stage* stage : stages_) stage->attach(*memory_);
+  std::size_t scalars = 0;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    stages_[i]->attach(*memory_, scalars);
+    scalars += demand.stages[i].scalar;
+  }
   store_ = std::make_unique<ParameterStore>(layout_, *memory_, options.training ? options.optimizer : nullptr);
   batch_tokens_ = tokens_in(stages_);
 }
@@ -111,9 +115,8 @@ BatchView RankCompute::batch(int index) const {
   return batch;
 }
 
-void RankCompute::set_loss_scale(float scale) const {
-  std::byte* copy = memory_->slot_or_null(MemoryKind::scalar_copy);
-  std::memcpy(copy != nullptr ? copy : memory_->slot(MemoryKind::scalar), &scale, sizeof(scale));
+void RankCompute::set_loss_scales(const StepCounts& counts) const {
+  for (const Stage* stage : stages_) stage->set_loss_scales(counts);
 }
 
 void RankCompute::upload(const kernels::ExecutionContext& context, int batch) const {
@@ -123,7 +126,8 @@ void RankCompute::upload(const kernels::ExecutionContext& context, int batch) co
   if (section != nullptr)
     queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::batch, no_stage, batch),
                memory_->slot(MemoryKind::batch_copy, no_stage, batch), section->slot_bytes);
-  queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy), sizeof(float));
+  queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy),
+             plan_->find(MemoryKind::scalar)->slot_bytes);
   queue.wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
 

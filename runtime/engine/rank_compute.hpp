@@ -61,9 +61,9 @@ class RankCompute {
 
   /// Where the tokens of batch slot `index` go, in the host's memory; `tokens` of a microbatch is rows · sequence.
   [[nodiscard]] BatchView batch(int index) const;
-  /// The scalar that turns the sums into means: 1 / valid targets of the step.
-  void set_loss_scale(float scale) const;
-  /// On a GPU: copies a batch slot and the scalar to the device, before what is enqueued next. Does nothing on a CPU.
+  /// Sets the scales of the gradients of all loss terms for the step that begins.
+  void set_loss_scales(const StepCounts& counts) const;
+  /// On a GPU: copies a batch slot and the scalars to the device, before what is enqueued next. Does nothing on a CPU.
   void upload(const kernels::ExecutionContext& context, int batch) const;
   /// On a GPU: copies a stage's logits to where `logits` reads them, after the computation. Does nothing on a CPU.
   void download_logits(const kernels::ExecutionContext& context, StageId stage) const;

@@ -35,9 +35,12 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
   on_device_ ? add_pinned(staging, no_stage, parameters.master_bytes(), staged) : add(staging, no_stage, parameters.master_bytes(), staged);
   add(workspace, no_stage, largest(&StageMemoryRequest::workspace), 1);
   add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
-  add(scalar, no_stage, sizeof(float), 1);
+  std::size_t scalars = 0;
+  for (const StageMemoryRequest& stage : demand.stages) scalars += stage.scalar;
+  scalars = std::max(scalars, sizeof(float));
+  add(scalar, no_stage, scalars, 1);
   add_pinned(batch_copy, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
-  add_pinned(scalar_copy, no_stage, sizeof(float), 1);
+  add_pinned(scalar_copy, no_stage, scalars, 1);
   // A few numbers, which kernels write where the host can read them.
   const std::size_t squares = demand.training ? parameters.tensors().size() * sizeof(double) : 0;
   on_device_ ? add_pinned(square, no_stage, squares, 1) : add(square, no_stage, squares, 1);
@@ -50,8 +53,8 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
     add(boundary_out, stage.stage, stage.boundary_out, stage.slots.boundary_out);
     add(gradient_in, stage.stage, stage.gradient_in, stage.slots.gradient_in);
     add(gradient_out, stage.stage, stage.gradient_out, stage.slots.gradient_out);
-    add(result, stage.stage, 2 * sizeof(double), on_device_ ? std::min(stage.slots.results, 1) : stage.slots.results);
-    add_pinned(result_copy, stage.stage, 2 * sizeof(double), stage.slots.results);
+    add(result, stage.stage, stage.result, on_device_ ? std::min(stage.slots.results, 1) : stage.slots.results);
+    add_pinned(result_copy, stage.stage, stage.result, stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     add_pinned(logits_copy, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     on_device_ ? add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input)

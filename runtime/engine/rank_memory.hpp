@@ -23,7 +23,7 @@ enum class MemoryKind : std::uint8_t {
   staging,       // of a snapshot: slot 0 parameters, then a slot for each state
   workspace,     // one, shared by all programs of the rank
   batch,         // tokens, positions, segments, targets of a microbatch
-  scalar,        // f32 loss scale
+  scalar,        // f32 scales of the loss terms of all stages
   constant,      // of a stage: one slot per program
   stash_input,   // F to I
   stash_weight,  // F to W
@@ -32,7 +32,7 @@ enum class MemoryKind : std::uint8_t {
   boundary_out,
   gradient_in,
   gradient_out,
-  result,  // of the last stage: f64 [2] {loss sum, z-loss sum} per microbatch
+  result,  // of a stage with loss terms: their f64 sums, one slot per microbatch
   logits,  // of the last stage, if text is to be generated
   ring,    // of a channel, in its link's layout
   square,  // f64: the sum of squares of each gradient
@@ -67,6 +67,8 @@ struct StageMemoryRequest {
   int constants = 1;         // number of programs
   std::size_t logits = 0;
   std::size_t offload = 0;
+  std::size_t result = 0;
+  std::size_t scalar = 0;  // of the stage's loss terms; one after another in the rank's section
   std::size_t workspace = 0;
   std::size_t batch = 0;
 };

@@ -13,7 +13,7 @@ namespace {
 std::vector<RankStage> with_single_slots(std::vector<RankStage> stages) {
   for (RankStage& stage : stages) {
     const bool first = &stage == &stages.front(), last = &stage == &stages.back();
-    stage.slots = {1, 1, 1, first ? 0 : 1, 0, last ? 0 : 1, 0, last ? 1 : 0};
+    stage.slots = {1, 1, 1, first ? 0 : 1, 0, last ? 0 : 1, 0, 1};
   }
   return stages;
 }
@@ -27,7 +27,28 @@ std::int64_t count_targets(const BatchView& batch) {
   return std::count_if(batch.targets.begin(), batch.targets.end(), [](std::int32_t target) { return target >= 0; });
 }
 
+/// The loss terms of all stages, without sums.
+std::vector<LossTermSums> loss_terms(const RankCompute& rank) {
+  std::vector<LossTermSums> terms;
+  for (const Stage* stage : rank.stages())
+    for (const StageLoss& loss : stage->losses()) terms.push_back({stage->stage().value, loss.term, {}});
+  return terms;
+}
+
+/// Appends the terms of the microbatch that has just run.
+void add_losses(const RankCompute& rank, std::vector<LossTermSums>& terms) {
+  auto next = terms.begin();
+  for (const Stage* stage : rank.stages())
+    for (std::size_t term = 0; term < stage->losses().size(); ++term) (next++)->sums.push_back(stage->loss_sum(term, 0));
+}
+
 }  // namespace
+
+StepLoss StraightSums::mean() const {
+  int stages = 0;
+  for (const LossTermSums& term : losses) stages = std::max(stages, term.stage + 1);
+  return add_loss_terms(losses, stages, {targets, microbatches});
+}
 
 SequentialTrainer::SequentialTrainer(std::vector<RankStage> stages, RankOptions options)
     : mode_(options.mode), rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
@@ -67,8 +88,8 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
   MILLRACE_CHECK(sets <= 1 || microbatches % sets == 0, ExitCode::config, "runtime.straight_loop",
                  "{} microbatches for {} accumulators, expected a multiple", microbatches, sets);
   const std::int64_t part = microbatches / std::max(sets, 1);
-  rank_.set_loss_scale(static_cast<float>(1.0 / static_cast<double>(valid_targets)));
-  StraightSums sums;
+  rank_.set_loss_scales({valid_targets, microbatches});
+  StraightSums sums{loss_terms(rank_), 0, microbatches};
   for (std::int64_t m = 0; m < microbatches; ++m) {
     fill(m, rank_.batch(0));
     rank_.upload(context, 0);
@@ -78,9 +99,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     }
     backward(context, static_cast<int>(m / part), hook);
     if (context.on_cuda()) context.device_context().drain();
-    const auto result = rank_.stages().back()->result(0);
-    sums.loss += result[0];
-    sums.z_loss += result[1];
+    add_losses(rank_, sums.losses);
   }
   rank_.store().add_accumulator_sets(context);
   rank_.store().add_local_uses(context);
@@ -91,7 +110,7 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
                                      const FillBatch& fill, UpdateScalars scalars, double clip, OperationHook* hook) {
   StraightStep step;
   step.sums = accumulate(context, microbatches, valid_targets, fill, hook);
-  step.loss = step.sums.loss / static_cast<double>(valid_targets);
+  step.loss = step.sums.mean().total;
   step.norm = global_norm(square_sums(context, rank_.store()));
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
                  "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
@@ -102,7 +121,7 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
 
 StraightSums SequentialTrainer::evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
                                          OperationHook* hook) {
-  StraightSums sums;
+  StraightSums sums{loss_terms(rank_), 0, microbatches};
   for (std::int64_t m = 0; m < microbatches; ++m) {
     fill(m, rank_.batch(0));
     rank_.upload(context, 0);
@@ -111,9 +130,7 @@ StraightSums SequentialTrainer::evaluate(const kernels::ExecutionContext& contex
       rank_.stages()[position]->run(Pass::evaluate, context, slots_of(position), hook);
     }
     if (context.on_cuda()) context.device_context().drain();
-    const auto result = rank_.stages().back()->result(0);
-    sums.loss += result[0];
-    sums.z_loss += result[1];
+    add_losses(rank_, sums.losses);
   }
   return sums;
 }

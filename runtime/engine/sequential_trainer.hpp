@@ -6,19 +6,22 @@
 #include <vector>
 
 #include "runtime/engine/rank_compute.hpp"
+#include "runtime/engine/step_loss.hpp"
 
 namespace millrace::runtime {
 
 /// The result of one pass over the microbatches.
 struct StraightSums {
-  double loss = 0, z_loss = 0;  // sums over valid targets, added in microbatch order
-  std::int64_t targets = 0;
+  std::vector<LossTermSums> losses;  // of all stages
+  std::int64_t targets = 0, microbatches = 0;
+  /// The loss over these targets and microbatches.
+  [[nodiscard]] StepLoss mean() const;
 };
 
 /// The result of one training step.
 struct StraightStep {
   StraightSums sums;
-  double loss = 0;  // mean over valid targets
+  double loss = 0;  // of all terms
   double norm = 0;  // of the gradient, before clipping
 };
 

@@ -104,9 +104,11 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.handoff = bytes_in(plan(), Region::handoff);
   demand.offload = bytes_in(plan(), Region::offload);
   demand.boundary_in = bytes_in(plan(), Region::boundary_in);
-  demand.boundary_out = is_last() ? 0 : bytes_in(plan(), Region::boundary_out);
+  demand.boundary_out = bytes_in(plan(), Region::boundary_out);
   demand.gradient_in = bytes_in(plan(), Region::gradient_in);
   demand.gradient_out = bytes_in(plan(), Region::gradient_out);
+  demand.result = bytes_in(plan(), Region::result);
+  demand.scalar = bytes_in(plan(), Region::scalar);
   demand.constants = logits_ ? 3 : 2;
   demand.logits = logits_ ? bytes_in(logits_->plan, Region::boundary_out) : 0;
   for (const Execution* each : executions()) {
@@ -118,8 +120,9 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   return demand;
 }
 
-void Stage::attach(const RankMemory& memory) {
+void Stage::attach(const RankMemory& memory, std::size_t scalars) {
   memory_ = &memory;
+  scalars_ = scalars;
   for (const Execution* each : executions()) {
     if (each == nullptr) continue;
     std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, each->constant_slot);
@@ -142,17 +145,14 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   own(Region::offload, MemoryKind::offload, stage_, slots.stash_input);
   own(Region::handoff, MemoryKind::handoff, stage_, slots.handoff);
   own(Region::workspace, MemoryKind::workspace, no_stage, 0);
-  own(Region::scalar, MemoryKind::scalar, no_stage, 0);
+  if (std::byte* scalars = memory_->slot_or_null(MemoryKind::scalar)) bindings[Region::scalar] = scalars + scalars_;
   own(Region::constant, MemoryKind::constant, stage_, execution(pass).constant_slot);
   bindings[Region::boundary_in] = slots.boundary_in;
   bindings[Region::gradient_in] = slots.gradient_in;
   bindings[Region::gradient_out] = slots.gradient_out;
   bindings[Region::boundary_out] = slots.boundary_out;
-  if (pass == Pass::logits) {
-    own(Region::boundary_out, MemoryKind::logits, stage_, 0);
-  } else if (is_last()) {
-    own(Region::boundary_out, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
-  }
+  if (pass == Pass::logits) own(Region::boundary_out, MemoryKind::logits, stage_, 0);
+  own(Region::result, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
   return bindings;
 }
 
@@ -167,22 +167,44 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
     chosen.graphs.run(context.device_context(), kind, touched, [&] { chosen.executor.run(kind, context, memory); });
   else
     chosen.executor.run(kind, context, memory, hook, counts);
-  // The result of every microbatch is written to the same place first, so that its graph is the same.
-  if (!is_last() || pass == Pass::logits || touched[Region::boundary_out] == nullptr) return;
-  context.device_context().copy(kernels::StreamKind::compute, memory_->slot(MemoryKind::result_copy, stage_, slots.result),
-                                touched[Region::boundary_out], 2 * sizeof(double));
+  if (touched[Region::result] != nullptr) copy_losses(kind, context, touched[Region::result], slots.result);
+}
+
+/// The terms of every microbatch are written to the same place of the device first, so that its graph is the same. Only those that the
+/// program has written are copied from there: the others are another microbatch's.
+void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, const std::byte* from, int index) const {
+  std::byte* to = memory_->slot(MemoryKind::result_copy, stage_, index);
+  for (std::size_t term = 0; term < losses().size(); ++term) {
+    const auto written = [&](const Operation& operation) { return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end(); };
+    if (std::ranges::none_of(programs().program(kind), written)) continue;
+    context.device_context().copy(kernels::StreamKind::compute, to + loss_offset(term), from + loss_offset(term), sizeof(double));
+  }
 }
 
 kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
   return execution(pass).executor.tensor(value, bindings(pass, slots));
 }
 
-std::array<double, 2> Stage::result(int index) const {
-  MILLRACE_CHECK(memory_ != nullptr && is_last(), ExitCode::internal, kWho, "stage {} has no loss, expected the last stage", stage_);
-  std::array<double, 2> sums{};
+std::size_t Stage::loss_offset(std::size_t term) const { return plan().placements.at(static_cast<std::size_t>(losses().at(term).value.index)).offset; }
+
+void Stage::set_loss_scales(const StepCounts& counts) const {
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
+  std::byte* copy = memory_->slot_or_null(MemoryKind::scalar_copy);
+  std::byte* base = (copy != nullptr ? copy : memory_->slot(MemoryKind::scalar)) + scalars_;
+  for (const StageLoss& loss : losses()) {
+    if (!loss.scale.valid()) continue;
+    const float scale = loss.term.gradient_scale(counts);
+    std::memcpy(base + plan().placements.at(static_cast<std::size_t>(loss.scale.index)).offset, &scale, sizeof(scale));
+  }
+}
+
+double Stage::loss_sum(std::size_t term, int index) const {
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
   const std::byte* copy = memory_->slot_or_null(MemoryKind::result_copy, stage_, index);
-  std::memcpy(sums.data(), copy != nullptr ? copy : memory_->slot(MemoryKind::result, stage_, index), sizeof(sums));
-  return sums;
+  const std::byte* slot = copy != nullptr ? copy : memory_->slot(MemoryKind::result, stage_, index);
+  double sum = 0;
+  std::memcpy(&sum, slot + loss_offset(term), sizeof(sum));
+  return sum;
 }
 
 }  // namespace millrace::runtime

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/engine/graph_cache.hpp"
 #include "runtime/engine/rank_memory.hpp"
@@ -29,13 +30,13 @@ enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient, backw
 /// Memory that a pass does not use is ignored.
 struct ExecutionSlots {
   std::byte* boundary_in = nullptr;
-  std::byte* boundary_out = nullptr;  // null in the last stage: the result goes to `result`, logits to the rank's logits
+  std::byte* boundary_out = nullptr;  // null in the last stage; logits go to the rank's logits
   std::byte* gradient_in = nullptr;
   std::byte* gradient_out = nullptr;
   int batch = 0;
   int stash_input = 0, stash_weight = 0, handoff = 0;
   int accumulators = 0;  // index of the set
-  int result = 0;        // for the last stage
+  int result = 0;        // for a stage with loss terms
 };
 
 /// The programs of one virtual stage with a place for every value: training (fused or split backward), evaluation (the same
@@ -53,7 +54,7 @@ class Stage {
   [[nodiscard]] StageId stage() const noexcept { return stage_; }
   [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs; }
   [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan; }
-  [[nodiscard]] bool is_last() const noexcept { return training_.programs.loss.valid(); }
+  [[nodiscard]] const std::vector<StageLoss>& losses() const noexcept { return training_.programs.losses; }
   [[nodiscard]] bool has_logits() const noexcept { return logits_ != nullptr; }
   /// The programs and places that a pass uses. Throws Error(internal) for logits if there are none.
   [[nodiscard]] const ProgramSet& programs(Pass pass) const { return execution(pass).programs; }
@@ -61,16 +62,20 @@ class Stage {
 
   /// Bytes of one slot of each kind, for the rank's plan.
   [[nodiscard]] StageMemoryRequest demand(const StageSlotCounts& slots) const;
-  /// Binds the memory and writes the constants. To be called before the first run; `memory` must outlive the runner.
-  void attach(const RankMemory& memory);
+  /// Binds the memory and writes the constants. To be called before the first run; `memory` must outlive the runner. `scalars`: where the
+  /// stage's part of the rank's scalars begins, in bytes.
+  void attach(const RankMemory& memory, std::size_t scalars = 0);
+  /// Sets the scales of the loss terms' gradients for the step that begins.
+  void set_loss_scales(const StepCounts& counts) const;
 
   void run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
   [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
   /// The place of a value: for captures, break points and tests.
   [[nodiscard]] kernels::Tensor tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const;
-  /// {loss sum, z-loss sum} of a microbatch. Last stage only.
-  [[nodiscard]] std::array<double, 2> result(int index) const;
+  /// The sum of loss term `term` (its place in losses()) over the microbatch that ran with result slot `index`. On a GPU valid once what was
+  /// enqueued has run.
+  [[nodiscard]] double loss_sum(std::size_t term, int index) const;
 
  private:
   /// Programs, their places, and their executor.
@@ -86,12 +91,15 @@ class Stage {
   };
   [[nodiscard]] const Execution& execution(Pass pass) const;
   [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null if there is none
+  [[nodiscard]] std::size_t loss_offset(std::size_t term) const;              // in a result slot
+  void copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, const std::byte* from, int index) const;
 
   StageId stage_;
   Execution training_;
   Execution evaluation_;
   std::unique_ptr<Execution> logits_;
   const RankMemory* memory_ = nullptr;
+  std::size_t scalars_ = 0;
 };
 
 }  // namespace millrace::runtime

@@ -11,7 +11,7 @@
 namespace millrace::runtime {
 
 /// The scalars of one step with the names that TensorBoard shows, such as "train/loss".
-using EventScalars = std::vector<std::pair<std::string_view, double>>;
+using EventScalars = std::vector<std::pair<std::string, double>>;
 
 /// A TFRecord: length, its masked CRC, the data, their masked CRC; little-endian.
 [[nodiscard]] std::string to_record(std::string_view data);

@@ -22,8 +22,9 @@ std::vector<int> count_readers(const ProgramSet& set) {
   for (const auto& program : set.programs)
     for (const auto& operation : program)
       for (const auto input : operation.inputs) ++readers[index(input)];
-  for (const auto id : {set.boundary_out, set.loss, set.logits, set.gradient_out})
+  for (const auto id : {set.boundary_out, set.logits, set.gradient_out})
     if (id.valid()) ++readers[index(id)];
+  for (const auto& loss : set.losses) ++readers[index(loss.value)];
   return readers;
 }
 

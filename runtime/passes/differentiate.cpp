@@ -61,14 +61,23 @@ class Differentiator final : public GradientBuilder {
   bool wants(std::size_t i) const override { return wanted_[index(forward_->inputs.at(i))]; }
 
   ValueId loss_scale() override {
-    if (!loss_scale_.valid()) {
+    StageLoss* found = nullptr;
+    for (const auto output : forward_->outputs) {
+      const auto loss = std::ranges::find(set_.losses, output, &StageLoss::value);
+      if (loss == set_.losses.end()) continue;
+      MILLRACE_CHECK(found == nullptr, ExitCode::internal, who, "{}: '{}' and '{}' are both loss terms, expected one of an operation",
+                     forward_->name, found->term.name, loss->term.name);
+      found = &*loss;
+    }
+    MILLRACE_CHECK(found != nullptr, ExitCode::internal, who, "{}: no result is a loss term, so it has no scale", forward_->name);
+    if (!found->scale.valid()) {
       Value value;
       value.type = {kernels::DType::f32, {1}};
       value.role = Role::scalar;
-      value.name = "loss_scale";
-      loss_scale_ = add_value(std::move(value));
+      value.name = unique("loss_scale");
+      found->scale = add_value(std::move(value));
     }
-    return loss_scale_;
+    return found->scale;
   }
 
   ValueId accumulator(std::size_t i) override {
@@ -162,7 +171,7 @@ class Differentiator final : public GradientBuilder {
 
   bool reached() const {
     return std::any_of(forward_->outputs.begin(), forward_->outputs.end(),
-                       [&](ValueId id) { return gradients_[index(id)].valid() || id == set_.loss; });
+                       [&](ValueId id) { return gradients_[index(id)].valid() || set_.loss_of(id) != nullptr; });
   }
 
   ValueId add_value(Value value) {
@@ -201,7 +210,6 @@ class Differentiator final : public GradientBuilder {
   std::vector<ValueId> gradients_;  // by forward value
   std::map<std::int32_t, ValueId> accumulators_;
   std::unordered_set<std::string> names_;
-  ValueId loss_scale_;
   const Operation* forward_ = nullptr;
   ProgramKind program_ = ProgramKind::input_gradient;
 };
@@ -266,7 +274,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.programs[static_cast<std::size_t>(ProgramKind::forward)] = std::move(forward.operations);
   set.boundary_in = forward.boundary_in;
   set.boundary_out = forward.boundary_out;
-  set.loss = forward.loss;
+  set.losses = std::move(forward.losses);
   set.logits = forward.logits;
   choose_epilogues(set, ProgramKind::forward, device);
   Differentiator(set).run();

@@ -159,11 +159,17 @@ void ProgramBuilder::set_boundary_out(ValueId value) {
   program_.boundary_out = value;
 }
 
-void ProgramBuilder::set_loss(ValueId value) {
-  const auto& type = checked(value, "loss").type;
-  MILLRACE_CHECK((type == ValueType{kernels::DType::f64, {2}}), ExitCode::internal, who, "the loss is {} {}, expected f64 [2]",
-                 kernels::to_string(type.dtype), kernels::to_string(type.shape));
-  program_.loss = value;
+void ProgramBuilder::loss_term(LossTerm term, ValueId value) {
+  const auto& type = checked(value, term.name).type;
+  MILLRACE_CHECK(type.dtype == kernels::DType::f64 && type.shape.rank() == 1 && type.shape[0] >= 1, ExitCode::internal, who,
+                 "the loss term '{}' is {} {}, expected f64 [1] or more entries", term.name, kernels::to_string(type.dtype),
+                 kernels::to_string(type.shape));
+  MILLRACE_CHECK(!term.name.empty() && term.divisor > 0, ExitCode::internal, who,
+                 "a loss term has the name '{}' and the divisor {}, expected a name and a divisor above 0", term.name, term.divisor);
+  for (const StageLoss& other : program_.losses)
+    MILLRACE_CHECK(other.value != value, ExitCode::internal, who, "the loss terms '{}' and '{}' are the same value", other.term.name,
+                   term.name);
+  program_.losses.push_back({std::move(term), value, {}});
 }
 
 void ProgramBuilder::set_logits(ValueId value) {
@@ -174,8 +180,11 @@ void ProgramBuilder::set_logits(ValueId value) {
 }
 
 ForwardProgram ProgramBuilder::finish() {
-  const int ends = int{program_.boundary_out.valid()} + int{program_.loss.valid()} + int{program_.logits.valid()};
-  MILLRACE_CHECK(ends == 1, ExitCode::internal, who, "the program has {} ends, expected one of boundary_out, loss and logits", ends);
+  if (program_.logits.valid()) program_.losses.clear();
+  const bool boundary = program_.boundary_out.valid(), logits = program_.logits.valid();
+  MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, who, "the program ends in boundary_out and in logits, expected one of them");
+  MILLRACE_CHECK(boundary || logits || !program_.losses.empty(), ExitCode::internal, who,
+                 "the program has no end, expected boundary_out, a loss term or logits");
   named_.clear();
   layer_ = -1;
   scope_.clear();

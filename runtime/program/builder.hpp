@@ -61,7 +61,10 @@ class ProgramBuilder {
 
   // -- the end ----------------------------------------------------------------------------------------------------------------------------
   void set_boundary_out(ValueId value);
-  void set_loss(ValueId value);
+  /// `value` (f64 [n]) is a term of the loss: its first entry is the term's sum over the microbatch. Any stage may have any number of them;
+  /// several may have one name. The operation that computes it reads GradientBuilder::loss_scale() in its gradient rules.
+  void loss_term(LossTerm term, ValueId value);
+  /// The program then has no loss terms, whatever layers declare.
   void set_logits(ValueId value);
   /// Hands over the program; the builder is empty afterwards.
   [[nodiscard]] ForwardProgram finish();

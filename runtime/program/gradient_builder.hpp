@@ -17,10 +17,11 @@ class GradientBuilder {
   /// Forward value `inputs[i]` / `outputs[i]` as the backward may read it: if it is rematerialised, its recomputed copy.
   [[nodiscard]] virtual ValueId input(std::size_t i) = 0;
   [[nodiscard]] virtual ValueId output(std::size_t i) = 0;
-  /// The gradient of result i; invalid if no gradient flows into it. The loss has no gradient: rules of losses read
-  /// `loss_scale()` instead.
+  /// The gradient of result i; invalid if no gradient flows into it. A loss term has no gradient:
+  /// rules of losses read `loss_scale()` instead.
   [[nodiscard]] virtual ValueId output_gradient(std::size_t i) = 0;
-  /// f32 [1], 1 / valid targets of the step.
+  /// f32 [1], weight / (denominator · divisor) of the loss term that the operation yields, known when the step begins. Throws
+  /// Error(internal) if none of its results is a loss term, or several are.
   [[nodiscard]] virtual ValueId loss_scale() = 0;
   /// Whether the gradient of input i is needed (yes for activations; no for batch fields, parameters and the first stage's
   /// inputs).

@@ -58,7 +58,8 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
 
 /// The region of a value that an operation writes.
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
-  if (id == programs.boundary_out || id == programs.loss || id == programs.logits) return Region::boundary_out;
+  if (programs.loss_of(id) != nullptr) return Region::result;
+  if (id == programs.boundary_out || id == programs.logits) return Region::boundary_out;
   if (id == programs.gradient_out) return Region::gradient_out;
   if (programs.value(id).offloaded) return Region::offload;
   if (life.written[index(ProgramKind::forward)]) {
@@ -222,7 +223,7 @@ class Planner {
 std::string_view to_string(Region region) {
   constexpr std::array<std::string_view, kRegions> names = {"master",       "copy",        "accumulator",  "batch",       "boundary_in",
                                                             "boundary_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
-                                                            "handoff",      "workspace",   "scalar",       "constant",    "offload"};
+                                                            "handoff",      "workspace",   "scalar",       "constant",    "offload",     "result"};
   return names.at(static_cast<std::size_t>(region));
 }
 

@@ -19,18 +19,19 @@ enum class Region : std::uint8_t {
   accumulator,   // fp32 gradient sums (parameter, use); the base selects the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
   boundary_in,   // slot of the incoming activation ring
-  boundary_out,  // slot of the outgoing activation ring; on the last stage the loss f64 [2], or the logits
+  boundary_out,  // slot of the outgoing activation ring; the logits where the program ends in them
   gradient_in,   // slot of the incoming gradient ring
   gradient_out,  // slot of the outgoing gradient ring
   stash_input,   // written in F, last read in I (or B); one slot per microbatch in flight
   stash_weight,  // written in F, last read in W
   handoff,       // written in I, read in W
   workspace,     // lives within one execution; shared by all programs of the rank; includes kernel scratch
-  scalar,        // f32 loss_scale
+  scalar,        // f32 scales of the stage's loss terms
   constant,
   offload,  // in host memory; written in F, read in I (or B); one slot per microbatch in flight
+  result,   // the stage's loss terms, f64; one slot per microbatch of the step
 };
-inline constexpr std::size_t kRegions = 15;
+inline constexpr std::size_t kRegions = 16;
 [[nodiscard]] std::string_view to_string(Region region);
 
 struct Place {

@@ -78,7 +78,7 @@ std::string print(const ProgramSet& programs, ProgramKind kind, const MemoryPlan
                       short_number(sum.bytes) + " ", plan.workspace_bytes[static_cast<std::size_t>(kind)],
                       plan.scratch_bytes[static_cast<std::size_t>(kind)]);
   for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff, Region::boundary_in, Region::boundary_out,
-                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload})
+                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload, Region::result})
     text += fmt::format("{:<12} {:>12} B per slot\n", to_string(region), plan.region_bytes[static_cast<std::size_t>(region)]);
   return text;
 }

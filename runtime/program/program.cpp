@@ -1,5 +1,7 @@
 #include "runtime/program/program.hpp"
 
+#include <algorithm>
+
 namespace millrace::runtime {
 
 std::string_view to_string(ProgramKind kind) {
@@ -23,6 +25,11 @@ Cost cost(const ProgramSet& programs, const Operation& operation) {
   for (const auto id : operation.inputs) inputs.push_back(programs.value(id).type);
   for (const auto id : operation.outputs) outputs.push_back(programs.value(id).type);
   return operation.rule->cost(inputs, outputs, operation.attributes);
+}
+
+const StageLoss* ProgramSet::loss_of(ValueId id) const {
+  const auto found = std::ranges::find(losses, id, &StageLoss::value);
+  return found != losses.end() ? &*found : nullptr;
 }
 
 Cost ProgramSet::cost(ProgramKind kind) const {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/program/loss_term.hpp"
 #include "runtime/program/operation.hpp"
 #include "runtime/program/value.hpp"
 
@@ -21,6 +22,13 @@ inline constexpr std::array all_program_kinds = {ProgramKind::forward, ProgramKi
                                                  ProgramKind::backward, ProgramKind::evaluate};
 [[nodiscard]] std::string_view to_string(ProgramKind kind);
 
+/// A loss term with the value that computes it.
+struct StageLoss {
+  LossTerm term;
+  ValueId value;  // f64 [n]: the sum over a microbatch, then parts of it that only captures look at ({loss, z-loss within it})
+  ValueId scale;  // f32 [1] that its gradient begins with (LossTerm::gradient_scale); invalid if no gradient flows from it
+};
+
 /// The forward operations of one stage as layers wrote them, and the table of its values. Made by ProgramBuilder, immutable
 /// afterwards.
 struct ForwardProgram {
@@ -28,8 +36,8 @@ struct ForwardProgram {
   std::vector<Operation> operations;
   ValueId boundary_in;   // invalid in the first stage
   ValueId boundary_out;  // the stage's output for the next stage; invalid in the last
-  ValueId loss;          // f64 [2] {loss sum, z-loss sum} in the last stage, else invalid
   ValueId logits;        // f32 [T, V] if the builder was asked for logits, else invalid
+  std::vector<StageLoss> losses;  // in the order in which layers declared them; any stage may have some, none has them with logits
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -38,12 +46,15 @@ struct ForwardProgram {
 struct ProgramSet {
   std::vector<Value> values;
   std::array<std::vector<Operation>, kProgramKinds> programs;
-  ValueId boundary_in, boundary_out, loss, logits;
+  ValueId boundary_in, boundary_out, logits;
+  std::vector<StageLoss> losses;
   ValueId gradient_in;   // gradient of boundary_out; invalid in the last stage
   ValueId gradient_out;  // gradient of boundary_in; invalid in the first
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] Cost cost(ProgramKind kind) const;
+  /// The loss term that `id` is the value of; nullptr if it is none.
+  [[nodiscard]] const StageLoss* loss_of(ValueId id) const;
 };
 
 /// FLOPs and bytes of one operation of a set.

@@ -20,7 +20,10 @@ class RecordingPort : public CoordinatorPort {
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override { commits.emplace_back(step, reports.size()); }
   void discard_checkpoint(std::int64_t step, const std::string&) override { discards.push_back(step); }
   void step_done(const StepRecord& record) override { records.push_back(record); }
-  void evaluated(std::int64_t step, double loss, std::int64_t) override { evaluations.emplace_back(step, loss); }
+  void evaluated(const EvaluationRecord& record) override {
+    evaluations.emplace_back(record.step, record.loss);
+    evaluation_terms = record.terms;
+  }
   void sampled(const std::vector<std::int32_t>& tokens) override { sample = tokens; }
   bool stop_requested() override { return stop; }
   std::int64_t now() override { return time; }
@@ -45,6 +48,7 @@ class RecordingPort : public CoordinatorPort {
   std::vector<std::int64_t> discards;
   std::vector<StepRecord> records;
   std::vector<std::pair<std::int64_t, double>> evaluations;
+  std::vector<runtime::StepLoss::Named> evaluation_terms;
   std::vector<std::int32_t> sample;
   bool stop = false, no_room = false;
   std::uint64_t planned_bytes = 0;
@@ -53,10 +57,15 @@ class RecordingPort : public CoordinatorPort {
   std::string end_message;
 };
 
+/// The report of a stage whose only term is the language model's loss.
+std::vector<runtime::LossTermSums> lm_loss(std::vector<double> sums, int stage = 1) {
+  return {{stage, {.name = "lm_loss"}, std::move(sums)}};
+}
+
 CoordinatorSetup two_ranks(std::int64_t steps) {
   CoordinatorSetup setup;
   setup.ranks = 2;
-  setup.head_ranks = {1};
+  setup.model_stages = 2;
   setup.train.steps = steps;
   setup.train.clip = 1.0;
   setup.train.sequence = 4;
@@ -68,7 +77,7 @@ CoordinatorSetup two_ranks(std::int64_t steps) {
 
 void answer_step(Coordinator& coordinator, std::int64_t step, double square = 4.0) {
   StepReport first{0, step, {{0, 1.0}, {2, square}}, {}, {}, 0};
-  StepReport second{1, step, {{1, 4.0}}, {12.0, 8.0}, {}, 0};
+  StepReport second{1, step, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0};
   coordinator.receive(first);
   coordinator.receive(second);
 }
@@ -108,7 +117,7 @@ TEST(Coordinator, TellsOfTheFullestDevice) {
   coordinator.receive(RankReady{0, 0});
   coordinator.receive(RankReady{1, 0});
   coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {}, 0, 50, 100});
-  coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 8.0}, {}, 0, 60, 200});
+  coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0, 60, 200});
   answer_optimize(coordinator, 0);
   ASSERT_EQ(port.records.size(), 1U);
   EXPECT_EQ(port.records[0].device_used, 50U);
@@ -128,7 +137,7 @@ TEST(Coordinator, TellsOfTheFullestDeviceWhicheverRankHasIt) {
     const auto report = [&](int rank, bool fuller) {
       StepReport made{rank, 0, {}, {}, {}, 0, fuller ? 50U : 60U, fuller ? 100U : 200U};
       made.squares = rank == 0 ? decltype(made.squares){{0, 1.0}, {2, 4.0}} : decltype(made.squares){{1, 4.0}};
-      if (rank == 1) made.losses = {12.0, 8.0};
+      if (rank == 1) made.losses = lm_loss({12.0, 8.0});
       return made;
     };
     coordinator.receive(report(0, first_is_fuller));
@@ -147,7 +156,7 @@ TEST(Coordinator, SharesOfTimeAreThoseOfAnyTime) {
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {wall, 0, wall, wall, wall}, 0});
-    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 8.0}, {}, 0});
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0});
     answer_optimize(coordinator, 0);
     ASSERT_EQ(port.records.size(), 1U);
     const auto& record = port.records[0];
@@ -168,7 +177,7 @@ TEST(Coordinator, RecordsWhatAStepWas) {
   coordinator.receive(RankReady{1, 0});
   EXPECT_EQ(std::get<RunStep>(port.sent.back()).step, 4);
   coordinator.receive(StepReport{0, 4, {{0, 1.0}, {2, 4.0}}, {}, {100, 60, 10, 20, 5}, 700});
-  coordinator.receive(StepReport{1, 4, {{1, 4.0}}, {12.0, 8.0}, {300, 200, 30, 40, 15}, 500});
+  coordinator.receive(StepReport{1, 4, {{1, 4.0}}, lm_loss({12.0, 8.0}), {300, 200, 30, 40, 15}, 500});
   port.time = 1'250'000'000;
   EXPECT_EQ(std::get<Optimize>(port.sent.back()).update, 5);
   answer_optimize(coordinator, 4);
@@ -207,7 +216,7 @@ TEST(Coordinator, SaysWhatTheRunIsAt) {
     answer_optimize(coordinator, step);
     said.push_back(coordinator.describe());
     coordinator.receive(EvaluationReport{0, {}});
-    coordinator.receive(EvaluationReport{1, {2.0}});
+    coordinator.receive(EvaluationReport{1, lm_loss({2.0})});
   }
   said.push_back(coordinator.describe());
   coordinator.receive(ShardWritten{0, 2, "{}", ""});
@@ -230,7 +239,7 @@ TEST(Coordinator, SendsAsManyMessagesForManyMicrobatches) {
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
-    StepReport second{1, 0, {{1, 1.0}}, std::vector<double>(static_cast<std::size_t>(microbatches), 1.0), {}, 0};
+    StepReport second{1, 0, {{1, 1.0}}, lm_loss(std::vector<double>(static_cast<std::size_t>(microbatches), 1.0)), {}, 0};
     coordinator.receive(first);
     coordinator.receive(second);
     answer_optimize(coordinator, 0);
@@ -247,7 +256,7 @@ TEST(Coordinator, StopsBeforeUpdatingOnWhatIsNotFinite) {
     coordinator.receive(RankReady{1, 0});
     const double bad = std::numeric_limits<double>::quiet_NaN();
     StepReport first{0, 0, {{0, 1.0}, {2, in_loss ? 1.0 : bad}}, {}, {}, 0};
-    StepReport second{1, 0, {{1, 4.0}}, {12.0, in_loss ? bad : 1.0}, {}, 0};
+    StepReport second{1, 0, {{1, 4.0}}, lm_loss({12.0, in_loss ? bad : 1.0}), {}, 0};
     coordinator.receive(first);
     coordinator.receive(second);
     ASSERT_EQ(port.count<RunStep>(), 2U) << "once more, to find the operation";
@@ -271,14 +280,14 @@ TEST(Coordinator, TellsWhatTheSecondRunOfABadStepFound) {
     coordinator.receive(RankReady{1, 0});
     const StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
     coordinator.receive(first);
-    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, bad}, {}, 0});
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, bad}), {}, 0});
     const auto& again = std::get<RunStep>(port.sent.back());
     EXPECT_TRUE(again.again && again.find_nan && again.step == 0);
     if (found) {
       coordinator.receive(StageFailed{1, 1, 0, 1, "1F1", static_cast<std::int32_t>(ExitCode::numerics), "operation x left a nan"});
     } else {
       coordinator.receive(first);
-      coordinator.receive(StepReport{1, 0, {{1, 4.0}}, {12.0, 1.0}, {}, 0});
+      coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 1.0}), {}, 0});
     }
     EXPECT_EQ(port.count<Optimize>(), 0U);
     EXPECT_EQ(port.ended, ExitCode::numerics);
@@ -292,13 +301,13 @@ TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
   for (const bool finite : {true, false}) {
     RecordingPort port;
     auto setup = two_ranks(1);
-    setup.head_ranks = {1, 0};  // microbatches 0 and 1 end on rank 1, 2 and 3 on rank 0
+    setup.model_stages = 2;  // microbatches 0 and 1 end in stage 1 on rank 1, 2 and 3 in its replica, stage 3 on rank 0
     Coordinator coordinator(setup, port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     // In this order the sum is 1, in the other 0, because adding to 1e30 is lost in rounding.
-    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, {}, 0};
-    StepReport second{1, 0, {{1, 1.0}}, {1e30, -1e30}, {}, 0};
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, lm_loss({0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, 3), {}, 0};
+    StepReport second{1, 0, {{1, 1.0}}, lm_loss({1e30, -1e30}), {}, 0};
     coordinator.receive(first);
     coordinator.receive(second);
     if (!finite) {
@@ -481,7 +490,7 @@ TEST(Coordinator, EvaluatesAndSamplesAtTheEnd) {
   answer_optimize(coordinator, 0);
   ASSERT_TRUE(port.last_is<Evaluate>());
   coordinator.receive(EvaluationReport{0, {}});
-  coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+  coordinator.receive(EvaluationReport{1, lm_loss({2.0, 6.0})});
   ASSERT_EQ(port.evaluations.size(), 1U);
   EXPECT_DOUBLE_EQ(port.evaluations[0].second, 2.0);
   for (int token = 0; token < 3; ++token) {
@@ -520,7 +529,7 @@ TEST(Coordinator, AnEvaluationThatIsNotFiniteEndsTheRunBeforeTheNextStep) {
     for (const bool saving : {true, false}) {
       RecordingPort port;
       auto setup = SavingRun::setup();
-      setup.head_stages = {5};
+      setup.model_stages = 6;
       setup.checkpoint.every = saving ? 1 : 0;
       setup.evaluate.every = 2;
       setup.evaluation_microbatches = 2;
@@ -538,7 +547,7 @@ TEST(Coordinator, AnEvaluationThatIsNotFiniteEndsTheRunBeforeTheNextStep) {
       }
       ASSERT_TRUE(port.last_is<Evaluate>());
       coordinator.receive(EvaluationReport{0, {}});
-      coordinator.receive(EvaluationReport{1, {2.0, bad}});
+      coordinator.receive(EvaluationReport{1, lm_loss({2.0, bad}, 5)});
       if (saving) {
         EXPECT_FALSE(port.ended) << "the checkpoint of step 1 would be lost";
         coordinator.receive(ShardWritten{0, 1, "{}", ""});
@@ -605,7 +614,7 @@ TEST(Coordinator, CutsAnEvaluationShortWhenItIsAskedToEnd) {
   coordinator.stop();
   EXPECT_EQ(port.count<Evaluate>(), 2U) << "once is enough";
   coordinator.receive(EvaluationReport{0, {}});
-  coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+  coordinator.receive(EvaluationReport{1, lm_loss({2.0, 6.0})});
   EXPECT_TRUE(port.evaluations.empty()) << "those losses mean nothing";
   ASSERT_TRUE(port.last_is<TakeSnapshot>());
   EXPECT_EQ(std::get<TakeSnapshot>(port.sent.back()).step, 2);
@@ -639,7 +648,7 @@ TEST(Coordinator, MakesUpForTheEvaluationThatAnEndCutShort) {
     EXPECT_EQ(port.count<Evaluate>(), recorded ? 0U : 1U);
     if (recorded) continue;
     coordinator.receive(EvaluationReport{0, {}});
-    coordinator.receive(EvaluationReport{1, {2.0, 6.0}});
+    coordinator.receive(EvaluationReport{1, lm_loss({2.0, 6.0})});
     EXPECT_EQ(port.evaluations.size(), 1U);
     EXPECT_EQ(port.count<TakeSnapshot>(), 0U) << "that step is on the disk";
     EXPECT_TRUE(port.last_is<RunStep>());

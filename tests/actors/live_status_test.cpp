@@ -92,7 +92,7 @@ TEST(LiveHistory, NobodyWhoReadsSeesHalfAStep) {
   for (int step = 1; step <= 3000; ++step) history.add(record(step, 1));
   done = true;
   reader.join();
-  history.add_evaluation(3000, 1.5);
+  history.add_evaluation({3000, 1.5, 10, {}});
   EXPECT_EQ(history.read().held_out.back().loss, 1.5);
 }
 

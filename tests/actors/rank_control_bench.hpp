@@ -199,7 +199,7 @@ class Bench {
     tell(RunStep{step, false, false});
     tell(Optimize{step, step + 1, 0.5, 0.01});
   }
-  [[nodiscard]] std::vector<double> losses() const { return seats.back()->reported<StepReport>().back().losses; }
+  [[nodiscard]] std::vector<double> losses() const { return seats.back()->reported<StepReport>().back().losses.at(0).sums; }
   /// Square sums of all gradients in the newest reports, by tensor; a tensor that is on two ranks counts once.
   [[nodiscard]] std::vector<double> squares() const {
     std::vector<double> found(plan.parameters.size(), -1);

@@ -58,7 +58,7 @@ TEST(RunReporter, AFailedAttemptDoesNotMeanThatDeletingWorksAgain) {
 TEST(RunReporter, TellsItsListenersOfEveryCheckpoint) {
   struct Listener : RunListener {
     void step(const StepRecord&) override {}
-    void evaluation(std::int64_t, double, bool) override {}
+    void evaluation(const EvaluationRecord&, bool) override {}
     void checkpoint(const CheckpointCommitted& result) override { history.add_checkpoint(result); }
     LiveHistory history;
   } listener;

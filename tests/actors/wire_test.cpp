@@ -15,7 +15,7 @@ T decoded(std::span<const std::byte> bytes) {
 }
 
 TEST(Wire, KeepsEveryField) {
-  StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {0.5, -1.0}, {1, 2, 3, 4, 5}, 99, 7, 8};
+  StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}}, {1, 2, 3, 4, 5}, 99, 7, 8};
   const auto bytes = encode(ToCoordinator{report});
   const auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
@@ -23,7 +23,10 @@ TEST(Wire, KeepsEveryField) {
   ASSERT_EQ(back.squares.size(), 2U);
   EXPECT_EQ(back.squares[1].tensor, 7);
   EXPECT_EQ(back.squares[1].squares, 2.25);
-  EXPECT_EQ(back.losses, report.losses);
+  ASSERT_EQ(back.losses.size(), 1U);
+  EXPECT_EQ(back.losses[0].stage, 5);
+  EXPECT_EQ(back.losses[0].sums, report.losses[0].sums);
+  EXPECT_EQ(back.losses[0].term.tie(), report.losses[0].term.tie());
   EXPECT_EQ(back.times.data, 5);
   EXPECT_EQ(back.resident_bytes, 99U);
   EXPECT_EQ(back.device_used, 7U);
@@ -52,7 +55,7 @@ TEST(Wire, RefusesWhatIsCutOrTooLong) {
 
 TEST(Wire, AMessageMayBeUsedAgain) {
   ToCoordinator message;
-  decode(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {3.0}, {}, 0}}), message);
+  decode(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}}), message);
   const auto* room = std::get<StepReport>(message).squares.data();
   decode(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}}), message);
   const auto& report = std::get<StepReport>(message);
@@ -67,7 +70,7 @@ TEST(Wire, AMessageMayBeUsedAgain) {
 TEST(Wire, ADecoderKeepsTheRoomOfEachKind) {
   Decoder<ToCoordinator> decoder;
   const auto* room =
-      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {3.0}, {}, 0}}))).squares.data();
+      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}}))).squares.data();
   EXPECT_EQ(std::get<RankReady>(decoder(encode(ToCoordinator{RankReady{3, 4}}))).planned_bytes, 4U);
   const auto& report = std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}})));
   EXPECT_EQ(report.squares.data(), room);

@@ -72,7 +72,7 @@ class Folder {
     Distances distances;
     const auto fill = rows_.batches(rows_.rows);
     const auto sums = model.loop().accumulate(model.context(), 1, rows_.counted(), fill, noise);
-    distances["loss"] = std::fabs(sums.loss / static_cast<double>(sums.targets) - read_floats(golden_, "loss").at(0));
+    distances["loss"] = std::fabs(sums.mean().total - read_floats(golden_, "loss").at(0));
     for (const ParameterSpec& spec : model_parameters(config)) {
       auto found = model.gradient(spec.name);
       if (spec.stored.transposed) found = transposed(found, spec.shape[0], spec.shape[1]);

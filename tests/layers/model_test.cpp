@@ -137,13 +137,13 @@ TEST(Stages, AnEmptyStageCopies) {
 TEST(Stages, LastStageEndsInLossOrLogits) {
   const auto config = llama3_8b();
   const StageLayout head{false, 31, 1, true};
-  EXPECT_TRUE(build_stage(config, head, {}).loss.valid());
+  EXPECT_TRUE(build_stage(config, head, {}).losses.size() == 1);
   StageOptions options;
   options.output = Output::logits;
   options.sequence = 3;
   const auto program = build_stage(config, head, options);
   ASSERT_TRUE(program.logits.valid());
-  EXPECT_FALSE(program.loss.valid());
+  EXPECT_TRUE(program.losses.empty());
   EXPECT_EQ(program.value(program.logits).type.shape, (kernels::Shape{3, 128256}));
 }
 

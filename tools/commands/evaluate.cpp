@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -153,6 +154,7 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
   const auto targets = request.data->evaluation_targets(request.microbatches);
   MILLRACE_CHECK(targets > 0, ExitCode::data, who, "no token has a next one in its document, so there is no loss");
   const double loss = evaluated.sum() / static_cast<double>(targets), bits = loss / std::log(2.0), perplexity = std::exp(loss);
+  const auto terms = runtime::add_loss_terms(evaluated.terms, std::numeric_limits<int>::max(), {targets, request.microbatches}).shown();
   const double rate = static_cast<double>(targets) / std::max(evaluated.seconds, 1e-9);
   std::optional<double> bits_per_byte;
   const auto bytes = request.data->target_bytes();
@@ -162,6 +164,7 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
     nlohmann::ordered_json json{{"targets", targets},     {"microbatches", request.microbatches},
                                 {"loss", loss},           {"loss_hex", runtime::hexadecimal(loss)},
                                 {"bits_per_token", bits}, {"perplexity", perplexity}};
+    for (const auto& term : terms) json[term.name] = term.value;
     if (bits_per_byte) json["bits_per_byte"] = *bits_per_byte;
     if (bits_per_byte) json["bytes"] = *bytes;
     json["seconds"] = evaluated.seconds;
@@ -170,6 +173,7 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
   } else {
     fmt::print("tokens      {} predicted, in {:.2f} s, {} tok/s\n", targets, evaluated.seconds, runtime::count_text(rate));
     fmt::print("loss        {:.6f} nats per token ({:.6f} bits)\nperplexity  {:.4f}\n", loss, bits, perplexity);
+    for (const auto& term : terms) fmt::print("{:<11} {:.6f}\n", term.name, term.value);
     if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
   }
   MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "the loss is not finite");

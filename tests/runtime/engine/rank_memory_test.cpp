@@ -175,6 +175,7 @@ RankMemoryRequest demand() {
     stage.slots.stash_input = 4 - i;
     stage.slots.boundary_in = 2;
     stage.slots.results = i == 1 ? 8 : 0;
+    stage.result = i == 1 ? 16 : 0;
   }
   return demand;
 }

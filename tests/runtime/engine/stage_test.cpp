@@ -32,7 +32,7 @@ TEST(Stage, EvaluationGivesTheTrainingLoss) {
   const auto fill = rows_of(random_ids(48, 61, 3), 2, 12);
   const auto evaluated = model.loop().evaluate(model.context(), 2, fill);
   const auto trained = model.loop().accumulate(model.context(), 2, 44, fill);
-  EXPECT_EQ(evaluated.loss, trained.loss);
+  EXPECT_EQ(evaluated.mean().total, trained.mean().total);
   EXPECT_EQ(evaluated.targets, 44);
 }
 

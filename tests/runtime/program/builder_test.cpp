@@ -114,7 +114,7 @@ TEST(Builder, TwoOperationsOfOneNameAreAMistake) {
 TEST(Builder, AProgramHasOneEnd) {
   auto builder = small_builder();
   const auto x = builder.boundary_in(16);
-  expect_words(message_of([&] { (void)builder.finish(); }), {"0 ends"});
+  expect_words(message_of([&] { (void)builder.finish(); }), {"no end"});
   builder.set_boundary_out(x);
   EXPECT_EQ(builder.finish().boundary_out, x);
   expect_words(message_of([&] { builder.set_boundary_out(x); }), {"boundary_out"});
@@ -156,7 +156,7 @@ TEST(Builder, TheEndsAreOfTheTypesThatTheyHaveEverywhere) {
   const auto narrow = builder.parameter("w", {4, 16}), vector = builder.parameter("n", {16});
   expect_words(message_of([&] { builder.set_boundary_out(narrow); }), {"boundary_out is f32 [4, 16]", "[8, width]"});
   expect_words(message_of([&] { builder.set_boundary_out(vector); }), {"boundary_out is f32 [16]"});
-  expect_words(message_of([&] { builder.set_loss(x); }), {"the loss is f32 [8, 16], expected f64 [2]"});
+  expect_words(message_of([&] { builder.loss_term({.name = "lm_loss"}, x); }), {"the loss term 'lm_loss' is f32 [8, 16], expected f64"});
   expect_words(message_of([&] { builder.set_logits(vector); }), {"logits are f32 [16], expected f32 [T, V]"});
   expect_words(message_of([&] { builder.set_logits(builder.batch("tokens")); }), {"logits are i32 [8]"});
   ProgramBuilder half({DType::bf16, 2, 4});

@@ -173,11 +173,11 @@ TEST(Differentiate, TheLossIsYieldedInIAndInTheEvaluation) {
       return std::find(operation.outputs.begin(), operation.outputs.end(), id) != operation.outputs.end();
     });
   };
-  EXPECT_EQ(writers(ProgramKind::forward, set.loss), 0);
-  EXPECT_EQ(writers(ProgramKind::input_gradient, set.loss), 1);
-  EXPECT_EQ(writers(ProgramKind::weight_gradient, set.loss), 0);
-  EXPECT_EQ(writers(ProgramKind::backward, set.loss), 1);
-  EXPECT_EQ(writers(ProgramKind::evaluate, set.loss), 1);
+  EXPECT_EQ(writers(ProgramKind::forward, set.losses.at(0).value), 0);
+  EXPECT_EQ(writers(ProgramKind::input_gradient, set.losses.at(0).value), 1);
+  EXPECT_EQ(writers(ProgramKind::weight_gradient, set.losses.at(0).value), 0);
+  EXPECT_EQ(writers(ProgramKind::backward, set.losses.at(0).value), 1);
+  EXPECT_EQ(writers(ProgramKind::evaluate, set.losses.at(0).value), 1);
   EXPECT_EQ(set.program(ProgramKind::forward).size() + 1, set.program(ProgramKind::evaluate).size());
   EXPECT_EQ(set.program(ProgramKind::evaluate).back().rule->name(), "linear_cross_entropy");
 
@@ -197,7 +197,7 @@ TEST(Differentiate, NothingElseInFMayReadWhatIYields) {
   ProgramBuilder builder({DType::f32, 2, 4});
   const auto x = linear(builder, builder.boundary_in(8), builder.parameter("w", {8, 8}), "x");
   const auto loss = linear_cross_entropy(builder, x, builder.parameter("head", {11, 8}), builder.batch("targets"), {}, "loss");
-  builder.set_loss(loss);
+  builder.loss_term({.name = "lm_loss"}, loss);
   auto program = builder.finish();
   Operation reader;
   reader.rule = program.operations.back().rule;

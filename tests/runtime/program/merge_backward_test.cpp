@@ -55,7 +55,7 @@ TEST(MergeBackward, OnlyTheHeadIsFusedAndNothingIsLost) {
   EXPECT_EQ(backward.size() + 1, set.program(ProgramKind::input_gradient).size() + set.program(ProgramKind::weight_gradient).size());
   EXPECT_EQ(backward.front().rule->name(), "linear_cross_entropy_gradients");
   ASSERT_EQ(backward.front().outputs.size(), 4U);
-  EXPECT_EQ(backward.front().outputs[1], set.loss);
+  EXPECT_EQ(backward.front().outputs[1], set.losses.at(0).value);
   EXPECT_EQ(set.value(backward.front().outputs[3]).role, Role::accumulator);
 }
 

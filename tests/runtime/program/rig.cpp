@@ -115,7 +115,7 @@ void Rig::run_backward(OperationHook* hook, std::span<const std::int64_t> counts
   run(ProgramKind::weight_gradient, hook, counts);
 }
 
-double Rig::loss() { return reinterpret_cast<const double*>(bindings[Region::boundary_out])[0]; }
+double Rig::loss() { return reinterpret_cast<const double*>(bindings[Region::result])[0]; }
 
 std::span<float> Rig::master(const std::string& name) {
   const auto& parameter = parameters_.at(name);

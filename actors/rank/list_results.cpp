@@ -1,0 +1,48 @@
+#include "actors/rank/list_results.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// Calls body(microbatch) for each forward of a stage in the list.
+template <class Body>
+void for_each_forward(const runtime::RankPlan& list, runtime::StageId stage, Body body) {
+  for (const auto& planned : list.actions) {
+    const auto& action = planned.action;
+    if (action.kind == runtime::ActionKind::forward && action.stage == stage) body(action.microbatch);
+  }
+}
+
+}  // namespace
+
+void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses) {
+  std::size_t used = 0;
+  for (const runtime::Stage* stage : rank.compute().stages()) {
+    for (std::size_t term = 0; term < stage->losses().size(); ++term) {
+      if (used == losses.size()) losses.emplace_back();
+      runtime::LossTermSums& own = losses[used];
+      own.stage = stage->stage().value;
+      own.term = stage->losses()[term].term;
+      own.sums.clear();
+      for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
+        own.sums.push_back(stage->loss_sum(term, microbatch.value));
+      });
+      if (!own.sums.empty()) ++used;  // a second replica's stages are not in a forward-only list
+    }
+  }
+  losses.resize(used);
+}
+
+std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position) {
+  std::vector<float> row;
+  const auto vocabulary = rank.plan().model.vocab_size;
+  for (const runtime::Stage* stage : rank.compute().stages()) {
+    if (!rank.plan().is_last(stage->stage())) continue;
+    for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId) {
+      const float* logits = rank.compute().logits(stage->stage());
+      row.assign(logits + position * vocabulary, logits + (position + 1) * vocabulary);
+    });
+  }
+  return row;
+}
+
+}  // namespace millrace::actors

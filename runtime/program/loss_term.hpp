@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+namespace millrace::runtime {
+
+/// A count of the step's batch that a term's sum is divided by. It depends on the data alone, so it is the same in every layout.
+enum class Denominator : std::uint8_t { valid_targets, microbatches };
+
+/// These counts for one step, or for one evaluation.
+struct StepCounts {
+  std::int64_t valid_targets = 0, microbatches = 0;
+  [[nodiscard]] std::int64_t of(Denominator denominator) const {
+    return std::array{valid_targets, microbatches}.at(static_cast<std::size_t>(denominator));
+  }
+};
+
+/// A named term of the loss: Σ over terms of weight · sum / (denominator · divisor) is what a step minimises, where `sum` is over the
+/// step's microbatches. Terms of one name (a balance loss in every layer with experts) are added and shown as one number.
+struct LossTerm {
+  std::string name;   // "lm_loss", "moe_lb_loss": as it is shown
+  double weight = 1;  // the term's coefficient
+  Denominator denominator = Denominator::valid_targets;
+  double divisor = 1;      // a constant of the model, such as the number of layers that the term is a mean over
+  bool auxiliary = false;  // only shapes the training: it is part of the loss of a step, not of that of an evaluation
+
+  /// 1 / (denominator · divisor) · weight; 0 if the count is 0. The scalar that the term's gradient begins with.
+  [[nodiscard]] float gradient_scale(const StepCounts& counts) const {
+    const std::int64_t count = counts.of(denominator);
+    return count > 0 ? static_cast<float>(weight / divisor) / static_cast<float>(count) : 0.0F;
+  }
+  /// weight · sum / (denominator · divisor); 0 if the count is 0.
+  [[nodiscard]] double mean(double sum, const StepCounts& counts) const {
+    const std::int64_t count = counts.of(denominator);
+    return count > 0 ? weight * (sum / static_cast<double>(count) / divisor) : 0.0;
+  }
+  auto tie() { return std::tie(name, weight, denominator, divisor, auxiliary); }  // for the wire between processes
+};
+
+}  // namespace millrace::runtime
