@@ -78,8 +78,10 @@ std::string print(const ProgramSet& programs, ProgramKind kind, const MemoryPlan
                       short_number(sum.bytes) + " ", plan.workspace_bytes[static_cast<std::size_t>(kind)],
                       plan.scratch_bytes[static_cast<std::size_t>(kind)]);
   for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff, Region::boundary_in, Region::boundary_out,
-                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload, Region::result})
+                            Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload})
     text += fmt::format("{:<12} {:>12} B per slot\n", to_string(region), plan.region_bytes[static_cast<std::size_t>(region)]);
+  if (const auto bytes = plan.region_bytes[static_cast<std::size_t>(Region::result)]; bytes > 0)
+    text += fmt::format("{:<12} {:>12} B per slot\n", to_string(Region::result), bytes);
   return text;
 }
 

@@ -51,6 +51,8 @@ struct BenchOptions {
   int issue_ahead = kIssueAhead;
   bool tied = true;
   std::int64_t accumulators = 1;
+  std::int64_t chunks = 1, layers = 2;
+  std::string family = "llama";
   std::function<std::vector<CapturedTensor>()> captured;
   std::function<kernels::DeviceMemory()> device_memory;
 };
@@ -64,7 +66,8 @@ class Bench {
     request.model.vocab_size = 61;
     request.model.hidden_size = 16;
     request.model.intermediate_size = 24;
-    request.model.layers = 2;
+    request.model.family = options.family;
+    request.model.layers = options.layers;
     request.model.heads = 2;
     request.model.kv_heads = 1;
     request.model.head_dim = 8;
@@ -74,6 +77,7 @@ class Bench {
     request.train.microbatches = options.microbatches;
     request.train.accumulators = options.accumulators;
     request.pipeline.ranks = options.ranks;
+    request.pipeline.chunks = options.chunks;
     request.pipeline.schedule = options.schedule;
     plan = make_plan(request);
     std::vector<HostedRank> all;

@@ -17,7 +17,7 @@ T decoded(std::span<const std::byte> bytes) {
 TEST(Wire, KeepsEveryField) {
   StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}}, {1, 2, 3, 4, 5}, 99, 7, 8};
   const auto bytes = encode(ToCoordinator{report});
-  const auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
+  auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.step, 41);
   ASSERT_EQ(back.squares.size(), 2U);
