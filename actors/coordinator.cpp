@@ -276,8 +276,8 @@ void Coordinator::handle(const EvaluationReport& message) {
     };
     const auto rank = std::ranges::find_if(evaluations_, has_it) - evaluations_.begin();
     return fail_step(ExitCode::numerics,
-                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and none follows", rank,
-                                 loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
+                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and none follows",
+                                 rank, loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
   port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
   save_and_go_on();

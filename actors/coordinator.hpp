@@ -52,9 +52,9 @@ struct StepRecord {
 
 /// One finished evaluation on the held-out microbatches.
 struct EvaluationRecord {
-  std::int64_t step = 0;     // number of steps done before it
-  double loss = 0;           // without auxiliary terms: nats per token
-  std::int64_t targets = 0;  // number of tokens that it is the mean over
+  std::int64_t step = 0;                        // number of steps done before it
+  double loss = 0;                              // without auxiliary terms: nats per token
+  std::int64_t targets = 0;                     // number of tokens that it is the mean over
   std::vector<runtime::StepLoss::Named> terms;  // of the loss; empty if it has only one
 };
 

@@ -14,8 +14,8 @@ namespace millrace::actors {
 /// The loss sums of an evaluation, in nats.
 struct Evaluated {
   std::vector<runtime::LossTermSums> terms;  // of all stages
-  std::vector<double> losses;  // by microbatch, summed over its valid targets, without auxiliary terms
-  double seconds = 0;          // from the order to the last rank's report
+  std::vector<double> losses;                // by microbatch, summed over its valid targets, without auxiliary terms
+  double seconds = 0;                        // from the order to the last rank's report
   /// Their sum in order, as training's evaluation computes it.
   [[nodiscard]] double sum() const;
 };

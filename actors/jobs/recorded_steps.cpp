@@ -60,8 +60,8 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     std::vector<runtime::LossTermSums> terms;
     for (const auto& [rank, report] : reports_) terms.insert(terms.end(), report.losses.begin(), report.losses.end());
     const auto& plan = *setup_.plan;
-    result.loss = runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
-                                          {result.targets, plan.schedule.microbatches});
+    result.loss =
+        runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(), {result.targets, plan.schedule.microbatches});
     std::vector<runtime::TensorSquareSum> squares;
     for (const auto& [rank, report] : reports_)
       for (const auto& tensor : report.squares) squares.push_back({tensor.tensor, tensor.squares});

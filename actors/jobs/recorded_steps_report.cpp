@@ -183,8 +183,13 @@ std::string hash_of_steps(const TrainedSteps& trained) {
   };
   for (std::size_t s = 0; s < trained.steps.size(); ++s) {
     const TrainedStep& step = trained.steps[s];
-    const double values[] = {
-        step.loss.total, step.z_loss, step.raw_grad_norm, step.grad_norm, step.param_norm, step.learning_rate, static_cast<double>(step.targets)};
+    const double values[] = {step.loss.total,
+                             step.z_loss,
+                             step.raw_grad_norm,
+                             step.grad_norm,
+                             step.param_norm,
+                             step.learning_rate,
+                             static_cast<double>(step.targets)};
     add(fmt::format("step.{}", s + 1), "F64", std::size(values), std::as_bytes(std::span(values)));
   }
   for (const auto& [after, parameters] : trained.parameters)

@@ -23,9 +23,8 @@ void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runt
       own.stage = stage->stage().value;
       own.term = stage->losses()[term].term;
       own.sums.clear();
-      for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
-        own.sums.push_back(stage->loss_sum(term, microbatch.value));
-      });
+      for_each_forward(list, stage->stage(),
+                       [&](runtime::MicrobatchId microbatch) { own.sums.push_back(stage->loss_sum(term, microbatch.value)); });
       if (!own.sums.empty()) ++used;  // a second replica's stages are not in a forward-only list
     }
   }

@@ -19,12 +19,12 @@ struct LiveTotals {
     double loss = 0;
   };
   std::int64_t steps = 0, tokens = 0;
-  double seconds = 0;              // of all steps
-  double smooth_seconds = 0;       // of one step, smoothed
-  std::optional<StepRecord> last;  // empty before the first
-  std::vector<StepTimes> ranks;    // sums over steps, by rank
-  std::vector<Point> losses;       // at most LiveHistory::most_points, over all steps
-  std::vector<Point> held_out;     // the last evaluations
+  double seconds = 0;                                    // of all steps
+  double smooth_seconds = 0;                             // of one step, smoothed
+  std::optional<StepRecord> last;                        // empty before the first
+  std::vector<StepTimes> ranks;                          // sums over steps, by rank
+  std::vector<Point> losses;                             // at most LiveHistory::most_points, over all steps
+  std::vector<Point> held_out;                           // the last evaluations
   std::vector<runtime::StepLoss::Named> held_out_terms;  // of the loss of the last one
   struct Checkpoints {
     std::int64_t step = 0;  // of the newest; 0: none was committed yet

@@ -34,7 +34,8 @@ std::string LogLine::format(const StepRecord& record) {
       record.device_total == 0 ? ""
                                : fmt::format(" | gpu {:.1f} of {:.1f} GiB", gibibytes(record.device_used), gibibytes(record.device_total));
   return fmt::format(
-      "step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} | "
+      "step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} "
+      "| "
       "skip {} | eta {}",
       record.step, record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
       runtime::count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3, 100 * record.bubble,

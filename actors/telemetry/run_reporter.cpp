@@ -37,19 +37,18 @@ void RunReporter::step(const StepRecord& record) {
   line.step = static_cast<std::uint64_t>(record.step);
   line.fields = {{"loss", runtime::ExactNumber{record.loss}}};
   for (const auto& term : record.terms) line.fields.emplace_back(term.name, runtime::ExactNumber{term.value});
-  line.fields.insert(line.fields.end(),
-                     {{"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
-                      {"learning_rate", record.learning_rate},
-                      {"tokens", record.tokens},
-                      {"targets", record.targets},
-                      // Wall times and derived values; all fields before them are the same in every run and layout.
-                      {"seconds", record.seconds},
-                      {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
-                      {"flops_per_second", record.flops / record.seconds},
-                      {"bubble", record.bubble},
-                      {"wait", record.wait},
-                      {"data", record.data},
-                      {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}});
+  line.fields.insert(line.fields.end(), {{"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
+                                         {"learning_rate", record.learning_rate},
+                                         {"tokens", record.tokens},
+                                         {"targets", record.targets},
+                                         // Wall times and derived values; all fields before them are the same in every run and layout.
+                                         {"seconds", record.seconds},
+                                         {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
+                                         {"flops_per_second", record.flops / record.seconds},
+                                         {"bubble", record.bubble},
+                                         {"wait", record.wait},
+                                         {"data", record.data},
+                                         {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}});
   if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
   metrics_->append(line);
 }

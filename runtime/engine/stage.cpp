@@ -175,7 +175,9 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
 void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, const std::byte* from, int index) const {
   std::byte* to = memory_->slot(MemoryKind::result_copy, stage_, index);
   for (std::size_t term = 0; term < losses().size(); ++term) {
-    const auto written = [&](const Operation& operation) { return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end(); };
+    const auto written = [&](const Operation& operation) {
+      return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
+    };
     if (std::ranges::none_of(programs().program(kind), written)) continue;
     context.device_context().copy(kernels::StreamKind::compute, to + loss_offset(term), from + loss_offset(term), sizeof(double));
   }
@@ -185,7 +187,9 @@ kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& sl
   return execution(pass).executor.tensor(value, bindings(pass, slots));
 }
 
-std::size_t Stage::loss_offset(std::size_t term) const { return plan().placements.at(static_cast<std::size_t>(losses().at(term).value.index)).offset; }
+std::size_t Stage::loss_offset(std::size_t term) const {
+  return plan().placements.at(static_cast<std::size_t>(losses().at(term).value.index)).offset;
+}
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
   MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);

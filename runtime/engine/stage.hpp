@@ -73,8 +73,8 @@ class Stage {
   [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
   /// The place of a value: for captures, break points and tests.
   [[nodiscard]] kernels::Tensor tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const;
-  /// The sum of loss term `term` (its place in losses()) over the microbatch that ran with result slot `index`. On a GPU valid once what was
-  /// enqueued has run.
+  /// The sum of loss term `term` (its place in losses()) over the microbatch that ran with result slot `index`. On a GPU valid once what
+  /// was enqueued has run.
   [[nodiscard]] double loss_sum(std::size_t term, int index) const;
 
  private:

@@ -221,9 +221,9 @@ class Planner {
 }  // namespace
 
 std::string_view to_string(Region region) {
-  constexpr std::array<std::string_view, kRegions> names = {"master",       "copy",        "accumulator",  "batch",       "boundary_in",
-                                                            "boundary_out", "gradient_in", "gradient_out", "stash_input", "stash_weight",
-                                                            "handoff",      "workspace",   "scalar",       "constant",    "offload",     "result"};
+  constexpr std::array<std::string_view, kRegions> names = {
+      "master",      "copy",         "accumulator", "batch",     "boundary_in", "boundary_out", "gradient_in", "gradient_out",
+      "stash_input", "stash_weight", "handoff",     "workspace", "scalar",      "constant",     "offload",     "result"};
   return names.at(static_cast<std::size_t>(region));
 }
 

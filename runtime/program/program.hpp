@@ -34,9 +34,9 @@ struct StageLoss {
 struct ForwardProgram {
   std::vector<Value> values;
   std::vector<Operation> operations;
-  ValueId boundary_in;   // invalid in the first stage
-  ValueId boundary_out;  // the stage's output for the next stage; invalid in the last
-  ValueId logits;        // f32 [T, V] if the builder was asked for logits, else invalid
+  ValueId boundary_in;            // invalid in the first stage
+  ValueId boundary_out;           // the stage's output for the next stage; invalid in the last
+  ValueId logits;                 // f32 [T, V] if the builder was asked for logits, else invalid
   std::vector<StageLoss> losses;  // in the order in which layers declared them; any stage may have some, none has them with logits
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };

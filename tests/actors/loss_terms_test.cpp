@@ -107,8 +107,7 @@ TEST(LossTerms, HaveTheSameBitsInEveryPipeline) {
   const Outcome one = train({.schedule = "gpipe", .ranks = 1, .microbatches = 4});
   ASSERT_EQ(one.numbers.size(), 2 * 4U + 3U) << "loss, norm and two terms of each step; loss and two terms of an evaluation";
   EXPECT_NEAR(one.numbers[0], one.numbers[2] + one.numbers[3], 1e-12);
-  EXPECT_EQ(one.numbers[8], one.numbers[10])
-      << "an auxiliary term is not part of an evaluation's loss";
+  EXPECT_EQ(one.numbers[8], one.numbers[10]) << "an auxiliary term is not part of an evaluation's loss";
   for (const int ranks : {2, 4}) {
     for (const auto* schedule : {"gpipe", "1f1b", "zb-v"}) {
       const std::int64_t chunks = std::string(schedule) == "zb-v" ? 2 : 1;

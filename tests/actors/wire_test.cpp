@@ -15,7 +15,14 @@ T decoded(std::span<const std::byte> bytes) {
 }
 
 TEST(Wire, KeepsEveryField) {
-  StepReport report{3, 41, {{0, 1.5}, {7, 2.25}}, {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}}, {1, 2, 3, 4, 5}, 99, 7, 8};
+  StepReport report{3,
+                    41,
+                    {{0, 1.5}, {7, 2.25}},
+                    {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}},
+                    {1, 2, 3, 4, 5},
+                    99,
+                    7,
+                    8};
   const auto bytes = encode(ToCoordinator{report});
   auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
@@ -70,7 +77,8 @@ TEST(Wire, AMessageMayBeUsedAgain) {
 TEST(Wire, ADecoderKeepsTheRoomOfEachKind) {
   Decoder<ToCoordinator> decoder;
   const auto* room =
-      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}}))).squares.data();
+      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}})))
+          .squares.data();
   EXPECT_EQ(std::get<RankReady>(decoder(encode(ToCoordinator{RankReady{3, 4}}))).planned_bytes, 4U);
   const auto& report = std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}})));
   EXPECT_EQ(report.squares.data(), room);

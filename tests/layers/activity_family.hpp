@@ -18,8 +18,7 @@ class ActivityGradient final : public runtime::OperationRule {
   std::vector<runtime::ValueType> infer(std::span<const runtime::ValueType> inputs, const runtime::Attributes&) const override {
     return {inputs[0]};
   }
-  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>,
-                     const runtime::Attributes&) const override {
+  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>, const runtime::Attributes&) const override {
     return {};
   }
   runtime::KernelRows kernel_rows() const override { return {}; }
@@ -41,8 +40,7 @@ class Activity final : public runtime::OperationRule {
     static const ActivityGradient rule;
     if (builder.wants(0)) builder.add_gradient(0, builder.append(rule, {builder.input(0), builder.loss_scale()}, {}, "dx")[0]);
   }
-  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>,
-                     const runtime::Attributes&) const override {
+  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>, const runtime::Attributes&) const override {
     return {};
   }
   runtime::KernelRows kernel_rows() const override { return {}; }

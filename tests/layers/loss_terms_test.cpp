@@ -62,7 +62,8 @@ TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
     const std::vector<float> before(place.begin(), place.end());
     double expected = 0, without = 0;
     std::vector<double> direction;
-    for (std::size_t i = 0; i < gradient.size(); ++i) direction.push_back((i * 7 % 3 == 0 ? 1 : -1) / std::sqrt(static_cast<double>(gradient.size())));
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      direction.push_back((i * 7 % 3 == 0 ? 1 : -1) / std::sqrt(static_cast<double>(gradient.size())));
     for (std::size_t i = 0; i < gradient.size(); ++i) expected += static_cast<double>(gradient[i]) * direction[i];
     const auto lm_alone = plain.gradient(spec.name);
     for (std::size_t i = 0; i < gradient.size(); ++i) without += static_cast<double>(lm_alone[i]) * direction[i];
@@ -79,31 +80,31 @@ TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
 }
 
 TEST(LossTerms, CutsKeepTheBits) {
-    for (const bool tied : {false, true}) {
-      struct Outcome {
-        double total = 0;
-        std::vector<std::uint32_t> gradients;
-        bool operator==(const Outcome&) const = default;
-      };
-      const auto run = [&](LoopOptions options) {
-        Model model(with_activity(tied), options);
-        model.initialise(7);
-        const auto sums = model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
-        return Outcome{sums.mean().total, model.gradient_bits()};
-      };
-      const Outcome whole = run(two_rows());
-      for (const char* layout : {"E t*2 | t*2 H", "E t | t*2 | t H", "E | t | t*3 | H", "E t*4 | | H"}) {
-        for (const auto mode : {runtime::BackwardMode::fused, runtime::BackwardMode::split}) {
-          for (const char* policy : {"none", "full"}) {
-            LoopOptions cut = two_rows();
-            cut.layout = layout;
-            cut.mode = mode;
-            cut.rematerialize = policy;
-            EXPECT_TRUE(run(cut) == whole) << layout << ", " << policy << ", tied " << tied;
-          }
+  for (const bool tied : {false, true}) {
+    struct Outcome {
+      double total = 0;
+      std::vector<std::uint32_t> gradients;
+      bool operator==(const Outcome&) const = default;
+    };
+    const auto run = [&](LoopOptions options) {
+      Model model(with_activity(tied), options);
+      model.initialise(7);
+      const auto sums = model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+      return Outcome{sums.mean().total, model.gradient_bits()};
+    };
+    const Outcome whole = run(two_rows());
+    for (const char* layout : {"E t*2 | t*2 H", "E t | t*2 | t H", "E | t | t*3 | H", "E t*4 | | H"}) {
+      for (const auto mode : {runtime::BackwardMode::fused, runtime::BackwardMode::split}) {
+        for (const char* policy : {"none", "full"}) {
+          LoopOptions cut = two_rows();
+          cut.layout = layout;
+          cut.mode = mode;
+          cut.rematerialize = policy;
+          EXPECT_TRUE(run(cut) == whole) << layout << ", " << policy << ", tied " << tied;
         }
       }
     }
+  }
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ ForwardProgram program_of(const Net& net, DType compute = DType::f32) {
   builder.enter(0, "layers.0");
   const auto y = add(builder, h, net.body(builder, h), "residual");
   builder.enter(-1, "");
-  builder.loss_term({.name = "lm_loss"}, linear_cross_entropy(builder, y, builder.parameter("head", {11, 8}), builder.batch("targets"), net.head, "loss"));
+  builder.loss_term({.name = "lm_loss"},
+                    linear_cross_entropy(builder, y, builder.parameter("head", {11, 8}), builder.batch("targets"), net.head, "loss"));
   return builder.finish();
 }
 
@@ -380,7 +381,8 @@ TEST(Rules, ScratchIsThatOfTheKernel) {
     ProgramBuilder builder({dtype, 30, 10});
     const auto x = builder.boundary_in(40);
     const auto y = linear(builder, x, builder.parameter("w", {56, 40}), "y");
-    builder.loss_term({.name = "lm_loss"}, linear_cross_entropy(builder, y, builder.parameter("head", {2000, 56}), builder.batch("targets"), {}, "loss"));
+    builder.loss_term({.name = "lm_loss"},
+                      linear_cross_entropy(builder, y, builder.parameter("head", {2000, 56}), builder.batch("targets"), {}, "loss"));
     const auto set = differentiate(builder.finish(), {});
     std::map<std::string, std::size_t> planned;
     for (const int threads : {1, 3})

@@ -65,7 +65,8 @@ ForwardProgram build(const SmallNet& net) {
   if (net.logits)
     builder.set_logits(logits(builder, x, head, {}, "logits"));
   else
-    builder.loss_term({.name = "lm_loss"}, linear_cross_entropy(builder, x, head, builder.batch("targets"), {.z_loss = net.z_loss}, "loss"));
+    builder.loss_term({.name = "lm_loss"},
+                      linear_cross_entropy(builder, x, head, builder.batch("targets"), {.z_loss = net.z_loss}, "loss"));
   return builder.finish();
 }
 
