@@ -9,11 +9,14 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::actors {
 namespace {
 
 constexpr const char* who = "actors.parity";
+constexpr int max_depth = 8;
+constexpr double max_tolerance = 1e30;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 constexpr double logits_limit = 1.2, mean_gradient_limit = 1.1, any_tensor_limit = PyTorchRule::any_tensor_limit;
@@ -37,16 +40,14 @@ class ToleranceRule final : public ParityRule {
   ToleranceRule(const std::string& folder, double scale, double targets) : scale_(scale), targets_(targets) {
     const auto path = runtime::join_path(folder, "tolerance.json");
     if (runtime::kind_of(path) == runtime::PathKind::missing) return;
-    try {
-      const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 16, ExitCode::model));
-      loss_ = {json.at("loss").get<double>(), true};
-      logits_ = {json.at("logits").get<double>(), true};
-      hidden_ = {json.at("hidden").get<double>(), false};
-      gradient_ = {json.at("grad").get<double>(), false};
-      gradient_floor_ = json.value("grad_floor", 0.0);
-    } catch (const nlohmann::json::exception& error) {
-      fail(ExitCode::model, who, "{}: {}", path, error.what());
-    }
+    const auto json = runtime::parse_json(runtime::read_text_file(path, 1 << 16, ExitCode::model), max_depth, ExitCode::model, path);
+    const runtime::JsonReader tolerance(json, path, ExitCode::model);
+    const auto number = [&](const char* key) { return tolerance.member(key).number(0, max_tolerance); };
+    loss_ = {number("loss"), true};
+    logits_ = {number("logits"), true};
+    hidden_ = {number("hidden"), false};
+    gradient_ = {number("grad"), false};
+    gradient_floor_ = tolerance.number("grad_floor", 0, max_tolerance).value_or(0.0);
   }
 
   [[nodiscard]] std::map<std::string, Verdict> judge(const Distances& distances) const override {
@@ -90,17 +91,10 @@ class MeasuringRule final : public ParityRule {
 /// Reads the norms in bf16.json: {"logits": {"largest": …, "norm": …}, …}, and "loss": a number, which no rule uses.
 std::map<std::string, double> read_pytorch_distances(const std::string& path) {
   std::map<std::string, double> distances;
-  try {
-    const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 22, ExitCode::model));
-    for (const auto& [name, entry] : json.items()) {
-      if (name == "loss") continue;
-      const double norm = entry.at("norm").get<double>();
-      MILLRACE_CHECK(norm >= 0 && std::isfinite(norm), ExitCode::model, who, "{}: the norm of {} is {}, expected a number of 0 or more",
-                     path, name, norm);
-      distances[name] = norm;
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::model, who, "{}: {}", path, error.what());
+  const auto json = runtime::parse_json(runtime::read_text_file(path, 1 << 22, ExitCode::model), max_depth, ExitCode::model, path);
+  const runtime::JsonReader file(json, path, ExitCode::model);
+  for (const auto& [name, entry] : file.object().items()) {
+    if (name != "loss") distances[name] = file.member(name).member("norm").number(0, std::numeric_limits<double>::max());
   }
   return distances;
 }

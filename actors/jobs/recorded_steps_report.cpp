@@ -12,6 +12,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -29,15 +30,13 @@ struct StepsTolerance {
     StepsTolerance tolerance;
     const auto path = runtime::join_path(folder, "tolerance.json");
     if (runtime::kind_of(path) != runtime::PathKind::missing) {
-      try {
-        const auto json = nlohmann::json::parse(runtime::read_text_file(path, 1 << 16, ExitCode::model));
-        tolerance.loss = json.value("loss", tolerance.loss);
-        tolerance.grad_norm = json.value("grad_norm", tolerance.grad_norm);
-        tolerance.parameter = json.value("parameter", tolerance.parameter);
-        tolerance.parameter_rms = json.value("parameter_rms", tolerance.parameter_rms);
-      } catch (const nlohmann::json::exception& error) {
-        fail(ExitCode::model, steps_component, "{}: {}", path, error.what());
-      }
+      const auto json = runtime::parse_json(runtime::read_text_file(path, 1 << 16, ExitCode::model), 8, ExitCode::model, path);
+      const runtime::JsonReader file(json, path, ExitCode::model);
+      const auto read = [&](const char* key, double& value) { value = file.number(key, 0, 1e30).value_or(value); };
+      read("loss", tolerance.loss);
+      read("grad_norm", tolerance.grad_norm);
+      read("parameter", tolerance.parameter);
+      read("parameter_rms", tolerance.parameter_rms);
     }
     for (double* each : {&tolerance.loss, &tolerance.grad_norm, &tolerance.parameter, &tolerance.parameter_rms}) *each *= scale;
     return tolerance;

@@ -1,9 +1,9 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "actors/jobs/recorded_steps.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/json_reader.hpp"
-#include "runtime/io/strict_json.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -69,8 +69,8 @@ void read_learning_rate(JsonReader& reader, runtime::TrainConfig& train) {
 
 runtime::TrainConfig recorded_training(const std::string& folder) {
   const auto path = runtime::join_path(folder, "config.json");
-  const Json json = runtime::parse_strict_json(runtime::read_text_file(path, 4 << 20, ExitCode::model), 16, ExitCode::model, path);
-  JsonReader reader(json, path);
+  const Json json = runtime::parse_json(runtime::read_text_file(path, 4 << 20, ExitCode::model), 16, ExitCode::model, path);
+  JsonReader reader(json, path, ExitCode::model);
   if (reader.find("decoder_block") == nullptr) reader.refuse("decoder_block", "expected the keys of MaxText beside recorded steps");
   runtime::TrainConfig train;
   train.numerics = "maxtext";

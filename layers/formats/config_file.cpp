@@ -11,7 +11,7 @@
 #include "layers/formats/llmc_file.hpp"
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/models/model_family.hpp"
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -128,10 +128,10 @@ std::string first_difference(const ModelConfig& wanted, const ModelConfig& found
 ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   MILLRACE_CHECK(text.size() <= max_file_bytes, ExitCode::model, config_file_component, "{}: {} bytes, expected at most {}", where,
                  text.size(), max_file_bytes);
-  const Json json = runtime::parse_strict_json(text, max_depth, ExitCode::model, where);
+  const Json json = runtime::parse_json(text, max_depth, ExitCode::model, where);
   MILLRACE_CHECK(json.is_object(), ExitCode::model, config_file_component, "{}: a JSON {}, expected an object", where, json.type_name());
   ConfigFile result;
-  JsonReader reader(json, where);
+  JsonReader reader(json, where, ExitCode::model);
   recognised(reader).read_config(reader, result);
   if (result.z_loss > 0)
     result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss has this z-loss in it", where, result.z_loss));

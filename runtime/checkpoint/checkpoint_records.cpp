@@ -1,10 +1,12 @@
 #include "runtime/checkpoint/checkpoint_records.hpp"
 
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "runtime/io/file_system.hpp"
+#include "runtime/io/json_reader.hpp"
 #include "runtime/io/safetensors_header.hpp"
-#include "runtime/io/strict_json.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -13,24 +15,24 @@ constexpr const char* who = "runtime.checkpoint";
 constexpr int max_depth = 6;
 using nlohmann::json;
 
-void check_schema(const json& object, ExitCode code, std::string_view path) {
-  const auto schema = json_count(object, "schema", code, path);
-  MILLRACE_CHECK(schema == checkpoint_schema, code, who, "{}: schema {}, expected {}", path, schema, checkpoint_schema);
+void check_schema(const JsonReader& record) {
+  const auto schema = record.member("schema");
+  if (schema.count() != checkpoint_schema) schema.refuse(fmt::format("expected {}", checkpoint_schema));
 }
 
-Hash128 hash_from(const std::string& text, ExitCode code, std::string_view path) {
+Hash128 hash_from(const JsonReader& record) {
+  const std::string& digits = record.text();
   try {
-    return Hash128::from_hex(text);
-  } catch (const Error& error) {
-    fail(code, who, "{}: {}", path, error.what());
+    return Hash128::from_hex(digits);
+  } catch (const Error&) {
+    record.refuse("expected a hash of 32 hexadecimal digits");
   }
 }
 
 json to_json(const ShardRecord& shard) { return {{"file", shard.file}, {"bytes", shard.bytes}, {"header", shard.header.hex()}}; }
 
-ShardRecord shard_from(const json& object, ExitCode code, std::string_view path) {
-  return {json_text(object, "file", code, path), json_count(object, "bytes", code, path),
-          hash_from(json_text(object, "header", code, path), code, path)};
+ShardRecord shard_from(const JsonReader& record) {
+  return {record.member("file").text(), record.member("bytes").count(), hash_from(record.member("header"))};
 }
 
 json to_json(const TensorRecord& tensor) {
@@ -39,41 +41,24 @@ json to_json(const TensorRecord& tensor) {
   return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"shard", tensor.shard}, {"chunks", chunks}};
 }
 
-std::vector<std::int64_t> shape_from(const json& array, ExitCode code, std::string_view path) {
-  std::vector<std::int64_t> shape;
-  for (const auto& size : array) {
-    MILLRACE_CHECK(size.is_number_unsigned(), code, who, "{}: a size in a shape is not a whole number", path);
-    shape.push_back(size.get<std::int64_t>());
-  }
-  return shape;
-}
-
-TensorRecord tensor_from(const json& object, ExitCode code, std::string_view path) {
-  TensorRecord tensor{json_text(object, "name", code, path),
-                      {},
-                      shape_from(json_array(object, "shape", code, path), code, path),
-                      json_text(object, "shard", code, path),
-                      {}};
-  const auto dtype = file_dtype_from(json_text(object, "dtype", code, path));
-  MILLRACE_CHECK(dtype.has_value(), code, who, "{}: tensor '{}' has an unknown dtype", path, tensor.name);
+TensorRecord tensor_from(const JsonReader& record, ExitCode code) {
+  TensorRecord tensor{record.member("name").text(), {}, {}, record.member("shard").text(), {}};
+  for (const auto& size : record.member("shape").elements())
+    tensor.shape.push_back(size.integer(0, std::numeric_limits<std::int64_t>::max()));
+  const auto dtype = file_dtype_from(record.member("dtype").text());
+  if (!dtype) record.refuse("dtype", "expected the dtype of a safetensors file");
   tensor.dtype = *dtype;
-  for (const auto& chunk : json_array(object, "chunks", code, path)) {
-    MILLRACE_CHECK(chunk.is_string(), code, who, "{}: tensor '{}' has a chunk hash that is not a string", path, tensor.name);
-    tensor.chunks.push_back(hash_from(chunk.get<std::string>(), code, path));
-  }
+  for (const auto& chunk : record.member("chunks").elements()) tensor.chunks.push_back(hash_from(chunk));
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
   const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
-  MILLRACE_CHECK(tensor.chunks.size() == expected, code, who, "{}: tensor '{}' has {} chunk hashes, expected {}", path, tensor.name,
-                 tensor.chunks.size(), expected);
+  MILLRACE_CHECK(tensor.chunks.size() == expected, code, who, "{}: tensor '{}' has {} chunk hashes, expected {}", record.where(),
+                 tensor.name, tensor.chunks.size(), expected);
   return tensor;
 }
 
-std::map<std::string, std::string> texts_from(const json& object, ExitCode code, std::string_view path) {
+std::map<std::string, std::string> texts_from(const JsonReader& record) {
   std::map<std::string, std::string> texts;
-  for (const auto& [key, value] : object.items()) {
-    MILLRACE_CHECK(value.is_string(), code, who, "{}: '{}' is not a string", path, key);
-    texts.emplace(key, value.get<std::string>());
-  }
+  for (const auto& [key, value] : record.object().items()) texts.emplace(key, record.member(key).text());
   return texts;
 }
 
@@ -106,14 +91,15 @@ std::string ShardReport::text() const {
 }
 
 ShardReport ShardReport::from_text(std::string_view text) {
+  constexpr auto code = ExitCode::internal;
   constexpr auto path = "a shard report";
-  const auto object = parse_strict_json(text, max_depth, ExitCode::internal, path);
+  const auto parsed = parse_json(text, max_depth, code, path);
+  const JsonReader record(parsed, path, code);
   ShardReport report;
-  report.writer = static_cast<int>(json_count(object, "writer", ExitCode::internal, path));
-  report.writers = static_cast<int>(json_count(object, "writers", ExitCode::internal, path));
-  report.shard = shard_from(json_object(object, "shard", ExitCode::internal, path), ExitCode::internal, path);
-  for (const auto& tensor : json_array(object, "tensors", ExitCode::internal, path))
-    report.tensors.push_back(tensor_from(tensor, ExitCode::internal, path));
+  report.writer = static_cast<int>(record.member("writer").count(std::numeric_limits<int>::max()));
+  report.writers = static_cast<int>(record.member("writers").count(std::numeric_limits<int>::max()));
+  report.shard = shard_from(record.member("shard"));
+  for (const auto& tensor : record.member("tensors").elements()) report.tensors.push_back(tensor_from(tensor, code));
   return report;
 }
 
@@ -133,18 +119,19 @@ std::string Manifest::text() const {
 
 Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
-  const auto object = parse_strict_json(text, max_depth, code, path);
-  check_schema(object, code, path);
+  const auto parsed = parse_json(text, max_depth, code, path);
+  const JsonReader record(parsed, path, code);
+  check_schema(record);
   Manifest manifest;
-  manifest.meta.step = json_count(object, "step", code, path);
-  manifest.meta.consumed_samples = json_count(object, "consumed_samples", code, path);
-  manifest.meta.identity = texts_from(json_object(object, "identity", code, path), code, path);
-  manifest.meta.notes = texts_from(json_object(object, "notes", code, path), code, path);
-  manifest.epoch = json_count(object, "epoch", code, path);
-  manifest.run = json_text(object, "run", code, path);
-  manifest.state = hash_from(json_text(object, "state", code, path), code, path);
-  for (const auto& shard : json_array(object, "shards", code, path)) manifest.shards.push_back(shard_from(shard, code, path));
-  for (const auto& tensor : json_array(object, "tensors", code, path)) manifest.tensors.push_back(tensor_from(tensor, code, path));
+  manifest.meta.step = record.member("step").count();
+  manifest.meta.consumed_samples = record.member("consumed_samples").count();
+  manifest.meta.identity = texts_from(record.member("identity"));
+  manifest.meta.notes = texts_from(record.member("notes"));
+  manifest.epoch = record.member("epoch").count();
+  manifest.run = record.member("run").text();
+  manifest.state = hash_from(record.member("state"));
+  for (const auto& shard : record.member("shards").elements()) manifest.shards.push_back(shard_from(shard));
+  for (const auto& tensor : record.member("tensors").elements()) manifest.tensors.push_back(tensor_from(tensor, code));
   check_owners(manifest, path);
   MILLRACE_CHECK(manifest.state_hash() == manifest.state, code, who, "{}: the state hash is not that of its tensors", path);
   return manifest;
@@ -164,10 +151,11 @@ std::string Commit::text() const {
 
 Commit Commit::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
-  const auto object = parse_strict_json(text, max_depth, code, path);
-  check_schema(object, code, path);
-  const Commit commit{json_count(object, "step", code, path), json_count(object, "epoch", code, path),
-                      json_count(object, "manifest_bytes", code, path), hash_from(json_text(object, "manifest", code, path), code, path)};
+  const auto parsed = parse_json(text, max_depth, code, path);
+  const JsonReader record(parsed, path, code);
+  check_schema(record);
+  const Commit commit{record.member("step").count(), record.member("epoch").count(), record.member("manifest_bytes").count(),
+                      hash_from(record.member("manifest"))};
   // The commit file has no hash of its own, so every byte must be as text() writes it.
   MILLRACE_CHECK(commit.text() == text, code, who, "{}: not as it was written", path);
   return commit;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 
 #include "runtime/io/hash.hpp"
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -26,12 +27,13 @@ std::string line_of(const JournalRecord& record) {
 std::optional<JournalRecord> parse_line(std::string_view line) {
   constexpr auto code = ExitCode::checkpoint;
   try {
-    const auto object = parse_strict_json(line, 2, code, "journal");
-    const auto name = json_text(object, "event", code, "journal");
+    const auto parsed = parse_json(line, 2, code, "journal");
+    const JsonReader record(parsed, "journal", code);
+    const auto& name = record.member("event").text();
     const auto* const event = std::find(event_names.begin(), event_names.end(), name);
-    if (event == event_names.end() || json_count(object, "schema", code, "journal") != schema) return std::nullopt;
-    return JournalRecord{static_cast<JournalEvent>(event - event_names.begin()), json_count(object, "step", code, "journal"),
-                         json_count(object, "epoch", code, "journal"), json_text(object, "note", code, "journal")};
+    if (event == event_names.end() || record.member("schema").count() != schema) return std::nullopt;
+    return JournalRecord{static_cast<JournalEvent>(event - event_names.begin()), record.member("step").count(),
+                         record.member("epoch").count(), record.member("note").text()};
   } catch (const Error&) {
     return std::nullopt;
   }

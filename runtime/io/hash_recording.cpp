@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/hash.hpp"
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -52,12 +53,13 @@ HashRecording::HashRecording(const std::string& run_directory) {
 void HashRecording::scan(std::size_t index) {
   auto& [file, after, ranks, names] = files_[index];
   const auto head = head_of(file);
-  const auto json = nlohmann::json::parse(head, nullptr, false);
-  const auto is = [&json](const char* key, const nlohmann::json& value) { return json.contains(key) && json[key] == value; };
-  MILLRACE_CHECK(json.is_object() && is("kind", "millrace.hashes") && is("schema", 1), ExitCode::data, who,
-                 "{} begins with {:.60}, expected a recording of hashes, schema 1", file.path(), head);
-  after = static_cast<std::int64_t>(json_count(json, "after", ExitCode::data, file.path()));
-  ranks = static_cast<int>(json_count(json, "ranks", ExitCode::data, file.path()));
+  MILLRACE_CHECK(head.starts_with('{'), ExitCode::data, who, "{} begins with {:.60}, expected a recording of hashes", file.path(), head);
+  const Json json = parse_json(head, 2, ExitCode::data, file.path());
+  const JsonReader header(json, file.path(), ExitCode::data);
+  if (header.text("kind") != "millrace.hashes") header.refuse("kind", "expected \"millrace.hashes\"");
+  if (header.member("schema").count() != 1) header.refuse("schema", "expected 1");
+  after = header.member("after").integer(0, std::numeric_limits<std::int64_t>::max());
+  ranks = static_cast<int>(header.member("ranks").count(std::numeric_limits<int>::max()));
   const std::uint64_t size = file.size();
   for (std::uint64_t at = head.size() + 1; at + sizeof(HashBlock) <= size;) {
     HashBlock block;

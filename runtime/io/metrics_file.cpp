@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -45,8 +46,8 @@ void add_field(std::string& line, const std::string& name, const MetricValue& va
 /// The step of a line; nothing for a line that was not written by us.
 std::optional<std::uint64_t> step_of_line(std::string_view line) {
   try {
-    const auto object = parse_strict_json(line, 8, ExitCode::data, "metrics");
-    return json_count(object, "step", ExitCode::data, "metrics");
+    const auto record = parse_json(line, 8, ExitCode::data, "metrics");
+    return JsonReader(record, "metrics", ExitCode::data).member("step").count();
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -117,10 +118,10 @@ std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path) {
   const auto file = read_text_file(path, max_file_bytes, ExitCode::storage);
   std::string_view text = file;
   while (const auto line = take_line(text)) try {
-      const auto record = parse_strict_json(*line, 8, ExitCode::data, "metrics");
-      ExactStep step{json_text(record, "loss_hex", ExitCode::data, "metrics"),
-                     json_text(record, "gradient_norm_hex", ExitCode::data, "metrics")};
-      steps[json_count(record, "step", ExitCode::data, "metrics")] = std::move(step);
+      const auto parsed = parse_json(*line, 8, ExitCode::data, "metrics");
+      const JsonReader record(parsed, "metrics", ExitCode::data);
+      ExactStep step{record.member("loss_hex").text(), record.member("gradient_norm_hex").text()};
+      steps[record.member("step").count()] = std::move(step);
     } catch (const Error&) {  // the header line, an evaluation, or a torn line
     }
   return steps;

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -41,12 +42,13 @@ void check_file_name(const std::string& name, const std::string& index_path, Exi
 /// Reads the index: name → file. Some versions of transformers write total_size as a float.
 std::map<std::string, std::string> read_index(const std::string& path, ExitCode code, std::optional<std::uint64_t>& total) {
   const auto text = read_text_file(path, max_safetensors_header_bytes, code);
-  const auto index = parse_strict_json(text, 8, code, path);
+  const auto index = parse_json(text, 8, code, path);
   std::map<std::string, std::string> map;
-  for (const auto& [name, file] : json_object(index, "weight_map", code, path).items()) {
-    MILLRACE_CHECK(file.is_string(), code, who, "{}: the file of tensor '{}' is not a string", path, name);
-    check_file_name(file.get<std::string>(), path, code);
-    map.emplace(name, file.get<std::string>());
+  const auto files = JsonReader(index, path, code).member("weight_map");
+  for (const auto& [name, value] : files.object().items()) {
+    const std::string& file = files.member(name).text();
+    check_file_name(file, path, code);
+    map.emplace(name, file);
   }
   const auto metadata = index.find("metadata");
   if (metadata == index.end() || !metadata->is_object() || !metadata->contains("total_size")) return map;

@@ -56,7 +56,7 @@ TEST(Data, LeavesNoFileWhereItFails) {
     more.insert(more.begin(), head.begin(), head.end());
     return more;
   };
-  expect_failure(run_millrace(with({folder / "bad.jsonl"})), ExitCode::data, {"bad.jsonl:2", "'text' is missing"});
+  expect_failure(run_millrace(with({folder / "bad.jsonl"})), ExitCode::data, {"bad.jsonl:2", "text is missing"});
   expect_failure(run_millrace(with({folder / "none.txt"})), ExitCode::data, {"none.txt"});
   expect_failure(run_millrace(with({folder / "good.txt"}), "MILLRACE_FAULT=io:path=out:op=write:call=1:enospc"), ExitCode::storage,
                  {"out", "No space left"});

@@ -215,11 +215,11 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   if (parameters && !parameters->has("full_attention") && !parameters->has("sliding_attention"))
     reader.refuse("rope_parameters", "expected full_attention and sliding_attention in it: transformers reads nothing else there");
 
-  const char* prefix = scaling ? "rope_scaling." : "rope_parameters.full_attention.";
+  const char* place = scaling ? "rope_scaling" : "rope_parameters.full_attention";
   if (parameters) static_cast<void>(parameters->object("full_attention"));
   const Json merged =
       full_rotation(reader, parameters ? parameters->find("full_attention") : nullptr, scaling ? reader.find("rope_scaling") : nullptr);
-  JsonReader full(merged, reader.where(), prefix);
+  JsonReader full(merged, reader.where(), ExitCode::model, place);
   const auto partial = reader.number("partial_rotary_factor", 0, 1);
   model.rope = read_rotation(full, model, {outer.value_or(family.theta), partial}, warnings);
   if (model.rope.kind == RopeKind::yarn) read_truncate(full, parameters, model.rope);

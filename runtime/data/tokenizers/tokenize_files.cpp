@@ -1,13 +1,14 @@
 #include "runtime/data/tokenizers/tokenize_files.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/mapped_file.hpp"
 #include "runtime/data/tokenizers/text_cut.hpp"
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -49,8 +50,8 @@ class FileTokenizer {
       at = std::min(end + 1, text.size());
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::string where = path + ":" + std::to_string(number);
-      const auto json = parse_strict_json(line, max_line_depth, ExitCode::data, where);
-      add_document(json_text(json, options_.text_key.c_str(), ExitCode::data, where), false);
+      const auto json = parse_json(line, max_line_depth, ExitCode::data, where);
+      add_document(JsonReader(json, where, ExitCode::data).member(options_.text_key).text(), false);
       tell(before_ + at);
     }
   }

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "runtime/data/tokenizers/byte_pair_tokenizer.hpp"
-#include "runtime/data/tokenizers/json_view.hpp"
 #include "runtime/data/tokenizers/tokenizer_json_steps.hpp"
 #include "runtime/data/tokenizers/unicode.hpp"
 #include "runtime/data/tokenizers/utf8.hpp"
-#include "runtime/io/strict_json.hpp"
+#include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -61,8 +61,8 @@ std::string byte_piece(std::size_t byte) { return fmt::format("<0x{:02X}>", byte
 
 class Reader {
  public:
-  Reader(const nlohmann::json& json, const std::string& where)
-      : file_(json, where, ""), where_(where), model_json_(file_.member("model")), model_(count_merges()) {
+  Reader(const Json& json, const std::string& where)
+      : file_(json, where, ExitCode::data), where_(where), model_json_(file_.member("model")), model_(count_merges()) {
     model_.where = where;
   }
 
@@ -82,38 +82,46 @@ class Reader {
  private:
   /// Checks the model's type first, since only byte-pair models have merges.
   std::size_t count_merges() const {
-    const std::string type = model_json_.type();
-    if (!type.empty() && type != "BPE") model_json_.member("type").refuse("BPE: a tokenizer.model of SentencePiece beside it can be used");
+    const std::string type = model_json_.text("type").value_or("");
+    if (!type.empty() && type != "BPE")
+      model_json_.member("type").refuse("expected BPE: a tokenizer.model of SentencePiece beside it can be used");
     return model_json_.member("merges").array().size();
   }
 
   void check_model() const {
     model_json_.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
                       "ignore_merges", "vocab", "merges"});
-    if (const auto dropout = model_json_.find("dropout")) dropout->refuse("null: dropout is not supported");
+    if (const auto dropout = model_json_.optional_member("dropout")) dropout->refuse("expected null: dropout is not supported");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const auto affix = model_json_.find(key);
-      if (affix && !affix->text().empty()) affix->refuse("null or \"\"");
+      const auto affix = model_json_.optional_member(key);
+      if (affix && !affix->text().empty()) affix->refuse("expected null or \"\"");
     }
-    const bool fallback = model_json_.boolean("byte_fallback", false);
+    const bool fallback = model_json_.boolean("byte_fallback").value_or(false);
     if (!over_bytes_ && (!fallback || !model_.spaces.replace)) {
       model_json_.refuse(
-          "a pre_tokenizer ByteLevel, or byte_fallback with spaces written as U+2581; a tokenizer.model of SentencePiece "
+          "expected a pre_tokenizer ByteLevel, or byte_fallback with spaces written as U+2581; a tokenizer.model of SentencePiece "
           "beside it can be used");
     }
   }
 
   void read_vocabulary() {
-    const JsonView vocabulary = model_json_.member("vocab");
-    const auto added = file_.find("added_tokens");
+    const JsonReader vocabulary = model_json_.member("vocab");
+    const auto added = file_.optional_member("added_tokens");
     const std::size_t entries = vocabulary.object().size() + (added ? added->array().size() : 0);
     // Gaps are allowed, since vocabularies are padded, but an id must not be so large that it alone would demand memory.
     max_id_ = static_cast<std::int32_t>(std::min<std::size_t>(2 * entries + 65536, std::size_t{1} << 28));
     for (const auto& [piece, value] : vocabulary.object().items()) {
-      const std::int32_t id = JsonView(value, where_, "model.vocab." + shown(piece)).count(max_id_);
+      const std::int32_t id = id_of(vocabulary, piece, value);
       pieces_.emplace(piece, id);
       give(id, piece, text_of(piece));
     }
+  }
+
+  /// The id of a piece. Its place in the file is put into words for an error only: there may be a million pieces.
+  std::int32_t id_of(const JsonReader& vocabulary, const std::string& piece, const Json& value) const {
+    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max_id_);
+    if (!fits) vocabulary.refuse(piece, fmt::format("expected an integer from 0 to {}", max_id_));
+    return static_cast<std::int32_t>(value.get<std::uint64_t>());
   }
 
   /// The text that a piece of the vocabulary stands for.
@@ -153,7 +161,7 @@ class Reader {
       model_.bytes[byte] = found->second;
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
     }
-    const bool whole = model_json_.boolean("ignore_merges", false);
+    const bool whole = model_json_.boolean("ignore_merges").value_or(false);
     model_.spaces.cut_at_words = !whole;
     for (const auto& [piece, id] : pieces_) {
       if (over_bytes_) {
@@ -166,11 +174,11 @@ class Reader {
       if (first.length == piece.size() && !piece.empty()) model_.characters.emplace(first.code, id);
       if (has_word_border(piece)) model_.spaces.cut_at_words = false;
     }
-    if (!over_bytes_ && model_.characters.empty()) model_json_.member("vocab").refuse("some pieces of single characters");
+    if (!over_bytes_ && model_.characters.empty()) model_json_.member("vocab").refuse("expected some pieces of single characters");
   }
 
   void read_merges() {
-    const JsonView merges = model_json_.member("merges");
+    const JsonReader merges = model_json_.member("merges");
     const std::size_t count = merges.array().size();
     for (std::size_t rank = 0; rank < count; ++rank) {
       const auto [left, right] = merge_at(merges, rank);
@@ -178,59 +186,60 @@ class Reader {
       const auto b = pieces_.find(right);
       const auto merged = pieces_.find(left + right);
       if (a == pieces_.end() || b == pieces_.end() || merged == pieces_.end()) {
-        merges.at(rank).refuse(
-            fmt::format("two pieces of the vocabulary whose union is one ({} is none)", shown(a == pieces_.end()   ? left
-                                                                                              : b == pieces_.end() ? right
-                                                                                                                   : left + right)));
+        merges.at(rank).refuse(fmt::format("expected two pieces of the vocabulary whose union is one ({} is none)",
+                                           shown(a == pieces_.end()   ? left
+                                                 : b == pieces_.end() ? right
+                                                                      : left + right)));
       }
       if (!model_.pairs.add(a->second, b->second, static_cast<std::int32_t>(rank), merged->second))
-        merges.at(rank).refuse("each pair once");
+        merges.at(rank).refuse("expected each pair once");
     }
   }
 
   /// A merge is written "a b" or ["a", "b"].
-  static std::pair<std::string, std::string> merge_at(const JsonView& merges, std::size_t rank) {
+  static std::pair<std::string, std::string> merge_at(const JsonReader& merges, std::size_t rank) {
     const auto& value = merges.array()[rank];
     if (value.is_string()) {
       const auto& text = value.get_ref<const std::string&>();
       const std::size_t space = text.find(' ');
-      if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) merges.at(rank).refuse("two pieces and one space");
+      if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+        merges.at(rank).refuse("expected two pieces and one space");
       return {text.substr(0, space), text.substr(space + 1)};
     }
-    const JsonView pair = merges.at(rank);
-    if (pair.array().size() != 2) pair.refuse("two pieces");
+    const JsonReader pair = merges.at(rank);
+    if (pair.array().size() != 2) pair.refuse("expected two pieces");
     return {pair.at(0).text(), pair.at(1).text()};
   }
 
   void read_added_tokens() {
-    const auto tokens = file_.find("added_tokens");
+    const auto tokens = file_.optional_member("added_tokens");
     for (std::size_t i = 0; tokens && i < tokens->array().size(); ++i) read_added_token(tokens->at(i));
     const bool sorted = model_.added.sort();
     MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, who, "{}: an added token appears twice", where_);
   }
 
-  void read_added_token(const JsonView& token) {
+  void read_added_token(const JsonReader& token) {
     token.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    const std::int32_t id = token.member("id").count(max_id_);
-    const std::string content = token.text("content");
-    if (content.empty()) token.member("content").refuse("some text");
-    const bool special = token.boolean("special", false);
+    const std::int32_t id = static_cast<std::int32_t>(token.member("id").count(static_cast<std::uint64_t>(max_id_)));
+    const std::string content = token.member("content").text();
+    if (content.empty()) token.member("content").refuse("expected some text");
+    const bool special = token.boolean("special").value_or(false);
     const auto piece = pieces_.find(content);
     if (piece == pieces_.end()) {
       give(id, content, "");
     } else if (piece->second != id) {
-      token.member("id").refuse(fmt::format("{}, which the vocabulary has for {}", piece->second, shown(content)));
+      token.member("id").refuse(fmt::format("expected {}, which the vocabulary has for {}", piece->second, shown(content)));
     }
     model_.texts[static_cast<std::size_t>(id)] = special ? "" : text_of(content);
     if (special) {
-      if (!special_.emplace(content, id).second) token.refuse("each special token once");
+      if (!special_.emplace(content, id).second) token.refuse("expected each special token once");
       return;
     }
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-      if (token.boolean(key, false)) token.member(key).refuse("false where the token is not special");
+      if (token.boolean(key).value_or(false)) token.member(key).refuse("expected false where the token is not special");
     }
-    if (!token.boolean("normalized", true) || !(model_.nfc || model_.spaces.replace)) return model_.added.add(content, id);
-    if (model_.spaces.replace) token.refuse("normalized = false where spaces are written as U+2581");
+    if (!token.boolean("normalized").value_or(true) || !(model_.nfc || model_.spaces.replace)) return model_.added.add(content, id);
+    if (model_.spaces.replace) token.refuse("expected normalized = false where spaces are written as U+2581");
     std::string normalized;
     append_nfc(content, normalized);
     model_.added_normalized.add(normalized, id);
@@ -240,9 +249,9 @@ class Reader {
     return nlohmann::json(piece.substr(0, 100)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
-  JsonView file_;
+  JsonReader file_;
   const std::string& where_;
-  JsonView model_json_;
+  JsonReader model_json_;
   BytePairModel model_;
   ByteAlphabet alphabet_;
   PieceIds pieces_;
@@ -256,7 +265,7 @@ class Reader {
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& where) {
   constexpr int max_depth = 32;
-  const nlohmann::json json = parse_strict_json(text, max_depth, ExitCode::data, where);
+  const Json json = parse_json(text, max_depth, ExitCode::data, where);
   return make_byte_pair_tokenizer(Reader(json, where).read());
 }
 

@@ -93,10 +93,10 @@ TEST(HashRecording, WhatIsTornOrLacksARankIsLeftOut) {
   tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"no step that all ranks recorded"});
   std::ofstream(path) << R"({"kind":7,"schema":1})"
                          "\n";
-  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1 begins with {"});
+  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1: kind = 7, expected a string"});
   std::ofstream(path) << R"({"kind":"millrace.hashes","schema":1,"after":"0"})"
                          "\n";
-  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1", "'after'"});
+  tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1: after = \"0\", expected an integer from 0"});
   std::ofstream(path) << "something else\n";
   tests::expect_error([&] { HashRecording(folder / "run"); }, ExitCode::data, {"rank-1 begins with something else"});
 }

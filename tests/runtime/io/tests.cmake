@@ -11,6 +11,7 @@ millrace_add_test(runtime_io_test
     ${CMAKE_CURRENT_LIST_DIR}/file_system_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/hash_recording_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/hash_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/json_reader_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/metrics_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/power_loss.cpp
     ${CMAKE_CURRENT_LIST_DIR}/run_journal_test.cpp

@@ -137,7 +137,7 @@ TEST(TokenizeFiles, NamesTheLineThatIsNoDocument) {
     expect_error([&] { (void)tokenize(folder, files, {}); }, ExitCode::data, parts);
   };
   const std::string good = "{\"text\": \"a\"}\n";
-  refuse(good + "\n" + good + "{\"txt\": \"a\"}\n", {"a.jsonl:4", "'text' is missing"});
+  refuse(good + "\n" + good + "{\"txt\": \"a\"}\n", {"a.jsonl:4", "text is missing"});
   refuse(good + "{\"text\": 7}", {"a.jsonl:2"});
   refuse("[1]\n" + good, {"a.jsonl:1"});
   refuse("{\"text\": \"a\"} {}", {"a.jsonl:1"});
