@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "actors/setup/pipeline_plan.hpp"
-#include "runtime/schedule/simulator/partition.hpp"
+#include "runtime/schedule/simulator/layer_assignment.hpp"
 
 namespace millrace::actors {
 

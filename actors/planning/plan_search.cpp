@@ -65,8 +65,8 @@ class Planner {
         : planner(of), name(schedule), chunks(chunks_of_rank), plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())) {}
 
     /// The best layout with the same policy everywhere; within the limit if there is one and `bound` is set.
-    runtime::Partition best(std::size_t policy, bool bound) {
-      runtime::PartitionOptions options;
+    runtime::LayerAssignment best(std::size_t policy, bool bound) {
+      runtime::LayerAssignmentOptions options;
       options.fixed = planner.fixed(plan);
       if (bound && planner.search_.memory) {
         options.excess = [&](const std::vector<int>& counts) {
@@ -75,7 +75,7 @@ class Planner {
           return beyond;
         };
       }
-      return runtime::partition(plan.schedule, planner.costs(policy), options);
+      return runtime::assign_layers(plan.schedule, planner.costs(policy), options);
     }
 
     /// The first policy for every rank that keeps it within the limit; nothing if there is none.

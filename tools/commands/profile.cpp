@@ -10,7 +10,7 @@
 #include "runtime/io/fault.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/analyze.hpp"
-#include "runtime/schedule/simulator/partition.hpp"
+#include "runtime/schedule/simulator/layer_assignment.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
 #include "tools/commands/run_settings.hpp"

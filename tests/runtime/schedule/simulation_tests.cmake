@@ -2,7 +2,7 @@ millrace_add_test(runtime_simulation_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/transport_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/transport_time_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/simulate_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/partition_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/layer_assignment_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/critical_path_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slot_use_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/lost_time_test.cpp

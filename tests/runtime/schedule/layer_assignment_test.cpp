@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/partition.hpp"
+#include "runtime/schedule/simulator/layer_assignment.hpp"
 
 #include <fmt/ranges.h>
 
@@ -88,7 +88,7 @@ TEST(SmallestLargestStage, IsThatOfAllLayouts) {
   }
 }
 
-TEST(Partition, IsAsFastAsTheFastestOfAllLayouts) {
+TEST(LayerAssignment, IsAsFastAsTheFastestOfAllLayouts) {
   std::mt19937 random(7);
   const auto length = [&] { return std::uniform_real_distribution<double>(0.5, 1.5)(random); };
   int cases = 0, equal = 0;
@@ -98,7 +98,7 @@ TEST(Partition, IsAsFastAsTheFastestOfAllLayouts) {
       const auto schedule = make_schedule({name, ranks, chunks, 2 * ranks, {}});
       LayerCosts costs = model(chunks == 1 ? 9 : 7, 4 * length());
       for (auto& layer : costs.layers) layer = trial % 2 == 0 ? cost(1, 1.2, 0.8) : cost(length(), length(), length());
-      const auto found = partition(schedule, costs);
+      const auto found = assign_layers(schedule, costs);
       const double best = best_makespan(schedule, costs);
       EXPECT_DOUBLE_EQ(found.makespan, makespan(schedule, costs, found.counts));
       EXPECT_GE(found.makespan, best * (1 - 1e-9));
@@ -109,7 +109,7 @@ TEST(Partition, IsAsFastAsTheFastestOfAllLayouts) {
   EXPECT_GE(equal, cases * 9 / 10) << "of " << cases;
 }
 
-TEST(Partition, FindsTheGainsOfAHeavyHead) {
+TEST(LayerAssignment, FindsTheGainsOfAHeavyHead) {
   // 32 layers, a head of 2.4, links of 0.05: efficiency of the even distribution and after the search.
   struct Row {
     const char* name;
@@ -119,41 +119,41 @@ TEST(Partition, FindsTheGainsOfAHeavyHead) {
   for (const auto& row : {Row{"1f1b", 1, 0.816}, Row{"zb-h1", 1, 0.903}, Row{"interleaved", 2, 0.908}, Row{"zb-v", 2, 0.933}}) {
     const auto schedule = make_schedule({row.name, 4, row.chunks, 16, {}});
     LayerCosts costs = model(32, 2.4);
-    PartitionOptions options;
+    LayerAssignmentOptions options;
     options.fixed.links = uniform_links(schedule.placement, 0.05);
-    const auto found = partition(schedule, costs, options);
+    const auto found = assign_layers(schedule, costs, options);
     const double work = 16 * (3 * (32 + 2.4) + 0.1);
     EXPECT_GT(work / (4 * found.makespan), row.efficiency - 0.01) << row.name;
   }
 }
 
-TEST(Partition, StaysWithinTheLimit) {
+TEST(LayerAssignment, StaysWithinTheLimit) {
   const auto schedule = make_schedule({"1f1b", 4, 1, 8, {}});
   const LayerCosts costs = model(12, 4);
-  const auto free = partition(schedule, costs);
+  const auto free = assign_layers(schedule, costs);
   EXPECT_LT(free.counts.back(), 3);
-  PartitionOptions options;
+  LayerAssignmentOptions options;
   options.excess = [](const Counts& counts) {
     return static_cast<double>(std::max(0, *std::max_element(counts.begin(), counts.end()) - 3));
   };
-  const auto limited = partition(schedule, costs, options);
+  const auto limited = assign_layers(schedule, costs, options);
   EXPECT_EQ(limited.counts, (Counts{3, 3, 3, 3}));
   EXPECT_EQ(limited.excess, 0);
   options.excess = [](const Counts& counts) { return 1.0 + counts.front(); };
-  EXPECT_EQ(partition(schedule, costs, options).excess, 1) << "as near as it can come";
+  EXPECT_EQ(assign_layers(schedule, costs, options).excess, 1) << "as near as it can come";
 }
 
 // The limit may be slow to ask: a layout that is no faster is not asked about.
-TEST(Partition, AsksForTheLimitOfFasterLayoutsAlone) {
+TEST(LayerAssignment, AsksForTheLimitOfFasterLayoutsAlone) {
   const auto schedule = make_schedule({"1f1b", 4, 1, 16, {}});
   const LayerCosts costs = model(8, 0);  // nothing is faster than two layers each
-  PartitionOptions options;
+  LayerAssignmentOptions options;
   std::vector<Counts> asked;
   options.excess = [&](const Counts& counts) {
     asked.push_back(counts);
     return 0.0;
   };
-  EXPECT_EQ(partition(schedule, costs, options).counts, (Counts{2, 2, 2, 2}));
+  EXPECT_EQ(assign_layers(schedule, costs, options).counts, (Counts{2, 2, 2, 2}));
   // The even spread and those with one layer moved between neighbours, where the search begins, and what is faster than one of these.
   EXPECT_GE(asked.size(), 7U);
   for (const Counts& counts : asked) {
@@ -167,10 +167,10 @@ TEST(Partition, AsksForTheLimitOfFasterLayoutsAlone) {
 }
 
 // An overlapped pair may take less than its halves: then the busiest rank's work says nothing of how short a step can be.
-TEST(Partition, PairsThatAreShortMakeOtherLayoutsTheFastest) {
+TEST(LayerAssignment, PairsThatAreShortMakeOtherLayoutsTheFastest) {
   const auto schedule = make_schedule({"dualpipe", 2, 1, 8, {}});
   const LayerCosts costs = model(6, 2);
-  PartitionOptions options;
+  LayerAssignmentOptions options;
   const auto stages = schedule.placement.stages();
   for (int forward = 0; forward < stages; ++forward)
     for (int backward = 0; backward < stages; ++backward)
@@ -182,14 +182,14 @@ TEST(Partition, PairsThatAreShortMakeOtherLayoutsTheFastest) {
     priced.stages = stage_costs(schedule.placement, costs, layout);
     best = std::min(best, simulate(schedule, priced).makespan);
   });
-  EXPECT_DOUBLE_EQ(partition(schedule, costs, options).makespan, best);
+  EXPECT_DOUBLE_EQ(assign_layers(schedule, costs, options).makespan, best);
 }
 
-TEST(Partition, EndsWithItsEffort) {
+TEST(LayerAssignment, EndsWithItsEffort) {
   const auto schedule = make_schedule({"interleaved", 16, 4, 64, {}});
-  PartitionOptions options;
+  LayerAssignmentOptions options;
   options.effort = 3e5;
-  const auto found = partition(schedule, model(128, 6), options);
+  const auto found = assign_layers(schedule, model(128, 6), options);
   EXPECT_EQ(std::accumulate(found.counts.begin(), found.counts.end(), 0), 128);
   EXPECT_LE(found.makespan, makespan(schedule, model(128, 6), Counts(64, 2)));
 }

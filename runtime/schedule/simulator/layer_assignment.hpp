@@ -20,7 +20,7 @@ struct LayerCosts {
 /// the last the head. `counts` has placement.model_stages() entries that sum to the number of layers, else Error(internal).
 [[nodiscard]] std::vector<StageCost> stage_costs(const Placement& placement, const LayerCosts& costs, const std::vector<int>& counts);
 
-struct PartitionOptions {
+struct LayerAssignmentOptions {
   Costs fixed;  // links, slots and noise of the simulations; its `stages` are ignored
   /// How far a layout exceeds a limit, in any unit; 0 if it is within. Empty: no limit. It may be slow: it is called only for
   /// layouts that are faster than the best so far, or while no layout is within the limit.
@@ -30,7 +30,7 @@ struct PartitionOptions {
 };
 
 /// The number of decoder layers of each stage of a replica, and the simulation's result for it.
-struct Partition {
+struct LayerAssignment {
   std::vector<int> counts;
   double makespan = 0;
   double excess = 0;
@@ -45,6 +45,6 @@ struct Partition {
 /// layer at a time from any stage to any other, then two at a time, as long as simulate() shows an improvement. (Minimising the
 /// largest stage is not enough: with two chunks per rank the sum counts, and early stages may be heavier than late ones.) The
 /// same input gives the same layout. Error(config) if the schedule deadlocks.
-[[nodiscard]] Partition partition(const Schedule& schedule, const LayerCosts& costs, const PartitionOptions& options = {});
+[[nodiscard]] LayerAssignment assign_layers(const Schedule& schedule, const LayerCosts& costs, const LayerAssignmentOptions& options = {});
 
 }  // namespace millrace::runtime

@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/partition.hpp"
+#include "runtime/schedule/simulator/layer_assignment.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -30,14 +30,14 @@ struct Move {
 
 class Search {
  public:
-  Search(const Schedule& schedule, const LayerCosts& costs, const PartitionOptions& options)
+  Search(const Schedule& schedule, const LayerCosts& costs, const LayerAssignmentOptions& options)
       : schedule_(schedule), costs_(costs), options_(options), priced_(options.fixed) {
     for (const auto& list : schedule.ranks) actions_ += static_cast<double>(list.size());
   }
 
-  Partition run() {
+  LayerAssignment run() {
     const int stages = schedule_.placement.model_stages();
-    Partition best = score(even(stages));
+    LayerAssignment best = score(even(stages));
     for (const Counts& start : starts(stages)) improve(score(start), best);
     return best;
   }
@@ -65,7 +65,7 @@ class Search {
     return all;
   }
 
-  static bool better(const Partition& a, const Partition& b) {
+  static bool better(const LayerAssignment& a, const LayerAssignment& b) {
     if (a.excess != b.excess) return a.excess < b.excess;
     return a.makespan < b.makespan * (1 - 1e-12);
   }
@@ -82,7 +82,7 @@ class Search {
     return place->second;
   }
 
-  Partition score(const Counts& counts) {
+  LayerAssignment score(const Counts& counts) {
     priced_.stages = stage_costs(schedule_.placement, costs_, counts);
     spent_ += actions_;
     return {counts, simulate(schedule_, priced_, false).makespan, excess_of(counts)};
@@ -104,13 +104,13 @@ class Search {
   }
 
   /// Accepts the layout if it is better. The limit is checked last, because it may be slow.
-  bool accept(const Counts& counts, Partition& current) {
+  bool accept(const Counts& counts, LayerAssignment& current) {
     priced_.stages = stage_costs(schedule_.placement, costs_, counts);
     spent_ += 1;
     const bool within = current.excess == 0;
     if (within && min_makespan(priced_.stages) >= current.makespan && priced_.noise.slowdown.empty()) return false;
     spent_ += actions_;
-    Partition next{counts, simulate(schedule_, priced_, false).makespan, 0};
+    LayerAssignment next{counts, simulate(schedule_, priced_, false).makespan, 0};
     if (within && !better(next, current)) return false;
     next.excess = excess_of(counts);
     if (!better(next, current)) return false;
@@ -139,7 +139,7 @@ class Search {
     return all;
   }
 
-  bool one_move(const std::vector<Move>& all, Partition& current) {
+  bool one_move(const std::vector<Move>& all, LayerAssignment& current) {
     for (const Move& move : all) {
       if (spent()) return false;
       Counts counts = current.counts;
@@ -148,7 +148,7 @@ class Search {
     return false;
   }
 
-  bool two_moves(const std::vector<Move>& all, Partition& current) {
+  bool two_moves(const std::vector<Move>& all, LayerAssignment& current) {
     for (const Move& first : all) {
       Counts once = current.counts;
       if (!apply(first, once)) continue;
@@ -161,7 +161,7 @@ class Search {
     return false;
   }
 
-  void improve(Partition current, Partition& best) {
+  void improve(LayerAssignment current, LayerAssignment& best) {
     const auto all = moves(current.counts.size());
     while (one_move(all, current) || (current.excess == 0 && two_moves(all, current))) continue;
     if (better(current, best)) best = std::move(current);
@@ -169,7 +169,7 @@ class Search {
 
   const Schedule& schedule_;
   const LayerCosts& costs_;
-  const PartitionOptions& options_;
+  const LayerAssignmentOptions& options_;
   Costs priced_;
   double actions_ = 0, spent_ = 0;
   std::map<Counts, double> excess_;
@@ -222,7 +222,7 @@ std::vector<int> minimax_layer_counts(int stages, const LayerCosts& costs) {
   return counts;
 }
 
-Partition partition(const Schedule& schedule, const LayerCosts& costs, const PartitionOptions& options) {
+LayerAssignment assign_layers(const Schedule& schedule, const LayerCosts& costs, const LayerAssignmentOptions& options) {
   return Search(schedule, costs, options).run();
 }
 
