@@ -5,7 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/ledger.hpp"
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 #include "runtime/schedule/table.hpp"
 #include "runtime/schedule/validate.hpp"
 #include "tools/commands/schedule_request.hpp"
@@ -15,17 +15,17 @@ namespace {
 
 constexpr const char* who = "millrace schedule";
 
-using runtime::Transport;
-constexpr std::array transports{Transport::free, Transport::edge_fifo, Transport::direction_fifo, Transport::rank_fifo,
-                                Transport::rendezvous};
+using runtime::TransferOrder;
+constexpr std::array transports{TransferOrder::free, TransferOrder::edge_fifo, TransferOrder::direction_fifo, TransferOrder::rank_fifo,
+                                TransferOrder::rendezvous};
 
 struct Bounds {
   int slots = 0, outbox = 0;  // 0: unbounded
 };
 
-runtime::TransportModel model_of(Transport transport, const Bounds& bounds, const runtime::Placement& placement) {
-  runtime::TransportModel model;
-  model.transport = transport;
+runtime::TransferModel model_of(TransferOrder order, const Bounds& bounds, const runtime::Placement& placement) {
+  runtime::TransferModel model;
+  model.order = transport;
   model.outbox = bounds.outbox;
   if (bounds.slots > 0) model.slots.emplace(runtime::edges_of(placement).size(), bounds.slots);
   return model;
@@ -53,7 +53,7 @@ bool prove_engine(const runtime::Schedule& schedule) {
 // The slots that every edge needs where receives stand in the list; more never hurt.
 int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& table) {
   const auto live = [&](int slots) {
-    return runtime::replay_transport(schedule.placement, table, model_of(Transport::edge_fifo, {slots, 0}, schedule.placement)).live;
+    return runtime::replay_transfers(schedule.placement, table, model_of(TransferOrder::edge_fifo, {slots, 0}, schedule.placement)).live;
   };
   int low = 1, high = schedule.microbatches;
   while (low < high) {
@@ -69,10 +69,10 @@ int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& ta
 
 bool prove_transports(const runtime::Schedule& schedule, const runtime::FullTable& table, const Bounds& bounds) {
   bool all = true;
-  for (const Transport transport : transports) {
-    const auto liveness = runtime::replay_transport(schedule.placement, table, model_of(transport, bounds, schedule.placement));
+  for (const TransferOrder order : transports) {
+    const auto liveness = runtime::replay_transfers(schedule.placement, table, model_of(transport, bounds, schedule.placement));
     std::string name = runtime::to_string(transport);
-    if (transport == Transport::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
+    if (transport == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
       const int slots = slots_needed(schedule, table);
       name += fmt::format("     with {} slot{} an edge or more", slots, slots == 1 ? "" : "s");
     }

@@ -16,7 +16,7 @@ Action maker_like(const TransferCell& cell) {
 
 }  // namespace
 
-ChannelState::ChannelState(const Placement& placement, const FullTable& table, const TransportModel& model)
+ChannelState::ChannelState(const Placement& placement, const FullTable& table, const TransferModel& model)
     : placement_(placement), model_(model), edges_(edges_of(placement)), channels_(edges_.size()), queues_(2 * table.size()) {
   MILLRACE_CHECK(static_cast<int>(table.size()) == placement.ranks(), ExitCode::config, who,
                  "the full table has {} lists, expected one for each of {} ranks", table.size(), placement.ranks());
@@ -80,13 +80,13 @@ std::size_t ChannelState::entry_size(const std::vector<TransferCell>& cells, std
 // Whether the boundary is at the consumer and, if the channel keeps order, is the first there.
 bool ChannelState::in_reach(Token token) const {
   const auto& inbox = channels_[token.edge.index()].inbox;
-  if (model_.transport == Transport::edge_fifo) return !inbox.empty() && inbox.front() == token.microbatch;
+  if (model_.order == TransferOrder::edge_fifo) return !inbox.empty() && inbox.front() == token.microbatch;
   return std::find(inbox.begin(), inbox.end(), token.microbatch) != inbox.end();
 }
 
 bool ChannelState::usable(Token token) const {
   if (edge(token).local()) return made(token);
-  const bool implicit = model_.implicit_receives && model_.transport != Transport::rendezvous;
+  const bool implicit = model_.implicit_receives && model_.order != TransferOrder::rendezvous;
   return at(token).taken || (implicit && in_reach(token));
 }
 
@@ -149,7 +149,7 @@ void ChannelState::hand_over(Token token) {
 }
 
 std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Token token) {
-  const bool second = model_.transport == Transport::direction_fifo && edge(token).kind == BoundaryKind::gradient;
+  const bool second = model_.order == TransferOrder::direction_fifo && edge(token).kind == BoundaryKind::gradient;
   return queues_[2 * rank.index() + (second ? 1 : 0)];
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 
 namespace millrace::runtime {
 
@@ -20,7 +20,7 @@ class ChannelState {
  public:
   /// Checks the table's cells: Error(config) if a cell is on the wrong rank or moves a boundary where there is no edge between
   /// ranks.
-  ChannelState(const Placement& placement, const FullTable& table, const TransportModel& model);
+  ChannelState(const Placement& placement, const FullTable& table, const TransferModel& model);
 
   [[nodiscard]] const Edge& edge(Token token) const { return edges_[token.edge.index()]; }
   [[nodiscard]] Token token_of(const TransferCell& cell) const;
@@ -28,7 +28,7 @@ class ChannelState {
   /// 2 if a pair begins here, else 1.
   [[nodiscard]] std::size_t entry_size(const std::vector<TransferCell>& cells, std::size_t index) const;
   /// Whether several edges share the queues in which transfers wait.
-  [[nodiscard]] bool queued() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
+  [[nodiscard]] bool queued() const { return model_.order == TransferOrder::direction_fifo || model_.order == TransferOrder::rank_fifo; }
 
   // -- what the lists do ---------------------------------------------------------------------------------------------------
   /// Whether the consumer could use the boundary now.
@@ -85,7 +85,7 @@ class ChannelState {
   [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, Token token) const;
 
   const Placement& placement_;
-  const TransportModel& model_;
+  const TransferModel& model_;
   std::vector<Edge> edges_;
   std::vector<Channel> channels_;             // by edge
   std::vector<std::deque<Transfer>> queues_;  // two per rank: activations, gradients; with one queue per rank only the first is used

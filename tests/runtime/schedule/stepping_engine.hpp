@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 
 namespace millrace::runtime {
 
@@ -15,7 +15,7 @@ namespace millrace::runtime {
 /// the transport models from their description alone, and shares no code with the replay.
 class SteppingEngine {
  public:
-  SteppingEngine(const Placement& placement, FullTable table, TransportModel model, unsigned seed)
+  SteppingEngine(const Placement& placement, FullTable table, TransferModel model, unsigned seed)
       : placement_(placement), table_(std::move(table)), model_(std::move(model)), random_(seed), queues_(table_.size()) {}
 
   /// Returns false if no move is possible before the end of the lists.
@@ -36,8 +36,8 @@ class SteppingEngine {
     std::string token;
   };
 
-  bool in_order() const { return model_.transport == Transport::edge_fifo; }
-  bool shared_queue() const { return model_.transport == Transport::direction_fifo || model_.transport == Transport::rank_fifo; }
+  bool in_order() const { return model_.order == TransferOrder::edge_fifo; }
+  bool shared_queue() const { return model_.order == TransferOrder::direction_fifo || model_.order == TransferOrder::rank_fifo; }
 
   // The name of a boundary: its edge, named by the consumer, and its microbatch.
   static std::string edge_name(StageId consumer, BoundaryKind kind) { return fmt::format("{}{}", to_string(kind), consumer); }
@@ -73,7 +73,7 @@ class SteppingEngine {
   bool at_hand(const Input& input) const {
     if (input.local) return made_.count(input.token) > 0;
     if (received_.count(input.token)) return true;
-    if (!model_.implicit_receives || model_.transport == Transport::rendezvous) return false;
+    if (!model_.implicit_receives || model_.order == TransferOrder::rendezvous) return false;
     return next_in(input.edge, input.token);
   }
   bool next_in(const std::string& edge, const std::string& token) const {
@@ -101,7 +101,7 @@ class SteppingEngine {
       const TransferCell& cell = table_[rank].front();
       if (cell.kind == Kind::compute)
         add_compute(rank, moves);
-      else if (model_.transport == Transport::rendezvous)
+      else if (model_.order == TransferOrder::rendezvous)
         add_meeting(rank, moves);
       else if (cell.kind == Kind::send)
         add_send(rank, moves);
@@ -205,7 +205,7 @@ class SteppingEngine {
     std::vector<Posted> result;
     std::set<std::string> seen;
     for (const Posted& posted : queues_[rank]) {
-      const bool directions = model_.transport == Transport::direction_fifo;
+      const bool directions = model_.order == TransferOrder::direction_fifo;
       if (seen.insert(directions ? posted.token.substr(0, 4) : "all").second) result.push_back(posted);
     }
     return result;
@@ -231,7 +231,7 @@ class SteppingEngine {
 
   const Placement placement_;
   FullTable table_;  // the remaining entries of the lists
-  TransportModel model_;
+  TransferModel model_;
   std::mt19937 random_;
   std::set<std::string> made_, received_, posted_;
   std::map<std::string, std::vector<std::string>> leaving_, arrived_;  // by edge

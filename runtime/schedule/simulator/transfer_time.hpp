@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/schedule/simulator/cost.hpp"
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 
 namespace millrace::runtime {
 
@@ -12,6 +12,6 @@ namespace millrace::runtime {
 /// `free` it occupies nothing. Lists do not wait for their transfers, only actions wait for their inputs. This shows the cost of
 /// queues shared by several edges; simulate() has a channel for every edge. Error(config) for a rendezvous, which has no queues,
 /// and if the schedule deadlocks.
-[[nodiscard]] double transport_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport);
+[[nodiscard]] double transfer_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, TransferOrder order);
 
 }  // namespace millrace::runtime

@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -11,7 +11,7 @@ namespace {
 
 class TransportReplay {
  public:
-  TransportReplay(const Placement& placement, const FullTable& table, const TransportModel& model)
+  TransportReplay(const Placement& placement, const FullTable& table, const TransferModel& model)
       : table_(table), model_(model), wires_(placement, table, model), next_(table.size(), 0), posted_(table.size(), false) {}
 
   Liveness run() {
@@ -45,9 +45,9 @@ class TransportReplay {
       case Kind::compute:
         return compute(rank);
       case Kind::send:
-        return model_.transport == Transport::rendezvous ? meet(rank) : send(rank);
+        return model_.order == TransferOrder::rendezvous ? meet(rank) : send(rank);
       case Kind::receive:
-        return model_.transport == Transport::rendezvous ? meet(rank) : receive(rank);
+        return model_.order == TransferOrder::rendezvous ? meet(rank) : receive(rank);
     }
     return false;
   }
@@ -128,7 +128,7 @@ class TransportReplay {
     if (!wires_.made(token)) {
       stuck.lacks = fmt::format("the {} is not produced before it", name(token));
       stuck.waits_for = stuck.rank;
-    } else if (model_.transport == Transport::rendezvous) {
+    } else if (model_.order == TransferOrder::rendezvous) {
       stuck.lacks = fmt::format("rank {} has not reached the receive", edge.consumer_rank);
       stuck.waits_for = edge.consumer_rank;
     } else {
@@ -184,7 +184,7 @@ class TransportReplay {
   }
 
   const FullTable& table_;
-  const TransportModel& model_;
+  const TransferModel& model_;
   ChannelState wires_;
   std::vector<std::size_t> next_;
   std::vector<bool> posted_;  // by rank: whether the receive at which its list stands is in the queue already
@@ -192,23 +192,23 @@ class TransportReplay {
 
 }  // namespace
 
-const char* to_string(Transport transport) {
+const char* to_string(TransferOrder order) {
   switch (transport) {
-    case Transport::free:
+    case TransferOrder::free:
       return "free";
-    case Transport::edge_fifo:
+    case TransferOrder::edge_fifo:
       return "edge-fifo";
-    case Transport::direction_fifo:
+    case TransferOrder::direction_fifo:
       return "direction-fifo";
-    case Transport::rank_fifo:
+    case TransferOrder::rank_fifo:
       return "rank-fifo";
-    case Transport::rendezvous:
+    case TransferOrder::rendezvous:
       return "rendezvous";
   }
   return "?";
 }
 
-Liveness replay_transport(const Placement& placement, const FullTable& table, const TransportModel& model) {
+Liveness replay_transfers(const Placement& placement, const FullTable& table, const TransferModel& model) {
   return TransportReplay(placement, table, model).run();
 }
 

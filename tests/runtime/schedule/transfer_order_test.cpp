@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/transport.hpp"
+#include "runtime/schedule/simulator/transfer_order.hpp"
 
 #include <array>
 #include <functional>
@@ -12,17 +12,17 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::array transports{Transport::free, Transport::edge_fifo, Transport::direction_fifo, Transport::rank_fifo,
-                                Transport::rendezvous};
+constexpr std::array transports{TransferOrder::free, TransferOrder::edge_fifo, TransferOrder::direction_fifo, TransferOrder::rank_fifo,
+                                TransferOrder::rendezvous};
 
 std::vector<int> slots_everywhere(const Placement& placement, int slots) { return std::vector<int>(edges_of(placement).size(), slots); }
 
-bool is_live(const Schedule& schedule, const TransportModel& model) {
-  return replay_transport(schedule.placement, full_table(schedule), model).live;
+bool is_live(const Schedule& schedule, const TransferModel& model) {
+  return replay_transfers(schedule.placement, full_table(schedule), model).live;
 }
 
 // The smallest number of slots on every edge with which the schedule completes.
-int fewest_slots(const Schedule& schedule, TransportModel model) {
+int fewest_slots(const Schedule& schedule, TransferModel model) {
   for (int slots = 1;; ++slots) {
     model.slots = slots_everywhere(schedule.placement, slots);
     if (slots > schedule.microbatches || is_live(schedule, model)) return slots;
@@ -46,7 +46,7 @@ TEST(FullTable, ADeadScheduleSaysWhy) {
   expect_contains(error_of(ExitCode::config, [&] { (void)full_table(dead); }), "cycle: rank 0 waits for rank 1");
 }
 
-TEST(Transport, FewestSlotsWithReceivesInTheLists) {
+TEST(TransferOrder, FewestSlotsWithReceivesInTheLists) {
   struct Row {
     const char* name;
     int chunks;
@@ -72,21 +72,21 @@ TEST(Transport, FewestSlotsWithReceivesInTheLists) {
     for (const auto& [ranks, microbatches] : {std::pair{4, 16}, std::pair{8, 32}}) {
       const Schedule schedule = make_schedule({row.name, ranks, row.chunks, microbatches, {}});
       EXPECT_EQ(fewest_slots(schedule, {}), row.slots(ranks, microbatches)) << row.name << " P=" << ranks;
-      TransportModel implicit;
+      TransferModel implicit;
       implicit.implicit_receives = true;
       EXPECT_EQ(fewest_slots(schedule, implicit), 1) << row.name << " P=" << ranks;
     }
   }
 }
 
-TEST(Transport, EveryScheduleCompletesOnEveryTransport) {
+TEST(TransferOrder, EveryScheduleCompletesOnEveryTransport) {
   // The full table is an order in which everything can be done, so even a rendezvous completes; only slots can make it deadlock.
   int made = 0;
   for (int ranks : {1, 2, 3, 4, 5, 8}) {
     for (const ScheduleRequest& request : one_of_each(ranks, 2 * ranks)) {
       if (request.name == "dualpipe" && ranks % 2 == 1) continue;
       const Schedule schedule = make_schedule(request);
-      for (const Transport transport : transports) {
+      for (const TransferOrder order : transports) {
         for (const bool implicit : {false, true}) {
           EXPECT_TRUE(is_live(schedule, {transport, implicit, {}, 0})) << name_of(request) << " " << to_string(transport);
         }
@@ -97,12 +97,12 @@ TEST(Transport, EveryScheduleCompletesOnEveryTransport) {
   EXPECT_GE(made, 70);
 }
 
-TEST(Transport, SendsThatBlockTheirListKillSomeSchedules) {
+TEST(TransferOrder, SendsThatBlockTheirListKillSomeSchedules) {
   const auto live = [](const char* name, int ranks, int microbatches, int outbox) {
     const bool one_chunk = std::string(name).find("zb-h") == 0 || std::string(name) == "gpipe" || std::string(name) == "1f1b" ||
                            std::string(name) == "dualpipe";
     const Schedule schedule = make_schedule({name, ranks, one_chunk ? 1 : 2, microbatches, {}});
-    TransportModel model;
+    TransferModel model;
     model.implicit_receives = true;
     model.slots = slots_everywhere(schedule.placement, 1);
     model.outbox = outbox;
@@ -118,19 +118,19 @@ TEST(Transport, SendsThatBlockTheirListKillSomeSchedules) {
   EXPECT_FALSE(live("looped-bfs", 4, 16, 2));
 }
 
-TEST(Transport, ReportsNameTheTokenAndTheCycle) {
+TEST(TransferOrder, ReportsNameTheTokenAndTheCycle) {
   // Breadth first, with one queue of blocking receives and too few slots: the edge from the last rank to the first fills up.
-  TransportModel model;
+  TransferModel model;
   const Schedule schedule = looped_bfs(2, 2, 4);
   model.slots = slots_everywhere(schedule.placement, 1);
-  const Liveness dead = replay_transport(schedule.placement, full_table(schedule), model);
+  const Liveness dead = replay_transfers(schedule.placement, full_table(schedule), model);
   ASSERT_FALSE(dead.live);
   expect_contains(dead.report, "finds none of the 1 slots on its edge free");
   EXPECT_FALSE(dead.cycle.empty());
 
   FullTable unsent = full_table(one_f_one_b(2, 1));
   std::erase_if(unsent[0], [](const TransferCell& cell) { return cell.kind == TransferCell::Kind::send; });
-  const Liveness missing = replay_transport(Placement::single(2), unsent, {});
+  const Liveness missing = replay_transfers(Placement::single(2), unsent, {});
   ASSERT_FALSE(missing.live);
   expect_contains(missing.report,
                   "rank 1 is stuck at 1RECV_F0 (cell 0 of 4): no activation of microbatch 0 from stage 0, which rank 0 has "
@@ -152,13 +152,13 @@ FullTable cells_of(const std::vector<std::string>& rows) {
 
 struct Dead {
   std::vector<std::string> rows;
-  TransportModel model;
+  TransferModel model;
   std::string report;
   std::vector<int> cycle;
 };
 
 void expect_reported(const Placement& placement, const Dead& dead) {
-  const Liveness found = replay_transport(placement, cells_of(dead.rows), dead.model);
+  const Liveness found = replay_transfers(placement, cells_of(dead.rows), dead.model);
   EXPECT_FALSE(found.live);
   EXPECT_EQ(found.report, dead.report);
   std::vector<int> cycle;
@@ -167,14 +167,14 @@ void expect_reported(const Placement& placement, const Dead& dead) {
 }
 
 // Each reason why a list stands still, between two ranks.
-TEST(Transport, ReportsSayWhatEachRankLacks) {
+TEST(TransferOrder, ReportsSayWhatEachRankLacks) {
   const auto two = Placement::single(2);
-  TransportModel rendezvous, implicit, queue;
-  rendezvous.transport = Transport::rendezvous;
+  TransferModel rendezvous, implicit, queue;
+  rendezvous.transport = TransferOrder::rendezvous;
   implicit.implicit_receives = true;
   implicit.slots = slots_everywhere(two, 1);
   implicit.outbox = 1;
-  queue.transport = Transport::direction_fifo;
+  queue.transport = TransferOrder::direction_fifo;
   expect_reported(two,
                   {{"0SEND_F0 0F0", "1RECV_F0 1F0"},
                    {},
@@ -220,10 +220,10 @@ TEST(Transport, ReportsSayWhatEachRankLacks) {
 }
 
 // A queue that both directions share: who must move first is found from head to head.
-TEST(Transport, ReportsFollowTheQueues) {
+TEST(TransferOrder, ReportsFollowTheQueues) {
   const auto three = Placement::single(3);
-  TransportModel shared;
-  shared.transport = Transport::rank_fifo;
+  TransferModel shared;
+  shared.transport = TransferOrder::rank_fifo;
   shared.implicit_receives = true;
   expect_reported(three,
                   {{"0B0 0F0 0SEND_F0", "1RECV_F0 1RECV_B0 1B0 1SEND_B0", "2B0 2SEND_B0"},
@@ -242,8 +242,8 @@ TEST(Transport, ReportsFollowTheQueues) {
                           {1}});
 }
 
-TEST(Transport, CellsThatCannotBeAreErrors) {
-  const auto check = [](FullTable cells) { (void)replay_transport(Placement::single(2), cells, {}); };
+TEST(TransferOrder, CellsThatCannotBeAreErrors) {
+  const auto check = [](FullTable cells) { (void)replay_transfers(Placement::single(2), cells, {}); };
   FullTable cells = full_table(one_f_one_b(2, 1));
   std::swap(cells[0], cells[1]);
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "does not belong to this rank");
@@ -255,7 +255,7 @@ TEST(Transport, CellsThatCannotBeAreErrors) {
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second one for the same token");
 }
 
-TEST(Transport, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
+TEST(TransferOrder, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
   std::mt19937 random(23);
   const auto below = [&](unsigned bound) { return static_cast<int>(random() % bound); };
   std::array<std::array<int, 2>, transports.size()> outcomes{};
@@ -271,15 +271,15 @@ TEST(Transport, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
       else if (!list[at].action.overlaps_next && !(at > 0 && list[at - 1].action.overlaps_next))
         std::swap(list[at], list[at + 1]);
     }
-    TransportModel model;
+    TransferModel model;
     const auto which = static_cast<std::size_t>(below(transports.size()));
-    model.transport = transports[which];
+    model.order = transports[which];
     model.implicit_receives = below(2) == 0;
     if (below(3) > 0) model.slots = slots_everywhere(schedule.placement, 1 + below(8));
     model.outbox = below(2) * (1 + below(2));
-    const Liveness liveness = replay_transport(schedule.placement, cells, model);
+    const Liveness liveness = replay_transfers(schedule.placement, cells, model);
     EXPECT_EQ(liveness.live, SteppingEngine(schedule.placement, cells, model, static_cast<unsigned>(trial)).completes())
-        << schedule.name << " " << to_string(model.transport) << "\n"
+        << schedule.name << " " << to_string(model.order) << "\n"
         << liveness.report;
     EXPECT_EQ(liveness.live, liveness.report.empty());
     ++outcomes[which][liveness.live];

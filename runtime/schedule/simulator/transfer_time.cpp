@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/transport_time.hpp"
+#include "runtime/schedule/simulator/transfer_time.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -26,7 +26,7 @@ struct Queue {
 
 class TimedReplay {
  public:
-  TimedReplay(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport)
+  TimedReplay(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, TransferOrder order)
       : table_(full_table(schedule)),
         costs_(costs),
         latency_(latency),
@@ -34,9 +34,9 @@ class TimedReplay {
         wiring_(schedule),
         microbatches_(static_cast<std::size_t>(schedule.microbatches)),
         transfers_(wiring_.edges.size() * microbatches_),
-        queues_(2 * (transport == Transport::edge_fifo ? wiring_.edges.size()
-                     : transport == Transport::free    ? transfers_.size()
-                                                       : table_.size())),
+        queues_(2 * (transport == TransferOrder::edge_fifo ? wiring_.edges.size()
+                     : transport == TransferOrder::free    ? transfers_.size()
+                                                           : table_.size())),
         next_(table_.size(), 0),
         now_(table_.size(), 0) {}
 
@@ -73,11 +73,11 @@ class TimedReplay {
     const Edge& edge = wiring_.edges[token / microbatches_];
     const std::size_t rank = (send ? edge.producer_rank : edge.consumer_rank).index();
     switch (transport_) {
-      case Transport::rank_fifo:
+      case TransferOrder::rank_fifo:
         return queues_[2 * rank];
-      case Transport::direction_fifo:
+      case TransferOrder::direction_fifo:
         return queues_[2 * rank + (edge.kind == BoundaryKind::gradient ? 1 : 0)];
-      case Transport::edge_fifo:
+      case TransferOrder::edge_fifo:
         return queues_[2 * edge.id.index() + (send ? 1 : 0)];
       default:
         return queues_[2 * token + (send ? 1 : 0)];
@@ -135,7 +135,7 @@ class TimedReplay {
   const FullTable table_;
   const std::vector<StageCost>& costs_;
   const double latency_;
-  const Transport transport_;
+  const TransferOrder transport_;
   const Wiring wiring_;
   const std::size_t microbatches_;
   std::vector<Transfer> transfers_;  // by edge and microbatch
@@ -146,8 +146,8 @@ class TimedReplay {
 
 }  // namespace
 
-double transport_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, Transport transport) {
-  MILLRACE_CHECK(transport != Transport::rendezvous, ExitCode::config, "runtime.schedule",
+double transfer_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, TransferOrder order) {
+  MILLRACE_CHECK(transport != TransferOrder::rendezvous, ExitCode::config, "runtime.schedule",
                  "transport {} has no queues to time; expected free, edge-fifo, direction-fifo or rank-fifo", to_string(transport));
   MILLRACE_CHECK(static_cast<int>(costs.size()) == schedule.placement.stages(), ExitCode::internal, "runtime.schedule",
                  "{} stage costs, expected {}", costs.size(), schedule.placement.stages());

@@ -1,4 +1,4 @@
-#include "runtime/schedule/simulator/transport_time.hpp"
+#include "runtime/schedule/simulator/transfer_time.hpp"
 
 #include "runtime/schedule/simulator/replay.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -22,11 +22,11 @@ TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
   for (const Row& row : rows) {
     const Schedule schedule = make_schedule(row.request);
     const auto costs = uniform_costs(schedule.placement, 1, 1, 1);
-    const auto time = [&](Transport transport) { return transport_makespan(schedule, costs, row.latency, transport); };
-    EXPECT_NEAR(time(Transport::rank_fifo), row.rank, 0.12) << name_of(row.request);
-    EXPECT_NEAR(time(Transport::direction_fifo), row.direction, 0.12) << name_of(row.request);
-    EXPECT_NEAR(time(Transport::edge_fifo), row.edge, 0.12) << name_of(row.request);
-    EXPECT_NEAR(time(Transport::free), row.free, 0.12) << name_of(row.request);
+    const auto time = [&](TransferOrder order) { return transfer_makespan(schedule, costs, row.latency, transport); };
+    EXPECT_NEAR(time(TransferOrder::rank_fifo), row.rank, 0.12) << name_of(row.request);
+    EXPECT_NEAR(time(TransferOrder::direction_fifo), row.direction, 0.12) << name_of(row.request);
+    EXPECT_NEAR(time(TransferOrder::edge_fifo), row.edge, 0.12) << name_of(row.request);
+    EXPECT_NEAR(time(TransferOrder::free), row.free, 0.12) << name_of(row.request);
   }
 }
 
@@ -36,8 +36,8 @@ TEST(TransportTime, WithoutQueuesItIsTheSimulator) {
     const Schedule schedule = make_schedule(request);
     const auto costs = uniform_costs(schedule.placement, 1, 1.1, 0.8);
     const double least = replay(schedule, costs, 0).makespan;
-    EXPECT_NEAR(transport_makespan(schedule, costs, 0, Transport::free), least, 1e-9) << request.name;
-    EXPECT_GE(transport_makespan(schedule, costs, 0, Transport::rank_fifo), least - 1e-9) << request.name;
+    EXPECT_NEAR(transfer_makespan(schedule, costs, 0, TransferOrder::free), least, 1e-9) << request.name;
+    EXPECT_GE(transfer_makespan(schedule, costs, 0, TransferOrder::rank_fifo), least - 1e-9) << request.name;
   }
 }
 
@@ -51,7 +51,7 @@ TEST(TransportTime, ALocalEdgeCostsNoTransfer) {
 
 TEST(TransportTime, ARendezvousHasNoQueues) {
   expect_contains(
-      error_of(ExitCode::config, [] { (void)transport_makespan(gpipe(2, 2), std::vector<StageCost>(2), 0, Transport::rendezvous); }),
+      error_of(ExitCode::config, [] { (void)transfer_makespan(gpipe(2, 2), std::vector<StageCost>(2), 0, TransferOrder::rendezvous); }),
       "transport rendezvous has no queues to time");
 }
 
