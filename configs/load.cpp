@@ -18,7 +18,7 @@ struct ParserAssertion {};
 #include <optional>
 #include <string_view>
 
-#include "configs/check.hpp"
+#include "configs/key_rules.hpp"
 #include "configs/presets.hpp"
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
@@ -369,7 +369,7 @@ LoadedRun load(const LoadRequest& request) {
   for (const auto& [name, setting] : given) run.settings[name] = setting;
   for (const Key& key : schema()) key.store(run.config, run.settings.at(key.name).value);
   derive(run.config, run.settings);
-  check(run, request.complete);
+  check_key_rules(run, request.complete);
   return run;
 }
 

@@ -1,4 +1,4 @@
-#include "configs/check.hpp"
+#include "configs/key_rules.hpp"
 
 #include "tests/configs/support.hpp"
 

@@ -1,4 +1,4 @@
-#include "configs/check.hpp"
+#include "configs/key_rules.hpp"
 
 #include <algorithm>
 #include <set>
@@ -217,6 +217,6 @@ class Checker {
 
 }  // namespace
 
-void check(LoadedRun& run, bool complete) { Checker(run, complete).all(); }
+void check_key_rules(LoadedRun& run, bool complete) { Checker(run, complete).all(); }
 
 }  // namespace millrace::configs
