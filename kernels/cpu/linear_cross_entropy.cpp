@@ -21,7 +21,7 @@ float rounded(float value) { return to_float(to_bfloat16(value)); }
 
 /// A block of the logits, of which only one is in memory at a time.
 struct Tile {
-  Range tokens, columns;
+  IndexRange tokens, columns;
 };
 
 /// Sizes of a tile: some columns of all tokens or, if that takes no more memory and still covers many tokens, all columns of some
@@ -130,7 +130,7 @@ class Tiles {
 
   /// Calls body(token) on the team, once for each token.
   template <class Body>
-  void for_each_token(Range tokens, Body&& body) const {
+  void for_each_token(IndexRange tokens, Body&& body) const {
     context_.team().for_ranges(tokens.size(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) body(tokens.begin + token);
     });

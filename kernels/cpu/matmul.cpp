@@ -34,7 +34,7 @@ struct Problem {
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
   /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
   /// oneDNN uses its reference loops, which are a thousand times slower.
-  [[nodiscard]] bool copies_columns(Range columns) const { return options.packed_b && columns.size() != n; }
+  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && columns.size() != n; }
   [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
   /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut.
   [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
@@ -54,13 +54,13 @@ struct Problem {
            turned().suits(threads);
   }
 
-  [[nodiscard]] std::pair<Range, Range> cut(int thread, int threads) const {
-    const Range all_rows{0, m}, all_columns{0, n};
+  [[nodiscard]] std::pair<IndexRange, IndexRange> cut(int thread, int threads) const {
+    const IndexRange all_rows{0, m}, all_columns{0, n};
     if (by_rows(threads)) return {thread_range(m, kShareGrain, thread, threads), all_columns};
     return {all_rows, thread_range(n, options.packed_b ? kPackedColumns : kShareGrain, thread, threads)};
   }
 
-  [[nodiscard]] MatmulPart part(Range rows, Range columns) const {
+  [[nodiscard]] MatmulPart part(IndexRange rows, IndexRange columns) const {
     return {.m = rows.size(),
             .n = columns.size(),
             .k = k,
@@ -100,7 +100,7 @@ std::size_t scratch_of_threads(const Problem& problem, int threads) {
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
     const auto [rows, columns] = problem.cut(thread, threads);
-    for_parts(rows, problem.block_rows(threads), [&, columns = columns](Range part) {
+    for_parts(rows, problem.block_rows(threads), [&, columns = columns](IndexRange part) {
       if (columns.size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(part, columns))));
     });
   }
@@ -119,15 +119,15 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
 
 void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
   if (problem.options.transpose_a) {
-    const Range rows = thread_range(problem.m, kShareGrain, thread, threads);
+    const IndexRange rows = thread_range(problem.m, kShareGrain, thread, threads);
     return turn_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
   }
-  const Range range = thread_range(problem.m * problem.k, 4096, thread, threads);
+  const IndexRange range = thread_range(problem.m * problem.k, 4096, thread, threads);
   pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
 
 void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
-  const Range range = thread_range(problem.k * problem.n, 4096, thread, threads);
+  const IndexRange range = thread_range(problem.k * problem.n, 4096, thread, threads);
   pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
 
@@ -140,7 +140,7 @@ void copy_operands(const ExecutionContext& context, const Problem& problem, cons
 }
 
 /// Writes rows and columns of c from `wide`, whose first row is the first of `rows`.
-void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range rows, Range columns) {
+void narrow_result(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, IndexRange rows, IndexRange columns) {
   const std::int64_t first = rows.begin * problem.n;
   if (problem.options.bias) {
     for (std::int64_t row = 0; row < rows.size(); ++row)
@@ -159,7 +159,7 @@ void narrow_result(const Problem& problem, const float* wide, const Tensor* adde
 }
 
 /// Copies some columns of the product, which are a matrix of their own in `wide`, into c.
-void copy_columns(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, Range columns) {
+void copy_columns(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, IndexRange columns) {
   const std::int64_t count = columns.size();
   for (std::int64_t row = 0; row < problem.m; ++row, wide += count) {
     const std::int64_t place = row * problem.n + columns.begin;
@@ -208,10 +208,10 @@ struct Block {
 };
 
 /// Computes some rows of c, in blocks that one thread widens, multiplies and rounds.
-void multiply_blocks(const Problem& problem, Range rows, const Block& block, const Tensor& a, const std::byte* b, const Tensor& c,
+void multiply_blocks(const Problem& problem, IndexRange rows, const Block& block, const Tensor& a, const std::byte* b, const Tensor& c,
                      const Tensor* addend, const OwnScratch& own) {
-  const Range columns{0, problem.n};
-  for_parts(rows, block.rows, [&](Range part) {
+  const IndexRange columns{0, problem.n};
+  for_parts(rows, block.rows, [&](IndexRange part) {
     const std::int64_t from = part.begin * problem.n;
     pick_widen()(a.as<BFloat16>() + part.begin * problem.k, block.a, 0, part.size() * problem.k);
     if (!problem.narrows())

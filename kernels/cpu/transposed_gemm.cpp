@@ -28,12 +28,12 @@ struct Places {
       : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
     std::int64_t rows = 0;
     for (int thread = 0; thread < threads; ++thread)
-      for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](Range part) { rows = std::max(rows, part.size()); });
+      for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](IndexRange part) { rows = std::max(rows, part.size()); });
     turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
     b = widens ? align_up(static_cast<std::size_t>(stretch * at.n) * sizeof(float)) : 0;
   }
 
-  [[nodiscard]] MatmulPart part(const TransposedGemm& at, Range rows, std::int64_t length, bool accumulate) const {
+  [[nodiscard]] MatmulPart part(const TransposedGemm& at, IndexRange rows, std::int64_t length, bool accumulate) const {
     return {.m = rows.size(),
             .n = at.n,
             .k = length,
@@ -51,7 +51,7 @@ std::size_t product_scratch(const TransposedGemm& at, const Places& places, int 
   const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
-    for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](Range rows) {
+    for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) {
       for (const std::int64_t length : {places.stretch, last})
         for (const bool accumulate : {false, true})
           largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
@@ -76,7 +76,7 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
   // A runtime count may need more of oneDNN's scratch than its capacity; oneDNN then allocates.
   const std::size_t product = (scratch.size() - places.b - places.turned * team) / team / kAlignment * kAlignment;
   // Adds the tokens from `first` on to the thread's `rows` of c. `right` points to b's rows from there.
-  const auto add = [&](int thread, Range rows, std::int64_t first, const std::byte* right) {
+  const auto add = [&](int thread, IndexRange rows, std::int64_t first, const std::byte* right) {
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
     const std::int64_t length = std::min(places.stretch, k - first);
     // Addressed as if from row 0 on: the part's rows begin at the thread's memory.
@@ -89,7 +89,7 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
   };
   if (!places.widens) {
     return context.team().run([&](int thread, int threads) {
-      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](Range rows) {
+      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) {
         for (std::int64_t first = 0; first < k; first += places.stretch)
           add(thread, rows, first, b.data + static_cast<std::size_t>(first * n) * size_of(places.compute));
       });
@@ -102,7 +102,7 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
       pick_widen()(b.as<BFloat16>() + first * n, reinterpret_cast<float*>(scratch.data()), begin, end);
     });
     context.team().run([&](int thread, int threads) {
-      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](Range rows) { add(thread, rows, first, scratch.data()); });
+      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) { add(thread, rows, first, scratch.data()); });
     });
   }
 }
