@@ -19,7 +19,7 @@ int ring_slot(int entry, int slots) { return slots > 0 ? entry % slots : -1; }
 
 BoundaryUse use(std::optional<EdgeId> edge, int ordinal) { return edge ? BoundaryUse{*edge, ordinal} : BoundaryUse{}; }
 
-void choose_slots(PlannedAction& planned, const StageSlots& slots, Counts& counts) {
+void choose_slots(PlannedAction& planned, const StashSlots& slots, Counts& counts) {
   const ActionKind kind = planned.action.kind;
   const int m = planned.action.microbatch.value;
   if (kind != ActionKind::weight_gradient) planned.stash_input = ring_slot(m, slots.stash_input);
@@ -32,7 +32,7 @@ void choose_slots(PlannedAction& planned, const StageSlots& slots, Counts& count
 
 }  // namespace
 
-RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StageSlots>& slots) {
+RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots) {
   MILLRACE_CHECK(slots.size() == static_cast<std::size_t>(schedule.placement.stages()), ExitCode::internal, "runtime.engine",
                  "slots of {} stages, expected {}", slots.size(), schedule.placement.stages());
   RankPlan plan{rank, schedule.microbatches, schedule.forward_only(), {}};

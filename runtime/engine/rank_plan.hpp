@@ -36,6 +36,6 @@ struct RankPlan {
 
 /// Resolves the list of `rank`. `slots`, by StageId, are those of the memory plan: the training schedule's ledger, also for a
 /// forward-only schedule, whose forwards then use the same stashes one after another.
-[[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StageSlots>& slots);
+[[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots);
 
 }  // namespace millrace::runtime

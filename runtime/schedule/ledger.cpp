@@ -26,7 +26,7 @@ class Window {
   int width_ = 0;
 };
 
-StageSlots count_slots(const Schedule& schedule, StageId stage) {
+StashSlots count_slots(const Schedule& schedule, StageId stage) {
   Window input;
   Window weight;
   Window handoff;
@@ -76,7 +76,7 @@ Ledger make_ledger(const Schedule& schedule) {
   Ledger ledger;
   const bool forward_only = schedule.forward_only();
   for (int stage = 0; stage < schedule.placement.stages(); ++stage) {
-    ledger.stages.push_back(forward_only ? StageSlots{} : count_slots(schedule, StageId{stage}));
+    ledger.stages.push_back(forward_only ? StashSlots{} : count_slots(schedule, StageId{stage}));
   }
   const ActionTable table(schedule);
   const auto order = causal_order(schedule, table);

@@ -10,7 +10,7 @@ namespace millrace::runtime {
 /// The numbers of slots that one stage needs so that no microbatch's memory is overwritten while in use. They are exact maxima
 /// along the rank's own list and so hold for any timing. A region is a ring: the k-th microbatch that enters it takes slot k mod
 /// slots.
-struct StageSlots {
+struct StashSlots {
   int stash_input = 0;   // from the start of F to the end of I or B
   int stash_weight = 0;  // from the start of F to the end of W or B
   int handoff = 0;       // from the start of I to the end of W; B needs none
@@ -18,7 +18,7 @@ struct StageSlots {
 
 /// The memory that a schedule needs, counted in slots. The sizes of the slots follow from the programs.
 struct Ledger {
-  std::vector<StageSlots> stages;  // by StageId
+  std::vector<StashSlots> stages;  // by StageId
   /// By EdgeId: the smallest ring with which the producer never waits for a slot, whatever the timing. When the action that
   /// produces boundary m starts, causality alone guarantees that the last uses of all but depth − 1 of the earlier boundaries are
   /// over. The last use is W or B of the consuming stage (F in a forward-only schedule), since the ring slot itself serves as the

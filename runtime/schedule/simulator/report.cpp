@@ -78,7 +78,7 @@ std::string print_slots(const Schedule& schedule, const Ledger& ledger) {
   std::string text = fmt::format("{:>5} {:>5} {:>12} {:>8} {:>8}   {:>16} {:>14}\n", "stage", "rank", "slots F to I", "F to W", "I to W",
                                  "ring, activation", "ring, gradient");
   for (std::size_t index = 0; index < ledger.stages.size(); ++index) {
-    const StageSlots& slots = ledger.stages[index];
+    const StashSlots& slots = ledger.stages[index];
     const StageId stage{index};
     text += fmt::format("{:>5} {:>5} {:>12} {:>8} {:>8}   {:>16} {:>14}\n", index, schedule.placement.rank_of(stage), slots.stash_input,
                         slots.stash_weight, slots.handoff, depth_of(schedule, ledger, stage, BoundaryKind::activation),

@@ -53,7 +53,7 @@ class EnginePump {
   }
 
   /// Runs one list on every rank; returns false on a deadlock.
-  bool run(const Schedule& schedule, const std::vector<StageSlots>& slots, StepId step) {
+  bool run(const Schedule& schedule, const std::vector<StashSlots>& slots, StepId step) {
     plans_.clear();
     for (auto& ran : ran_) ran.clear();
     for (std::size_t rank = 0; rank < engines_.size(); ++rank) plans_.push_back(make_rank_plan(schedule, RankId{rank}, slots));

@@ -78,7 +78,7 @@ TEST(Engines, ForwardOnlyIsLiveWithOneSlotAnEdge) {
   for (const Placement& placement : {Placement::single(4), Placement::loop(3, 2), Placement::loop(4, 3), Placement::v_shape(4)}) {
     const Schedule schedule = forward_only(placement, 13);
     const std::vector<int> ones(edges_of(placement).size(), 1);
-    const std::vector<StageSlots> slots(static_cast<std::size_t>(placement.stages()), StageSlots{1, 1, 0});
+    const std::vector<StashSlots> slots(static_cast<std::size_t>(placement.stages()), StashSlots{1, 1, 0});
     for (Ring ring : {Ring::shared, Ring::two_ends}) {
       EnginePump pump(placement, ones, {ring, 2, 5});
       EXPECT_TRUE(pump.run(schedule, slots, StepId{0})) << placement.name();

@@ -32,7 +32,7 @@ TEST(RankPlan, SlotsAreNeverTakenTwice) {
     const Ledger ledger = make_ledger(schedule);
     for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
       std::vector<std::vector<std::vector<int>>> held(3);  // by kind of stash, stage, slot: microbatch or -1
-      for (const StageSlots& slots : ledger.stages) {
+      for (const StashSlots& slots : ledger.stages) {
         held[0].emplace_back(static_cast<std::size_t>(slots.stash_input), -1);
         held[1].emplace_back(static_cast<std::size_t>(slots.stash_weight), -1);
         held[2].emplace_back(static_cast<std::size_t>(slots.handoff), -1);

@@ -20,7 +20,7 @@ TEST(Ledger, SplitBackwardHoldsWeightsOperandsLonger) {
   // ZB-H1: peak (P−r)·M_B + r·M_W, so P stashes for W on every rank, P−r of them also for I, and r+1 hand-offs while I runs.
   const Ledger ledger = make_ledger(zb_h1(4, 12));
   for (int stage = 0; stage < 4; ++stage) {
-    const StageSlots& slots = ledger.stages[static_cast<std::size_t>(stage)];
+    const StashSlots& slots = ledger.stages[static_cast<std::size_t>(stage)];
     EXPECT_EQ(slots.stash_input, 4 - stage);
     EXPECT_EQ(slots.stash_weight, 4);
     EXPECT_EQ(slots.handoff, stage + 1);
@@ -28,12 +28,12 @@ TEST(Ledger, SplitBackwardHoldsWeightsOperandsLonger) {
 }
 
 TEST(Ledger, GpipeAndBreadthFirstHoldEverything) {
-  for (const StageSlots& slots : make_ledger(gpipe(3, 5)).stages) EXPECT_EQ(slots.stash_input, 5);
-  for (const StageSlots& slots : make_ledger(looped_bfs(2, 2, 5)).stages) EXPECT_EQ(slots.stash_weight, 5);
+  for (const StashSlots& slots : make_ledger(gpipe(3, 5)).stages) EXPECT_EQ(slots.stash_input, 5);
+  for (const StashSlots& slots : make_ledger(looped_bfs(2, 2, 5)).stages) EXPECT_EQ(slots.stash_weight, 5);
 }
 
 TEST(Ledger, FewMicrobatchesNeedFewSlots) {
-  for (const StageSlots& slots : make_ledger(one_f_one_b(8, 2)).stages) EXPECT_LE(slots.stash_input, 2);
+  for (const StashSlots& slots : make_ledger(one_f_one_b(8, 2)).stages) EXPECT_LE(slots.stash_input, 2);
   for (int depth : make_ledger(one_f_one_b(8, 1)).depths) EXPECT_EQ(depth, 1);
 }
 
@@ -41,7 +41,7 @@ TEST(Ledger, MixedBackwardsKeepTheRingInOrder) {
   // W of microbatch 0 comes after B of 1: two slots stay occupied although only one microbatch is alive, since rings free their
   // slots in order.
   const Schedule mixed = table(Placement::single(1), 3, {"0F0 0F1 0I0 0B1 0F2 0W0 0B2"});
-  const StageSlots slots = make_ledger(mixed).stages[0];
+  const StashSlots slots = make_ledger(mixed).stages[0];
   EXPECT_EQ(slots.stash_input, 2);
   EXPECT_EQ(slots.stash_weight, 3);
   EXPECT_EQ(slots.handoff, 1);
@@ -67,7 +67,7 @@ TEST(Ledger, OneRankWithChunksHandsOverWithinItself) {
 
 TEST(Ledger, ForwardOnlyNeedsNoStashAndFreesAfterUse) {
   const Ledger ledger = make_ledger(forward_only(Placement::single(3), 5));
-  for (const StageSlots& slots : ledger.stages) EXPECT_EQ(slots.stash_input + slots.stash_weight + slots.handoff, 0);
+  for (const StashSlots& slots : ledger.stages) EXPECT_EQ(slots.stash_input + slots.stash_weight + slots.handoff, 0);
   // The producer never receives anything back, so only a ring for all boundaries avoids waiting.
   EXPECT_EQ(ledger.depths[0], 5);
 }
