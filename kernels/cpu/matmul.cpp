@@ -9,8 +9,8 @@
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/thread_range.hpp"
+#include "kernels/cpu/transpose_columns.hpp"
 #include "kernels/cpu/transposed_gemm.hpp"
-#include "kernels/cpu/turn_columns.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
@@ -120,7 +120,7 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
 void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
   if (problem.options.transpose_a) {
     const IndexRange rows = thread_range(problem.m, kShareGrain, thread, threads);
-    return turn_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
+    return transpose_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
   }
   const IndexRange range = thread_range(problem.m * problem.k, 4096, thread, threads);
   pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);

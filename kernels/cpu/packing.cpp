@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/pack_loops.hpp"
-#include "kernels/cpu/turn_columns.hpp"
+#include "kernels/cpu/transpose_columns.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// the sizes do not allow this.
 bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
   if (rows % 2 != 0) return false;
-  turn_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);
+  transpose_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);
   return true;
 }
 

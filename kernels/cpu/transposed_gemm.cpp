@@ -8,7 +8,7 @@
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/thread_range.hpp"
-#include "kernels/cpu/turn_columns.hpp"
+#include "kernels/cpu/transpose_columns.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -81,8 +81,8 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
     const std::int64_t length = std::min(places.stretch, k - first);
     // Addressed as if from row 0 on: the part's rows begin at the thread's memory.
     std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
-    turn_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
-                 rows.begin, rows.end);
+    transpose_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
+                      rows.begin, rows.end);
     MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
     part.own_scratch = matmul_part_scratch_bytes(part) > product;
     run_matmul_part(part, turned, right, c.as<float>() + rows.begin * n, nullptr, turned + places.turned);
