@@ -25,7 +25,7 @@ struct Bounds {
 
 runtime::TransferModel model_of(TransferOrder order, const Bounds& bounds, const runtime::Placement& placement) {
   runtime::TransferModel model;
-  model.order = transport;
+  model.order = order;
   model.outbox = bounds.outbox;
   if (bounds.slots > 0) model.slots.emplace(runtime::edges_of(placement).size(), bounds.slots);
   return model;
@@ -70,9 +70,9 @@ int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& ta
 bool prove_transports(const runtime::Schedule& schedule, const runtime::FullTable& table, const Bounds& bounds) {
   bool all = true;
   for (const TransferOrder order : transports) {
-    const auto liveness = runtime::replay_transfers(schedule.placement, table, model_of(transport, bounds, schedule.placement));
-    std::string name = runtime::to_string(transport);
-    if (transport == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
+    const auto liveness = runtime::replay_transfers(schedule.placement, table, model_of(order, bounds, schedule.placement));
+    std::string name = runtime::to_string(order);
+    if (order == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
       const int slots = slots_needed(schedule, table);
       name += fmt::format("     with {} slot{} an edge or more", slots, slots == 1 ? "" : "s");
     }

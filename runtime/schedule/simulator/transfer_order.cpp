@@ -193,7 +193,7 @@ class TransportReplay {
 }  // namespace
 
 const char* to_string(TransferOrder order) {
-  switch (transport) {
+  switch (order) {
     case TransferOrder::free:
       return "free";
     case TransferOrder::edge_fifo:

@@ -30,13 +30,13 @@ class TimedReplay {
       : table_(full_table(schedule)),
         costs_(costs),
         latency_(latency),
-        transport_(transport),
+        order_(order),
         wiring_(schedule),
         microbatches_(static_cast<std::size_t>(schedule.microbatches)),
         transfers_(wiring_.edges.size() * microbatches_),
-        queues_(2 * (transport == TransferOrder::edge_fifo ? wiring_.edges.size()
-                     : transport == TransferOrder::free    ? transfers_.size()
-                                                           : table_.size())),
+        queues_(2 * (order == TransferOrder::edge_fifo ? wiring_.edges.size()
+                     : order == TransferOrder::free    ? transfers_.size()
+                                                       : table_.size())),
         next_(table_.size(), 0),
         now_(table_.size(), 0) {}
 
@@ -52,7 +52,7 @@ class TimedReplay {
     }
     for (std::size_t rank = 0; rank < table_.size(); ++rank) {
       MILLRACE_CHECK(next_[rank] == table_[rank].size(), ExitCode::config, "runtime.schedule",
-                     "rank {} stops before its cell {}: the queues of {} wait for each other", rank, next_[rank], to_string(transport_));
+                     "rank {} stops before its cell {}: the queues of {} wait for each other", rank, next_[rank], to_string(order_));
     }
     return *std::max_element(now_.begin(), now_.end());
   }
@@ -72,7 +72,7 @@ class TimedReplay {
   Queue& queue(std::size_t token, bool send) {
     const Edge& edge = wiring_.edges[token / microbatches_];
     const std::size_t rank = (send ? edge.producer_rank : edge.consumer_rank).index();
-    switch (transport_) {
+    switch (order_) {
       case TransferOrder::rank_fifo:
         return queues_[2 * rank];
       case TransferOrder::direction_fifo:
@@ -135,7 +135,7 @@ class TimedReplay {
   const FullTable table_;
   const std::vector<StageCost>& costs_;
   const double latency_;
-  const TransferOrder transport_;
+  const TransferOrder order_;
   const Wiring wiring_;
   const std::size_t microbatches_;
   std::vector<Transfer> transfers_;  // by edge and microbatch
@@ -147,11 +147,11 @@ class TimedReplay {
 }  // namespace
 
 double transfer_makespan(const Schedule& schedule, const std::vector<StageCost>& costs, double latency, TransferOrder order) {
-  MILLRACE_CHECK(transport != TransferOrder::rendezvous, ExitCode::config, "runtime.schedule",
-                 "transport {} has no queues to time; expected free, edge-fifo, direction-fifo or rank-fifo", to_string(transport));
+  MILLRACE_CHECK(order != TransferOrder::rendezvous, ExitCode::config, "runtime.schedule",
+                 "the transfer order {} has no queues to time; expected free, edge-fifo, direction-fifo or rank-fifo", to_string(order));
   MILLRACE_CHECK(static_cast<int>(costs.size()) == schedule.placement.stages(), ExitCode::internal, "runtime.schedule",
                  "{} stage costs, expected {}", costs.size(), schedule.placement.stages());
-  return TimedReplay(schedule, costs, latency, transport).run();
+  return TimedReplay(schedule, costs, latency, order).run();
 }
 
 }  // namespace millrace::runtime

@@ -7,7 +7,7 @@
 
 namespace millrace::runtime {
 
-/// The makespan of a step if transfers wait for each other in the queues of `transport`. Each transfer is posted at both ends
+/// The makespan of a step if transfers wait for each other in the queues of `order`. Each transfer is posted at both ends
 /// when the lists of the full table reach it, begins when it is at the head of both queues, and occupies them for `latency`; with
 /// `free` it occupies nothing. Lists do not wait for their transfers, only actions wait for their inputs. This shows the cost of
 /// queues shared by several edges; simulate() has a channel for every edge. Error(config) for a rendezvous, which has no queues,

@@ -88,7 +88,7 @@ TEST(TransferOrder, EveryScheduleCompletesOnEveryTransport) {
       const Schedule schedule = make_schedule(request);
       for (const TransferOrder order : transports) {
         for (const bool implicit : {false, true}) {
-          EXPECT_TRUE(is_live(schedule, {transport, implicit, {}, 0})) << name_of(request) << " " << to_string(transport);
+          EXPECT_TRUE(is_live(schedule, {order, implicit, {}, 0})) << name_of(request) << " " << to_string(order);
         }
       }
       ++made;
@@ -170,11 +170,11 @@ void expect_reported(const Placement& placement, const Dead& dead) {
 TEST(TransferOrder, ReportsSayWhatEachRankLacks) {
   const auto two = Placement::single(2);
   TransferModel rendezvous, implicit, queue;
-  rendezvous.transport = TransferOrder::rendezvous;
+  rendezvous.order = TransferOrder::rendezvous;
   implicit.implicit_receives = true;
   implicit.slots = slots_everywhere(two, 1);
   implicit.outbox = 1;
-  queue.transport = TransferOrder::direction_fifo;
+  queue.order = TransferOrder::direction_fifo;
   expect_reported(two,
                   {{"0SEND_F0 0F0", "1RECV_F0 1F0"},
                    {},
@@ -223,7 +223,7 @@ TEST(TransferOrder, ReportsSayWhatEachRankLacks) {
 TEST(TransferOrder, ReportsFollowTheQueues) {
   const auto three = Placement::single(3);
   TransferModel shared;
-  shared.transport = TransferOrder::rank_fifo;
+  shared.order = TransferOrder::rank_fifo;
   shared.implicit_receives = true;
   expect_reported(three,
                   {{"0B0 0F0 0SEND_F0", "1RECV_F0 1RECV_B0 1B0 1SEND_B0", "2B0 2SEND_B0"},

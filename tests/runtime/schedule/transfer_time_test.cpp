@@ -22,7 +22,7 @@ TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
   for (const Row& row : rows) {
     const Schedule schedule = make_schedule(row.request);
     const auto costs = uniform_costs(schedule.placement, 1, 1, 1);
-    const auto time = [&](TransferOrder order) { return transfer_makespan(schedule, costs, row.latency, transport); };
+    const auto time = [&](TransferOrder order) { return transfer_makespan(schedule, costs, row.latency, order); };
     EXPECT_NEAR(time(TransferOrder::rank_fifo), row.rank, 0.12) << name_of(row.request);
     EXPECT_NEAR(time(TransferOrder::direction_fifo), row.direction, 0.12) << name_of(row.request);
     EXPECT_NEAR(time(TransferOrder::edge_fifo), row.edge, 0.12) << name_of(row.request);
@@ -52,7 +52,7 @@ TEST(TransportTime, ALocalEdgeCostsNoTransfer) {
 TEST(TransportTime, ARendezvousHasNoQueues) {
   expect_contains(
       error_of(ExitCode::config, [] { (void)transfer_makespan(gpipe(2, 2), std::vector<StageCost>(2), 0, TransferOrder::rendezvous); }),
-      "transport rendezvous has no queues to time");
+      "the transfer order rendezvous has no queues to time");
 }
 
 }  // namespace
