@@ -3,14 +3,14 @@
 #include <memory>
 #include <optional>
 
+#include "actors/debug/recapture_tensor.hpp"
 #include "actors/debug/tensor_text.hpp"
 #include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/io/first_difference.hpp"
 #include "runtime/io/hash.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/recorded_run.hpp"
-#include "tools/compare/first_difference.hpp"
-#include "tools/compare/recapture_tensor.hpp"
 
 namespace millrace::tools {
 
@@ -37,7 +37,7 @@ void print_settings(const Side& left, const Side& right) {
   }
 }
 
-std::string describe(const Difference& difference) {
+std::string describe(const runtime::Difference& difference) {
   const auto& [moment, microbatch, tensor] = difference.left.place;
   const int here = difference.left.record.stage, there = difference.right.record.stage;
   const auto stage = here == there ? fmt::format("stage {}", here) : fmt::format("stage {} here, {} there", here, there);
@@ -48,10 +48,10 @@ std::string describe(const Difference& difference) {
 }
 
 /// The tensor as the run makes it again; a line to the person where that is not what was recorded.
-std::optional<RecapturedTensor> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
+std::optional<actors::RecapturedTensor> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
   try {
     const auto run = run_before(side.run.settings, side.directory, step);
-    auto values = recapture_tensor(*run, step, recorded);
+    auto values = actors::recapture_tensor(*run, step, recorded);
     if (!values) {
       fmt::print("{}: run again, it does not come to this tensor\n", side.directory);
     } else if (runtime::hash_of(std::span<const std::byte>(values->bytes)).low != recorded.record.hash) {
@@ -67,7 +67,7 @@ std::optional<RecapturedTensor> run_again(const Side& side, std::int64_t step, c
   }
 }
 
-void print_values(const Side& left, const Side& right, const Difference& difference) {
+void print_values(const Side& left, const Side& right, const runtime::Difference& difference) {
   const auto here = run_again(left, difference.step, difference.left);
   const auto there = run_again(right, difference.step, difference.right);
   if (!here || !there) return;
@@ -90,7 +90,7 @@ int compare(const Arguments& parsed) {
   print_warnings(left.run.model_warnings);
   if (right.run.model_warnings != left.run.model_warnings) print_warnings(right.run.model_warnings);
   print_settings(left, right);
-  const auto found = first_difference(left.recording, right.recording);
+  const auto found = runtime::first_difference(left.recording, right.recording);
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,
              found.equal_steps, found.equal_tensors);
   if (found.only_left + found.only_right > 0)

@@ -1,4 +1,4 @@
-#include "tools/compare/first_difference.hpp"
+#include "runtime/io/first_difference.hpp"
 
 #include <map>
 #include <utility>
@@ -6,11 +6,11 @@
 
 #include "kernels/base/check.hpp"
 
-namespace millrace::tools {
+namespace millrace::runtime {
 namespace {
 
-using runtime::RecordedHash;
-using runtime::TensorPlace;
+using RecordedHash;
+using TensorPlace;
 
 /// A tensor and how often it occurred before in the step: a tensor that is computed twice is compared in order.
 using Turn = std::pair<TensorPlace, int>;
@@ -52,7 +52,7 @@ std::optional<Difference> compare_step(const std::vector<RecordedHash>& left, co
 
 }  // namespace
 
-Comparison first_difference(const runtime::HashRecording& left, const runtime::HashRecording& right) {
+Comparison first_difference(const HashRecording& left, const HashRecording& right) {
   Comparison comparison;
   for (const auto& [step, sum] : left.steps()) {
     const auto other = right.steps().find(step);
@@ -75,4 +75,4 @@ Comparison first_difference(const runtime::HashRecording& left, const runtime::H
   return comparison;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime

@@ -8,7 +8,7 @@
 #include "kernels/base/tensor.hpp"
 #include "runtime/io/hash_recording.hpp"
 
-namespace millrace::tools {
+namespace millrace::actors {
 
 /// A tensor together with the memory that it lies in.
 struct RecapturedTensor {
@@ -18,7 +18,7 @@ struct RecapturedTensor {
 
 /// Runs `run` up to the moment in `step` (counted from 1) at which the recorded tensor exists, and copies it. Returns nothing if
 /// the run does not reach that moment.
-[[nodiscard]] std::optional<RecapturedTensor> recapture_tensor(const actors::SteppedRun& run, std::int64_t step,
+[[nodiscard]] std::optional<RecapturedTensor> recapture_tensor(const SteppedRun& run, std::int64_t step,
                                                                const runtime::RecordedHash& recorded);
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors

@@ -1,8 +1,8 @@
-#include "tools/compare/recapture_tensor.hpp"
+#include "actors/debug/recapture_tensor.hpp"
 
 #include "actors/jobs/stepper.hpp"
 
-namespace millrace::tools {
+namespace millrace::actors {
 namespace {
 
 RecapturedTensor copy_of(const kernels::Tensor& tensor) {
@@ -31,7 +31,7 @@ class Watcher final : public runtime::OperationHook {
   const runtime::RecordedHash& recorded_;
 };
 
-std::optional<RecapturedTensor> weight_of(const actors::Stepper& stepper, const std::string& name) {
+std::optional<RecapturedTensor> weight_of(const Stepper& stepper, const std::string& name) {
   for (int index = 0; index < stepper.plan().ranks(); ++index) {
     const auto& compute = stepper.rank(runtime::RankId(index)).compute();
     for (const auto& tensor : compute.parameters().tensors())
@@ -42,8 +42,8 @@ std::optional<RecapturedTensor> weight_of(const actors::Stepper& stepper, const 
 
 }  // namespace
 
-std::optional<RecapturedTensor> recapture_tensor(const actors::SteppedRun& run, std::int64_t step, const runtime::RecordedHash& recorded) {
-  actors::Stepper stepper(run.setup());
+std::optional<RecapturedTensor> recapture_tensor(const SteppedRun& run, std::int64_t step, const runtime::RecordedHash& recorded) {
+  Stepper stepper(run.setup());
   const auto& place = recorded.place;
   Watcher watcher(recorded);
   stepper.set_hook(&watcher);
@@ -58,4 +58,4 @@ std::optional<RecapturedTensor> recapture_tensor(const actors::SteppedRun& run, 
   return std::move(watcher.copy);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors

@@ -5,12 +5,12 @@
 
 #include "runtime/io/hash_recording.hpp"
 
-namespace millrace::tools {
+namespace millrace::runtime {
 
 /// One tensor in which the runs differ.
 struct Difference {
   std::int64_t step = 0;
-  runtime::RecordedHash left, right;
+  RecordedHash left, right;
   std::uint64_t differing = 0, compared = 0;  // number of tensors of this step
 };
 
@@ -26,6 +26,6 @@ struct Comparison {
 
 /// Finds the first tensor that differs: the step by the steps' sums, then the tensor by that step's hashes, in the order in which
 /// the left run's microbatches meet them. Errors: Error(data) if the recordings have no step in common.
-[[nodiscard]] Comparison first_difference(const runtime::HashRecording& left, const runtime::HashRecording& right);
+[[nodiscard]] Comparison first_difference(const HashRecording& left, const HashRecording& right);
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime
