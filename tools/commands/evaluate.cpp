@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "actors/jobs/choice_data.hpp"
 #include "actors/jobs/data_content.hpp"
+#include "actors/jobs/evaluation_data.hpp"
 #include "actors/jobs/run_setup.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
@@ -21,8 +23,6 @@
 #include "tools/commands/command.hpp"
 #include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
-#include "tools/inference/choice_data.hpp"
-#include "tools/inference/evaluation_data.hpp"
 
 namespace millrace::tools {
 
@@ -35,7 +35,7 @@ struct Request {
   TrainedModel model;
   NamedTokenizer tokens;  // of data.text
   actors::ForwardJob job;
-  std::unique_ptr<EvaluationData> data;          // of text or tokens; or
+  std::unique_ptr<actors::EvaluationData> data;  // of text or tokens; or
   std::unique_ptr<runtime::ChoiceFile> choices;  // these
   std::int64_t microbatches = 0;
   bool json = false;
@@ -98,7 +98,7 @@ void read_choices(Request& request, const Arguments& arguments, const actors::Se
   const auto path = request.choices_path = arguments.text("choices");
   const auto& model = request.model.model;
   request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
-  const ChoiceData data(*request.choices);
+  const actors::ChoiceData data(*request.choices);
   const auto longest = layers::longest_row(model);
   MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, who,
                  "{}: a context with its completion has {} tokens, the model has learned {} positions", path, data.sequence() + 1,
@@ -124,8 +124,8 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   shape.rows = config.train.batch;
   shape.sequence = config.train.sequence;
   shape.packing = config.data.packing;
-  request.data =
-      std::make_unique<EvaluationData>(config.data, request.tokens.bytes ? nullptr : request.tokens.tokenizer.get(), vocabulary, shape);
+  request.data = std::make_unique<actors::EvaluationData>(config.data, request.tokens.bytes ? nullptr : request.tokens.tokenizer.get(),
+                                                          vocabulary, shape);
   request.microbatches = request.data->evaluation_microbatches();
   if (config.evaluate.batches > 0) request.microbatches = std::min(request.microbatches, config.evaluate.batches);
   request.job = job_of(request.model, arguments, session, shape.rows, shape.sequence);
@@ -182,7 +182,7 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
 void tell_choices(const Request& request, const actors::Evaluated& evaluated) {
   for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "a loss is not finite");
   const auto examples = static_cast<std::int64_t>(request.choices->examples().size());
-  const auto right = count_right(*request.choices, evaluated.losses);
+  const auto right = actors::count_right(*request.choices, evaluated.losses);
   const double accuracy = static_cast<double>(right) / static_cast<double>(examples);
   if (request.json) {
     const nlohmann::ordered_json json{{"examples", examples}, {"right", right}, {"accuracy", accuracy}, {"seconds", evaluated.seconds}};
@@ -198,7 +198,7 @@ void measure(actors::Session& session, const Request& request) {
   static_cast<void>(actors::agree_on_content(session, files, runtime::data_fingerprint(files), "", false));
   ProgressLine line(session.leads() && watched(session.launch(), STDERR_FILENO));
   const auto progress = [&](std::int64_t begun) { line.show(fmt::format("{} of {} microbatches", begun, request.microbatches)); };
-  std::optional<ChoiceData> choices;
+  std::optional<actors::ChoiceData> choices;
   if (request.choices) choices.emplace(*request.choices);
   const actors::BatchProvider& batches = choices ? static_cast<const actors::BatchProvider&>(*choices) : *request.data;
   const auto evaluated = actors::evaluate(session, request.job, batches, request.microbatches, progress);

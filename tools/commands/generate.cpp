@@ -9,11 +9,11 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/models/model.hpp"
+#include "runtime/data/tokenizers/streamed_text.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
-#include "tools/inference/streamed_text.hpp"
 
 namespace millrace::tools {
 
@@ -122,7 +122,7 @@ void write(actors::Session& session, Request& request) {
     fmt::print(stderr, "prompt    {} tokens of {} ({} of the model's {} ids)\n", settings.prompt.size(), request.tokens.name,
                std::min(tokenizer.vocabulary(), request.model.model.vocab_size), request.model.model.vocab_size);
   }
-  StreamedText text(tokenizer, settings.prompt, request.stop);
+  runtime::StreamedText text(tokenizer, settings.prompt, request.stop);
   // On a terminal that shows the text itself, that is progress enough.
   ProgressLine progress(session.leads() && watched(session.launch(), STDERR_FILENO) && !watched(session.launch(), STDOUT_FILENO));
   std::int64_t written = 0;

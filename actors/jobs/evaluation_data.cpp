@@ -1,4 +1,4 @@
-#include "tools/inference/evaluation_data.hpp"
+#include "actors/jobs/evaluation_data.hpp"
 
 #include <algorithm>
 #include <string>
@@ -11,10 +11,10 @@
 #include "runtime/data/dataset.hpp"
 #include "runtime/data/mapped_file.hpp"
 
-namespace millrace::tools {
+namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "data";
+constexpr const char* evaluation_data_component = "data";
 
 /// Tokens in memory, with the ends of documents.
 class TokenizedText final : public runtime::TokenStream {
@@ -32,7 +32,7 @@ class TokenizedText final : public runtime::TokenStream {
   }
   void check(const runtime::DataFile& file, std::size_t first, std::int64_t vocabulary) const {
     for (std::size_t i = first; i < tokens_.size(); ++i)
-      MILLRACE_CHECK(tokens_[i] >= 0 && tokens_[i] < vocabulary, ExitCode::data, who,
+      MILLRACE_CHECK(tokens_[i] >= 0 && tokens_[i] < vocabulary, ExitCode::data, evaluation_data_component,
                      "{}: the tokenizer gives token {}, the model's vocabulary has {}; is it this model's tokenizer?", file.path.string(),
                      tokens_[i], vocabulary);
   }
@@ -64,12 +64,12 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   const auto listed = files.size();
   const bool single = listed == 1 && config.held_out > 1;
   if (config.held_out > 0 && !single) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
-  MILLRACE_CHECK(!files.empty(), ExitCode::data, who,
+  MILLRACE_CHECK(!files.empty(), ExitCode::data, evaluation_data_component,
                  "data.held_out = {} holds out none of {} files, expected 0 (all of them) or at most {}", config.held_out, listed, listed);
   extent_ = fmt::format("{} files", files.size());
   files_ = runtime::content_files(files, text);
   const bool bytes = text && tokenizer == nullptr;
-  MILLRACE_CHECK(!bytes || vocabulary >= runtime::ByteTokenizer::vocabulary, ExitCode::data, who,
+  MILLRACE_CHECK(!bytes || vocabulary >= runtime::ByteTokenizer::vocabulary, ExitCode::data, evaluation_data_component,
                  "the byte vocabulary has {} tokens, the model's vocabulary has {}", +runtime::ByteTokenizer::vocabulary, vocabulary);
   if (text) target_bytes_ = 0;
 
@@ -81,8 +81,8 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   if (single) {
     const auto part = runtime::last_part(*stream, config.held_out);
     extent_ = runtime::describe(part, stream->size());
-    MILLRACE_CHECK(part.problem.empty(), ExitCode::data, who, "data.held_out = {} holds out {}; expected 0 (all of it)", config.held_out,
-                   extent_);
+    MILLRACE_CHECK(part.problem.empty(), ExitCode::data, evaluation_data_component,
+                   "data.held_out = {} holds out {}; expected 0 (all of it)", config.held_out, extent_);
     begin = part.begin;
   }
   if (!text || bytes) {
@@ -104,4 +104,4 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   source_ = std::make_unique<runtime::EvaluationSource>(*stream_, shape);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors

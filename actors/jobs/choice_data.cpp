@@ -1,9 +1,9 @@
-#include "tools/inference/choice_data.hpp"
+#include "actors/jobs/choice_data.hpp"
 
 #include <algorithm>
 #include <vector>
 
-namespace millrace::tools {
+namespace millrace::actors {
 
 void ChoiceData::fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const {
   const auto& completion = file_.completions().at(static_cast<std::size_t>(microbatch));
@@ -37,4 +37,4 @@ std::int64_t count_right(const runtime::ChoiceFile& file, std::span<const double
   return right;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors

@@ -6,14 +6,14 @@
 
 #include "runtime/data/tokenizers/tokenizer.hpp"
 
-namespace millrace::tools {
+namespace millrace::runtime {
 
 /// The text of tokens as they arrive. Never shows part of a UTF-8 character that may still be completed, nor part of the stop
 /// text.
 class StreamedText {
  public:
   /// `before` are the tokens that precede the text (their text is not returned again). `stop` ends the text; empty: no stop text.
-  StreamedText(const runtime::Tokenizer& tokenizer, std::vector<std::int32_t> before, std::string stop);
+  StreamedText(const Tokenizer& tokenizer, std::vector<std::int32_t> before, std::string stop);
 
   /// Returns what can be shown once this token is known; nothing after the stop text.
   [[nodiscard]] std::string add(std::int32_t token);
@@ -23,7 +23,7 @@ class StreamedText {
   [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
  private:
-  const runtime::Tokenizer& tokenizer_;
+  const Tokenizer& tokenizer_;
   std::vector<std::int32_t> tokens_;
   std::string stop_;
   std::size_t decoded_ = 0;  // bytes of the text of all tokens so far
@@ -35,4 +35,4 @@ class StreamedText {
 /// one.
 [[nodiscard]] std::size_t unfinished_bytes(std::string_view text) noexcept;
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime

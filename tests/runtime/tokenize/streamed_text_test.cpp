@@ -1,9 +1,9 @@
-#include "tools/inference/streamed_text.hpp"
+#include "runtime/data/tokenizers/streamed_text.hpp"
 
 #include <gtest/gtest.h>
 
+#include "actors/jobs/evaluation_data.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "tools/inference/evaluation_data.hpp"
 
 namespace millrace::tools {
 namespace {

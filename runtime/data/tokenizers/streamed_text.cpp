@@ -1,10 +1,10 @@
-#include "tools/inference/streamed_text.hpp"
+#include "runtime/data/tokenizers/streamed_text.hpp"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
-namespace millrace::tools {
+namespace millrace::runtime {
 namespace {
 
 /// Number of bytes at the end of `text` that are a beginning of the stop text.
@@ -26,7 +26,7 @@ std::size_t unfinished_bytes(std::string_view text) noexcept {
   return 0;
 }
 
-StreamedText::StreamedText(const runtime::Tokenizer& tokenizer, std::vector<std::int32_t> before, std::string stop)
+StreamedText::StreamedText(const Tokenizer& tokenizer, std::vector<std::int32_t> before, std::string stop)
     : tokenizer_(tokenizer), tokens_(std::move(before)), stop_(std::move(stop)), decoded_(tokenizer_.decode(tokens_).size()) {}
 
 std::string StreamedText::add(std::int32_t token) {
@@ -51,4 +51,4 @@ std::string StreamedText::add(std::int32_t token) {
 
 std::string StreamedText::rest() { return std::exchange(held_, {}); }
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime

@@ -6,11 +6,11 @@
 #include "actors/rank/batch_provider.hpp"
 #include "runtime/data/choice_file.hpp"
 
-namespace millrace::tools {
+namespace millrace::actors {
 
 /// The completions of a multiple-choice file as held-out microbatches of one row each: context and completion, where only the
 /// completion's tokens are targets.
-class ChoiceData : public actors::BatchProvider {
+class ChoiceData : public BatchProvider {
  public:
   /// `file` must outlive this object. A row has file.longest() − 1 tokens, since the last token is only a target.
   explicit ChoiceData(const runtime::ChoiceFile& file) : file_(file) {}
@@ -31,4 +31,4 @@ class ChoiceData : public actors::BatchProvider {
 /// has one sum per completion.
 [[nodiscard]] std::int64_t count_right(const runtime::ChoiceFile& file, std::span<const double> losses);
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors

@@ -12,11 +12,11 @@
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/train_config.hpp"
 
-namespace millrace::tools {
+namespace millrace::actors {
 
 /// The files on which a model is evaluated, as held-out batches. With data.held_out = n they contain what training holds out:
 /// every n-th file, or the last part of a single file; 0 takes everything.
-class EvaluationData : public actors::BatchProvider {
+class EvaluationData : public BatchProvider {
  public:
   /// Reads data.text through `tokenizer`: each file is a document, with the tokenizer's begin- and end-of-document tokens if it
   /// has them. If `tokenizer` is null, text is read by the byte vocabulary as in training, without holding the tokens in memory.
@@ -48,4 +48,4 @@ class EvaluationData : public actors::BatchProvider {
   std::unique_ptr<runtime::EvaluationSource> source_;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::actors
