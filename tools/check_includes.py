@@ -30,7 +30,7 @@ PARTS = {
     "layers": [".", "attention", "losses", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
-    "tools": ["report", "data", "commands", "."],
+    "tools": ["report", "commands", "."],
 }
 EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # what errors are made of
 

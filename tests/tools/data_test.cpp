@@ -5,7 +5,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
-#include "tools/data/progress_bar.hpp"
+#include "tools/commands/progress_bar.hpp"
 
 namespace millrace::tests {
 namespace {

@@ -1,6 +1,6 @@
 #include "kernels/base/check.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/data/tokenize_data.hpp"
+#include "tools/commands/tokenize_data.hpp"
 
 namespace millrace::tools {
 namespace {

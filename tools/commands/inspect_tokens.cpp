@@ -10,7 +10,7 @@
 #include "runtime/data/token_file.hpp"
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
-#include "tools/data/tokenize_data.hpp"
+#include "tools/commands/tokenize_data.hpp"
 
 namespace millrace::tools {
 namespace {

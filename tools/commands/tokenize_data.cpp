@@ -1,4 +1,4 @@
-#include "tools/data/tokenize_data.hpp"
+#include "tools/commands/tokenize_data.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include "runtime/data/text_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
-#include "tools/data/progress_bar.hpp"
+#include "tools/commands/progress_bar.hpp"
 
 namespace millrace::tools {
 

@@ -1,4 +1,4 @@
-#include "tools/data/progress_bar.hpp"
+#include "tools/commands/progress_bar.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
