@@ -1,4 +1,4 @@
-# millrace_embed(TARGET HEADER tools/report/embedded_text.hpp [NAMESPACE millrace::tools] FILES a.html b.js …): adds a generated source to the
+# millrace_embed(TARGET HEADER runtime/profile/report/embedded_text.hpp [NAMESPACE millrace::tools] FILES a.html b.js …): adds a generated source to the
 # target that holds these files' texts in this order, as the function that the header declares in the namespace. The source is regenerated when one of
 # them changes.
 #

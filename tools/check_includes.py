@@ -26,11 +26,11 @@ ARROWS = {
 # includes another.
 PARTS = {
     "kernels": ["base", ".", "reference", "cpu", "cuda", "no_cuda"],
-    "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "data", "data/tokenizers"],
+    "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
     "layers": [".", "attention", "losses", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
-    "tools": ["report", "commands", "."],
+    "tools": ["commands", "."],
 }
 EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # what errors are made of
 

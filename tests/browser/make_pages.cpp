@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "kernels/base/check.hpp"
+#include "runtime/profile/report/report_page.hpp"
 #include "tests/browser/synthetic_profile.hpp"
-#include "tools/report/report_page.hpp"
 
 namespace {
 
@@ -31,7 +31,7 @@ void make(int count, char** words) {
   const std::filesystem::path folder = words[1];
   std::filesystem::create_directories(folder);
   for (int index = 2; index < count; ++index)
-    write(folder / (std::filesystem::path(words[index]).stem().string() + ".html"), tools::report_page(read(words[index])));
+    write(folder / (std::filesystem::path(words[index]).stem().string() + ".html"), runtime::report_page(read(words[index])));
   if (count > 2) return;
   const std::pair<const char*, tests::SyntheticRun> runs[] = {
       {"ranks4", {}},
@@ -40,7 +40,7 @@ void make(int count, char** words) {
       {"ranks64", {.ranks = 64, .microbatches = 128, .processes = 16, .steps = 3}},
   };
   for (const auto& [name, run] : runs)
-    write(folder / (std::string(name) + ".html"), tools::report_page(tests::synthetic_profile(run).dump()));
+    write(folder / (std::string(name) + ".html"), runtime::report_page(tests::synthetic_profile(run).dump()));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/report/report_page.hpp"
+#include "runtime/profile/report/report_page.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 
+#include "runtime/profile/report/embedded_text.hpp"
 #include "tests/browser/synthetic_profile.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tools/report/embedded_text.hpp"
 
 namespace millrace::tests {
 namespace {
@@ -49,7 +49,7 @@ std::vector<std::string> references(const std::string& page) {
 }
 
 TEST(ReportPage, LoadsNothing) {
-  const auto page = frame_of(tools::report_page(synthetic_profile({}).dump()));
+  const auto page = frame_of(runtime::report_page(synthetic_profile({}).dump()));
   for (const std::string& reference : references(page)) EXPECT_EQ(reference, "href=\"data:,") << "the page loads something";
   // The only address in it is a name: the XML namespace of SVG.
   EXPECT_EQ(count(page, "://"), count(page, "http://www.w3.org/2000/svg"));
@@ -64,7 +64,7 @@ TEST(ReportPage, ReferencesAreFound) {
 
 TEST(ReportPage, GivesTheProfileBack) {
   const auto profile = synthetic_profile({});
-  EXPECT_EQ(Json::parse(profile_inside(tools::report_page(profile.dump()))), profile);
+  EXPECT_EQ(Json::parse(profile_inside(runtime::report_page(profile.dump()))), profile);
 }
 
 TEST(ReportPage, KeepsNamesThatLookLikeMarkup) {
@@ -73,7 +73,7 @@ TEST(ReportPage, KeepsNamesThatLookLikeMarkup) {
        {"</script><script>alert(1)</script>", "<!--<script>", "{{report.css}}", "]]>", "a\\u003cb \"quoted\" \\", "größe &amp; ∂x"}) {
     profile["operations"][0]["name"] = name;
     profile["run"]["model"] = name;
-    const auto page = tools::report_page(profile.dump());
+    const auto page = runtime::report_page(profile.dump());
     const auto inside = profile_inside(page);
     EXPECT_EQ(inside.find('<'), std::string::npos) << name;
     ASSERT_TRUE(Json::accept(inside)) << name;
@@ -83,10 +83,10 @@ TEST(ReportPage, KeepsNamesThatLookLikeMarkup) {
 }
 
 TEST(ReportPage, HasAllItsParts) {
-  const auto page = tools::report_page("{}");
+  const auto page = runtime::report_page("{}");
   EXPECT_EQ(frame_of(page).find("{{"), std::string::npos);
   std::size_t scripts = 0;
-  for (const auto& file : tools::embedded_texts()) {
+  for (const auto& file : runtime::embedded_texts()) {
     ASSERT_FALSE(file.text.empty()) << file.name;
     if (file.name == "report.html") continue;
     EXPECT_EQ(count(page, std::string(file.text)), 1U) << file.name << " is in the page once";
@@ -98,8 +98,8 @@ TEST(ReportPage, HasAllItsParts) {
 
 TEST(ReportPage, RefusesWhatIsNoProfile) {
   for (const char* text : {"", "{", "{\"format\": }", "<html>"})
-    expect_error([&] { (void)tools::report_page(text); }, ExitCode::data, {"[tools.report]", "not JSON", "profile.json"});
-  expect_error([] { (void)tools::embedded_text("missing.js"); }, ExitCode::internal, {"missing.js", "tools/report"});
+    expect_error([&] { (void)runtime::report_page(text); }, ExitCode::data, {"[runtime.report]", "not JSON", "profile.json"});
+  expect_error([] { (void)runtime::embedded_text("missing.js"); }, ExitCode::internal, {"missing.js", "runtime/profile/report"});
 }
 
 // The synthetic profiles that the page is tested with have the right format; those tests would be meaningless if they had not.

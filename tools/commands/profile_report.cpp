@@ -12,10 +12,10 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/profile_check.hpp"
 #include "runtime/profile/profile_json.hpp"
+#include "runtime/profile/report/report_page.hpp"
 #include "runtime/profile/trace_check.hpp"
 #include "runtime/profile/trace_json.hpp"
 #include "runtime/units.hpp"
-#include "tools/report/report_page.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -215,7 +215,7 @@ std::string write_profile(const runtime::Profile& profile, const std::string& fo
   runtime::make_directories(folder);
   runtime::write_text_file(runtime::join_path(folder, "profile.json"), json);
   runtime::write_text_file(runtime::join_path(folder, "trace.json"), trace);
-  runtime::write_text_file(runtime::join_path(folder, "report.html"), report_page(json));
+  runtime::write_text_file(runtime::join_path(folder, "report.html"), runtime::report_page(json));
   return joined("profile.json", runtime::profile_problems(json)) + joined("trace.json", runtime::trace_problems(trace));
 }
 

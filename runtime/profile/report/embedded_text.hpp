@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-namespace millrace::tools {
+namespace millrace::runtime {
 
 /// A file of this folder with its content at build time.
 struct EmbeddedText {
@@ -17,4 +17,4 @@ struct EmbeddedText {
 /// The text of one file. Error(internal) if there is none of that name. Any thread.
 [[nodiscard]] std::string_view embedded_text(std::string_view name);
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime

@@ -1,12 +1,12 @@
-#include "tools/report/report_page.hpp"
+#include "runtime/profile/report/report_page.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
-#include "tools/report/embedded_text.hpp"
+#include "runtime/profile/report/embedded_text.hpp"
 
-namespace millrace::tools {
+namespace millrace::runtime {
 namespace {
 
 // Makes JSON safe inside a script element, where "</script" would end the element and "<!--" would change how its end is found.
@@ -42,13 +42,13 @@ std::string part(std::string_view name, std::string_view profile_json) {
 std::string_view embedded_text(std::string_view name) {
   const auto texts = embedded_texts();
   const auto found = std::find_if(texts.begin(), texts.end(), [name](const EmbeddedText& text) { return text.name == name; });
-  MILLRACE_CHECK(found != texts.end(), ExitCode::internal, "tools.report", "a text of the name \"{}\", expected a file of tools/report",
-                 name);
+  MILLRACE_CHECK(found != texts.end(), ExitCode::internal, "runtime.report",
+                 "a text of the name \"{}\", expected a file of runtime/profile/report", name);
   return found->text;
 }
 
 std::string report_page(std::string_view profile_json) {
-  MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "tools.report",
+  MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "runtime.report",
                  "a profile of {} bytes that is not JSON, expected the text of a profile.json", profile_json.size());
   // Only the frame has placeholders {{name}}: inserted text is not scanned again.
   const std::string_view frame = embedded_text("report.html");
@@ -56,7 +56,7 @@ std::string report_page(std::string_view profile_json) {
   std::size_t done = 0;
   for (std::size_t mark = frame.find("{{"); mark != std::string_view::npos; mark = frame.find("{{", done)) {
     const std::size_t end = frame.find("}}", mark);
-    MILLRACE_CHECK(end != std::string_view::npos, ExitCode::internal, "tools.report",
+    MILLRACE_CHECK(end != std::string_view::npos, ExitCode::internal, "runtime.report",
                    "a mark without end in report.html, expected {{{{name}}}}");
     page += frame.substr(done, mark - done);
     page += part(frame.substr(mark + 2, end - mark - 2), profile_json);
@@ -66,4 +66,4 @@ std::string report_page(std::string_view profile_json) {
   return page;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::runtime
