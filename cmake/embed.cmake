@@ -1,4 +1,4 @@
-# millrace_embed(TARGET HEADER runtime/profile/report/embedded_text.hpp [NAMESPACE millrace::tools] FILES a.html b.js …): adds a generated source to the
+# millrace_embed(TARGET HEADER runtime/profile/report/embedded_text.hpp NAMESPACE millrace::runtime FILES a.html b.js …): adds a generated source to the
 # target that holds these files' texts in this order, as the function that the header declares in the namespace. The source is regenerated when one of
 # them changes.
 #
@@ -21,9 +21,6 @@ set(MILLRACE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 
 function(millrace_embed target)
   cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "FILES" ${ARGN})
-  if(NOT ARG_NAMESPACE)
-    set(ARG_NAMESPACE millrace::tools)
-  endif()
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${target}_texts.cpp)
   list(TRANSFORM ARG_FILES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   list(JOIN ARG_FILES "|" files)

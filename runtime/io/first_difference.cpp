@@ -9,9 +9,6 @@
 namespace millrace::runtime {
 namespace {
 
-using RecordedHash;
-using TensorPlace;
-
 /// A tensor and how often it occurred before in the step: a tensor that is computed twice is compared in order.
 using Turn = std::pair<TensorPlace, int>;
 

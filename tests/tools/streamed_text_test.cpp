@@ -11,7 +11,7 @@ namespace {
 /// Everything that is shown of a text in bytes, piece by piece, including the rest.
 std::vector<std::string> shown(const std::string& text, const std::string& stop = "") {
   const auto bytes = runtime::open_tokenizer("byte");
-  StreamedText streamed(*bytes, {'a', 'b'}, stop);
+  runtime::StreamedText streamed(*bytes, {'a', 'b'}, stop);
   std::vector<std::string> pieces;
   for (const char byte : text) pieces.push_back(streamed.add(static_cast<unsigned char>(byte)));
   pieces.push_back(streamed.rest());
@@ -69,7 +69,7 @@ struct Filled {
   std::vector<std::int32_t> tokens, segments, targets;
 };
 
-Filled fill(const EvaluationData& data, std::int64_t sequence) {
+Filled fill(const actors::EvaluationData& data, std::int64_t sequence) {
   runtime::Batch batch(1, sequence);
   data.fill_evaluation(0, batch.view());
   const auto values = [](std::span<std::int32_t> field) { return std::vector<std::int32_t>(field.begin(), field.end()); };
@@ -81,7 +81,7 @@ TEST(EvaluationData, PutsAFileBetweenBeginAndEnd) {
   runtime::DataConfig config;
   config.text = {folder.write("1", "ab"), folder.write("2", ""), folder.write("3", "cde")};
   config.held_out = 0;
-  const EvaluationData with(config, std::make_unique<Letters>(true).get(), 29, {1, 12, 1, 1, true});
+  const actors::EvaluationData with(config, std::make_unique<Letters>(true).get(), 29, {1, 12, 1, 1, true});
   EXPECT_EQ(with.files().size(), 3U);
   EXPECT_EQ(with.tokens(), 9);
   EXPECT_EQ(with.target_bytes(), 5);
@@ -92,7 +92,7 @@ TEST(EvaluationData, PutsAFileBetweenBeginAndEnd) {
   EXPECT_EQ(filled.segments, (std::vector<std::int32_t>{1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0}));
 
   // Without them, the first token of a document is not a target, and its bytes are not counted.
-  const EvaluationData without(config, std::make_unique<Letters>(false).get(), 29, {1, 12, 1, 1, true});
+  const actors::EvaluationData without(config, std::make_unique<Letters>(false).get(), 29, {1, 12, 1, 1, true});
   EXPECT_EQ(without.tokens(), 5);
   EXPECT_EQ(without.target_bytes(), 3);
   EXPECT_EQ(without.evaluation_targets(1), 3);
