@@ -101,7 +101,7 @@ std::string place_of(const std::string& file, const toml::source_region& source)
   if (!key.choices.empty())
     hint = did_you_mean(shown.size() > 2 && (shown.front() == '"' || shown.front() == '\'') ? shown.substr(1, shown.size() - 2) : shown,
                         key.choices);
-  fail(ExitCode::config, load_name, "{}: {} = {}, expected {}{}", place, key.name, shown, wanted(key), hint);
+  fail(ExitCode::config, load_name, "{}: {} = {}, expected {}{}", place, key.name, shown, expected_text(key), hint);
 }
 
 [[noreturn]] void refuse_name(const std::string& name, const std::string& place) {

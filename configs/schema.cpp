@@ -548,7 +548,7 @@ std::string_view section_of(std::string_view name) {
   return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
 }
 
-std::string wanted(const Key& key) {
+std::string expected_text(const Key& key) {
   const std::string unit = key.unit.empty() ? "" : " (" + key.unit + ")";
   switch (key.kind) {
     case Kind::boolean:

@@ -43,7 +43,7 @@ struct Key {
 [[nodiscard]] std::string_view section_of(std::string_view name);
 
 /// What the key wants, for messages and help: "an integer from 1 to 1000000000 (steps)".
-[[nodiscard]] std::string wanted(const Key& key);
+[[nodiscard]] std::string expected_text(const Key& key);
 
 /// Does a value of the right kind lie in the key's range or among its choices?
 [[nodiscard]] bool in_range(const Key& key, const Value& value);

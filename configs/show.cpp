@@ -47,7 +47,7 @@ std::string show(const LoadedRun& run) {
       text += fmt::format("\n[{}]\n", section);
     }
     const Setting& setting = run.settings.at(key.name);
-    // A size that nobody gave cannot be loaded again.
+    // A size that is not set cannot be loaded again.
     const char* hidden = in_range(key, setting.value) ? "" : "# ";
     const std::string assignment = fmt::format("{}{} = {}", hidden, last_part(key.name), to_text(setting.value));
     text += fmt::format("{:<44}  # {}\n", assignment, comment_text(setting.origin.place));
@@ -58,7 +58,8 @@ std::string show(const LoadedRun& run) {
 std::string help_text() {
   std::string text;
   for (const Key& key : schema()) {
-    text += fmt::format("{}\n    {}; default {}; {}\n    {}\n", key.name, wanted(key), default_text(key), mark_text(key.mark), key.doc);
+    text +=
+        fmt::format("{}\n    {}; default {}; {}\n    {}\n", key.name, expected_text(key), default_text(key), mark_text(key.mark), key.doc);
   }
   return text;
 }
@@ -80,7 +81,7 @@ std::string key_reference() {
       text += section.empty() ? "\n" + head : fmt::format("\n## {}\n\n{}", section, head);
     }
     previous = &key.name;
-    text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", key.name, table_text(wanted(key)), table_text(default_text(key)),
+    text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", key.name, table_text(expected_text(key)), table_text(default_text(key)),
                         mark_text(key.mark), table_text(key.doc));
   }
   return text;

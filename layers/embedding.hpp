@@ -11,7 +11,7 @@ namespace millrace::layers {
 [[nodiscard]] runtime::ValueId token_embedding(runtime::ProgramBuilder& builder, std::int64_t vocabulary, std::int64_t width,
                                                const std::string& name);
 
-/// The learned embedding of each token's place in its document: table `name` [positions, width] → [T, width].
+/// The learned embedding of each token's position in its document: table `name` [positions, width] → [T, width].
 [[nodiscard]] runtime::ValueId position_embedding(runtime::ProgramBuilder& builder, std::int64_t positions, std::int64_t width,
                                                   const std::string& name);
 

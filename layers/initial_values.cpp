@@ -12,7 +12,7 @@ std::array<std::uint32_t, 2> halves(std::uint64_t value) noexcept {
   return {static_cast<std::uint32_t>(value), static_cast<std::uint32_t>(value >> 32)};
 }
 
-/// FNV-1a: fixed for good, as checkpoints' first steps depend on it.
+/// FNV-1a. It must never change, since every initial value depends on it.
 std::uint64_t name_hash(std::string_view name) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
@@ -36,7 +36,7 @@ double natural_log(double x) noexcept {
 
 double probability(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
-constexpr double kBelowCut = 0.022750131948179207;  // of a normal distribution below −2 deviations
+constexpr double below_cut = 0.022750131948179207;  // probability of a normal value below −2 deviations
 
 template <std::size_t N>
 double polynomial(const std::array<double, N>& coefficients, double x) noexcept {
@@ -112,7 +112,7 @@ void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed,
       words = philox({block[0], block[1], name[0], name[1]}, halves(seed));
     }
     const double p = probability(words[element % 4]);
-    const double value = normal_quantile(kind == InitialKind::normal ? p : kBelowCut + (1 - 2 * kBelowCut) * p);
+    const double value = normal_quantile(kind == InitialKind::normal ? p : below_cut + (1 - 2 * below_cut) * p);
     values[i] = static_cast<float>(value * deviation);
   }
 }

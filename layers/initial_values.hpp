@@ -19,8 +19,8 @@ namespace millrace::layers {
 /// The standard normal value of a 32-bit word: the quantile at (word + 1/2) / 2³².
 [[nodiscard]] double standard_normal(std::uint32_t word) noexcept;
 
-/// Elements [first, first + values.size()) of a tensor's initial value: normal (the whole of it, or within two deviations), ones or zeros;
-/// `range` is the deviation where the spec gives none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and order
+/// Elements [first, first + values.size()) of a tensor's initial value: normal (complete, or truncated at two deviations), ones or zeros;
+/// `range` is the deviation if the spec has none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and order
 /// of construction do not matter.
 void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed, std::int64_t first, std::span<float> values);
 

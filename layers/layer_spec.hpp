@@ -8,11 +8,11 @@
 #include "kernels/base/activation.hpp"
 #include "layers/model_config.hpp"
 
-/// What a model is made of, resolved: every layer says its own parts, so that models that mix kinds of layers need no rule by which a
-/// builder would find out. Made by the family from a ModelConfig (ModelFamily::resolve), read by the builders of layers and by nobody else.
+/// The parts of a model, resolved: the spec of every layer lists its parts, so builders need no rule to tell the layers of a mixed model
+/// apart. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
 namespace millrace::layers {
 
-/// Which vectors of queries and keys are normed before they are rotated: none, each head's by a weight [head_dim], or all heads' as one by
+/// Normalisation of queries and keys before the rotation: none, per head with a weight [head_dim], or over all heads at once with
 /// weights [heads·head_dim] and [kv_heads·head_dim].
 enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads };
 
@@ -21,14 +21,14 @@ struct AttentionSpec {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // divides heads
   std::int64_t head_dim = 0;
-  std::optional<RopeConfig> rope;  // none: positions do nothing
-  bool local_rope = false;         // the rotation of sliding layers where it is one of its own
+  std::optional<RopeConfig> rope;  // not set: no position encoding
+  bool local_rope = false;         // use the rotation of sliding-window layers, if the model has a separate one
   bool interleaved = false;        // rotary pairs are neighbours, not halves of the head
   float scale = 1.0F;              // multiplies q·k
-  double soft_cap = 0.0;           // scores s become cap·tanh(s / cap); 0: they stay
-  std::int64_t window = 0;         // keys that a query sees, its own the last; 0: any number
-  std::int64_t chunk = 0;          // a query sees no key before the last multiple of this; 0: all of them
-  bool sinks = false;              // a learned score per query head joins the softmax's sum
+  double soft_cap = 0.0;           // scores s become cap·tanh(s / cap); 0: no cap
+  std::int64_t window = 0;         // number of keys that a query attends to, including its own; 0: no limit
+  std::int64_t chunk = 0;          // a query attends to no key before the last multiple of this; 0: no limit
+  bool sinks = false;              // the softmax's sum includes a learned score per query head
   bool qkv_bias = false;
   bool out_bias = false;
   QueryKeyNorm norm = QueryKeyNorm::none;
@@ -49,14 +49,14 @@ struct MlpSpec {
   bool operator==(const MlpSpec&) const = default;
 };
 
-/// Where a layer's norms stand, of each of its two branches:
+/// The position of the norms in each of a layer's two branches:
 ///   before: x + f(norm(x))    around: x + norm(f(norm(x)))    after: x + norm(f(x))    shared: x + f(u) + g(u), u = norm(x)
 enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
-/// One decoder layer. A family whose layers have no such part (MaxText's matrices for tests of pipelines) leaves it empty.
+/// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
   std::variant<std::monostate, AttentionSpec> mixer;  // mixes tokens
-  std::variant<std::monostate, MlpSpec> ffn;          // computes on each token by itself
+  std::variant<std::monostate, MlpSpec> ffn;          // computes on each token separately
   NormPlacement norms = NormPlacement::before;
 
   [[nodiscard]] const AttentionSpec& attention() const { return std::get<AttentionSpec>(mixer); }
@@ -64,11 +64,12 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
-/// What all norms of a model share. RMSNorm has an offset and an order of rounding (kernels/rms_norm.hpp), LayerNorm an offset.
+/// The properties that all norms of a model share. RMSNorm has an offset and an order of rounding (kernels/rms_norm.hpp), LayerNorm an
+/// offset.
 struct NormSpec {
   double epsilon = 1e-6;
   double offset = 0.0;      // added to the stored weight
-  bool round_first = true;  // the normal form is rounded to the compute dtype before the weight multiplies it
+  bool round_first = true;  // the normalised value is rounded to the compute dtype before it is multiplied by the weight
 
   bool operator==(const NormSpec&) const = default;
 };
@@ -83,7 +84,7 @@ struct ModelSpec {
   bool sinusoidal_positions = false;   // sines and cosines of the position are added to the embedding
   bool tied = false;                   // the output head uses the embedding table
   float head_scale = 1.0F;             // multiplies the logits
-  double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: they stay
+  double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: no cap
   double dropout_rate = 0.0;           // of features in training
   std::vector<LayerSpec> layers;
 

@@ -5,7 +5,7 @@
 namespace millrace::layers {
 namespace {
 
-/// What the operation is called; recordings know these names.
+/// Names of the operations. Recordings contain them, so they must not change.
 const char* glu_name(kernels::Activation activation) {
   if (activation == kernels::Activation::silu) return "mlp.swiglu";
   return activation == kernels::Activation::gelu ? "mlp.geglu" : "mlp.glu";

@@ -8,19 +8,19 @@
 
 namespace millrace::layers {
 
-/// How a parameter begins: truncated_normal is cut at two deviations.
+/// The initial values of a parameter; truncated_normal ends at two deviations.
 enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones };
 
 struct Initial {
   InitialKind kind = InitialKind::normal;
-  double deviation = 0;  // of a normal distribution (before it is cut); 0: the model's initializer_range
+  double deviation = 0;  // of the normal distribution before truncation; 0: the model's initializer_range
 
   bool operator==(const Initial&) const = default;
 };
 
 /// One use of a weight by a stage.
 struct ParameterSpec {
-  std::string name;  // the checkpoint's
+  std::string name;  // as in the checkpoint
   kernels::Shape shape;
   int layer = -1;  // decoder layer, -1 outside of one
   int use = 0;     // 1: the output head's use of a tied table

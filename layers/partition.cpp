@@ -9,8 +9,8 @@
 namespace millrace::layers {
 namespace {
 
-constexpr const char* kWho = "layers.partition";
-constexpr std::int64_t kMostLayers = 1'000'000;  // of one `t*N`: a typing mistake, not a model
+constexpr const char* layout_component = "layers.partition";
+constexpr std::int64_t max_repeated_layers = 1'000'000;  // of one `t*N`: more is a typing mistake
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separators, bool keep_empty) {
   std::vector<std::string_view> parts;
@@ -30,8 +30,9 @@ std::int64_t layers_of(std::string_view word, std::string_view text) {
   const std::string_view digits = word.size() > 2 ? word.substr(2) : std::string_view{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   MILLRACE_CHECK(word.substr(0, 2) == "t*" && !digits.empty() && error == std::errc{} && end == digits.data() + digits.size() &&
-                     count >= 1 && count <= kMostLayers,
-                 ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N with N >= 1, or H", text, word);
+                     count >= 1 && count <= max_repeated_layers,
+                 ExitCode::config, layout_component, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N with N >= 1, or H", text,
+                 word);
   return count;
 }
 
@@ -39,10 +40,10 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, std:
   StageLayout stage;
   stage.first_layer = static_cast<int>(next_layer);
   for (const std::string_view word : split(stage_text, " \t\n\r", false)) {
-    MILLRACE_CHECK(!stage.head, ExitCode::config, kWho, "pipeline.layout \"{}\": found \"{}\" after H in the same stage, expected H last",
-                   text, word);
+    MILLRACE_CHECK(!stage.head, ExitCode::config, layout_component,
+                   "pipeline.layout \"{}\": found \"{}\" after H in the same stage, expected H last", text, word);
     if (word == "E") {
-      MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0, ExitCode::config, kWho,
+      MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0, ExitCode::config, layout_component,
                      "pipeline.layout \"{}\": found E after other layers, expected it once, at the beginning", text);
       stage.embedding = true;
     } else if (word == "H") {
@@ -50,7 +51,8 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, std:
     } else {
       const std::int64_t count = layers_of(word, text);
       next_layer += count;
-      MILLRACE_CHECK(next_layer <= kMostLayers, ExitCode::config, kWho, "pipeline.layout \"{}\": more than {} layers", text, kMostLayers);
+      MILLRACE_CHECK(next_layer <= max_repeated_layers, ExitCode::config, layout_component, "pipeline.layout \"{}\": more than {} layers",
+                     text, max_repeated_layers);
       stage.layer_count += static_cast<int>(count);
     }
   }
@@ -58,8 +60,8 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, std:
 }
 
 void check_ends(const StageLayout& stage, std::size_t index, std::size_t stages, std::string_view text) {
-  const auto check = [&](bool found, bool wanted, std::string_view word, std::string_view part, std::string_view place) {
-    MILLRACE_CHECK(found == wanted, ExitCode::config, kWho,
+  const auto check = [&](bool found, bool expected, std::string_view word, std::string_view part, std::string_view place) {
+    MILLRACE_CHECK(found == expected, ExitCode::config, layout_component,
                    "pipeline.layout \"{}\": stage {} has {} {}, expected the {} in the {} stage only", text, index, found ? "an" : "no",
                    word, part, place);
   };
@@ -74,11 +76,11 @@ std::vector<StageLayout> parse_layout(std::string_view text, std::int64_t layers
   std::int64_t next_layer = 0;
   for (const std::string_view part : split(text, "|", true)) result.push_back(parse_stage(part, text, next_layer));
   const auto found = static_cast<std::int64_t>(result.size());
-  MILLRACE_CHECK(found == stages, ExitCode::config, kWho,
+  MILLRACE_CHECK(found == stages, ExitCode::config, layout_component,
                  "pipeline.layout \"{}\" has {} stages, expected {} (pipeline.ranks * pipeline.chunks)", text, found, stages);
   for (std::size_t index = 0; index < result.size(); ++index) check_ends(result[index], index, result.size(), text);
-  MILLRACE_CHECK(next_layer == layers, ExitCode::config, kWho, "pipeline.layout \"{}\" has {} decoder layers, the model has {}", text,
-                 next_layer, layers);
+  MILLRACE_CHECK(next_layer == layers, ExitCode::config, layout_component, "pipeline.layout \"{}\" has {} decoder layers, the model has {}",
+                 text, next_layer, layers);
   return result;
 }
 
@@ -98,7 +100,7 @@ std::string print_layout(const std::vector<StageLayout>& stages) {
 }
 
 std::vector<StageLayout> uniform_layout(std::int64_t layers, std::int64_t stages) {
-  MILLRACE_CHECK(stages >= 1 && stages <= layers + 2, ExitCode::config, kWho,
+  MILLRACE_CHECK(stages >= 1 && stages <= layers + 2, ExitCode::config, layout_component,
                  "found {} stages (pipeline.ranks * pipeline.chunks) for {} decoder layers, expected 1 to {} (layers + 2)", stages, layers,
                  layers + 2);
   std::vector<StageLayout> result(static_cast<std::size_t>(stages));

@@ -7,7 +7,8 @@
 
 namespace millrace::layers {
 
-/// What one virtual stage holds: decoder layers [first_layer, first_layer + layer_count), before them the embedding, after them the head.
+/// The contents of one virtual stage: decoder layers [first_layer, first_layer + layer_count), before them the embedding, after them the
+/// head.
 struct StageLayout {
   bool embedding = false;
   int first_layer = 0;
@@ -19,9 +20,9 @@ struct StageLayout {
 };
 
 /// Reads a layout string: stages separated by '|', in each `E` (embedding), `t` or `t*3` (decoder layers) and `H` (final norm and head);
-/// a stage with nothing between its bars is empty and hands its input on. "E t*3 | t*4 | t*2 H".
-/// The embedding comes first, the head last, each once; the layers together are `layers`. `stages` is the number wanted, ranks · chunks.
-/// Throws Error(config) saying what was found and what was wanted.
+/// a stage with nothing between its bars is empty and passes its input on. "E t*3 | t*4 | t*2 H".
+/// The embedding comes first, the head last, each once; the layers together are `layers`. `stages` is the expected number, ranks · chunks.
+/// Throws Error(config) saying what was found and what was expected.
 [[nodiscard]] std::vector<StageLayout> parse_layout(std::string_view text, std::int64_t layers, std::int64_t stages);
 
 /// The layout string of the stages; parse_layout reads it back.

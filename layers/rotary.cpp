@@ -9,13 +9,13 @@
 namespace millrace::layers {
 namespace {
 
-constexpr const char* kRotary = "layers.rotary";
+constexpr const char* rotary_component = "layers.rotary";
 
 std::vector<float> unscaled(double theta, std::int64_t head_dim) {
   std::vector<float> result(static_cast<std::size_t>(head_dim / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    // The power in double, rounded once: what a correctly rounded powf gives, whichever libm is installed.
+    // Computed in double and rounded once: the result of a correctly rounded powf, independent of the installed libm.
     const auto timescale = static_cast<float>(std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
     result[i] = 1.0F / timescale;
   }
@@ -38,7 +38,7 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
   return (1.0F - smooth) * frequency / factor + smooth * frequency;
 }
 
-/// Index of the frequency that turns `rotations` times within the old context.
+/// Index of the frequency with `rotations` rotations within the old context.
 double yarn_index(double rotations, const RopeConfig& rope, std::int64_t head_dim) {
   const double turns = static_cast<double>(rope.original_max_position) / (rotations * 2 * std::numbers::pi);
   return static_cast<double>(head_dim) * std::log(turns) / (2 * std::log(rope.theta));
@@ -46,7 +46,8 @@ double yarn_index(double rotations, const RopeConfig& rope, std::int64_t head_di
 
 void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
   MILLRACE_CHECK(
-      rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1, ExitCode::model, kRotary,
+      rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1, ExitCode::model,
+      rotary_component,
       "yarn scaling with beta_fast = {}, beta_slow = {}, original_max_position_embeddings = {}, rope_theta = {}, expected fast >= "
       "slow > 0, a length and a base above 1",
       rope.beta_fast, rope.beta_slow, rope.original_max_position, rope.theta);
@@ -67,9 +68,9 @@ void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std:
   }
 }
 
-/// The base that a row of `sequence` tokens turns by. transformers computes it in fp32 where the row is longer than the old context.
+/// The base for a row of `sequence` tokens. transformers computes it in fp32 where the row is longer than the old context.
 double dynamic_theta(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
-  MILLRACE_CHECK(rope.original_max_position > 0 && head_dim > 2, ExitCode::model, kRotary,
+  MILLRACE_CHECK(rope.original_max_position > 0 && head_dim > 2, ExitCode::model, rotary_component,
                  "dynamic scaling with original_max_position_embeddings = {}, head_dim = {}, expected a length and heads of 4 or more",
                  rope.original_max_position, head_dim);
   if (sequence <= rope.original_max_position) return rope.theta;
@@ -82,7 +83,7 @@ double dynamic_theta(const RopeConfig& rope, std::int64_t head_dim, std::int64_t
 void scale_by_longrope(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t sequence) {
   const bool is_long = sequence > rope.original_max_position;
   const std::vector<double>& factors = is_long ? rope.long_factors : rope.short_factors;
-  MILLRACE_CHECK(rope.original_max_position > 1 && factors.size() == frequencies.size(), ExitCode::model, kRotary,
+  MILLRACE_CHECK(rope.original_max_position > 1 && factors.size() == frequencies.size(), ExitCode::model, rotary_component,
                  "longrope scaling with original_max_position_embeddings = {} and {} {} factors, expected 2 or more, and {} factors",
                  rope.original_max_position, factors.size(), is_long ? "long" : "short", frequencies.size());
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
@@ -92,7 +93,7 @@ void scale_by_longrope(std::vector<float>& frequencies, const RopeConfig& rope, 
 }
 
 void scale_by_proportion(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
-  MILLRACE_CHECK(rope.proportion >= 0 && rope.proportion <= 1, ExitCode::model, kRotary, "proportion = {}, expected from 0 to 1",
+  MILLRACE_CHECK(rope.proportion >= 0 && rope.proportion <= 1, ExitCode::model, rotary_component, "proportion = {}, expected from 0 to 1",
                  rope.proportion);
   const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
   for (std::size_t i = 0; i < frequencies.size(); ++i)
@@ -101,7 +102,8 @@ void scale_by_proportion(std::vector<float>& frequencies, const RopeConfig& rope
 
 void scale_by_llama3(std::vector<float>& frequencies, const RopeConfig& rope) {
   MILLRACE_CHECK(
-      rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor, ExitCode::model, kRotary,
+      rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor, ExitCode::model,
+      rotary_component,
       "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, expected 0 < low < "
       "high and a length",
       rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position);
@@ -119,8 +121,8 @@ float rotary_factor(const RopeConfig& rope) {
 }
 
 std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
-  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, kRotary, "head_dim = {}, expected an even number", head_dim);
-  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, kRotary, "rope factor = {}, expected more than 0", rope.factor);
+  MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, rotary_component, "head_dim = {}, expected an even number", head_dim);
+  MILLRACE_CHECK(rope.factor > 0, ExitCode::model, rotary_component, "rope factor = {}, expected more than 0", rope.factor);
   std::vector<float> result = unscaled(rope.kind == RopeKind::dynamic ? dynamic_theta(rope, head_dim, sequence) : rope.theta, head_dim);
   switch (rope.kind) {
     case RopeKind::none:

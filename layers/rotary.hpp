@@ -19,10 +19,10 @@ namespace millrace::layers {
 ///                 arXiv 2402.13753; `_compute_longrope_parameters`)
 /// `sequence`: tokens of a row, which the last two depend on. transformers takes the largest position of a batch and one more in its place,
 /// which is the same for rows of one document.
-/// Throws Error(model) for an odd head_dim, factors that make no ramp, or lists of another length than head_dim / 2.
+/// Throws Error(model) for an odd head_dim, invalid bounds of the ramp, or lists whose length is not head_dim / 2.
 [[nodiscard]] std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence = 0);
 
-/// What multiplies cos and sin: the attention factor of yarn (by default 0.1·ln(factor) + 1) and of longrope (by default
+/// The factor of cos and sin: the attention factor of yarn (by default 0.1·ln(factor) + 1) and of longrope (by default
 /// √(1 + ln(factor) / ln(old context))), else 1.
 [[nodiscard]] float rotary_factor(const RopeConfig& rope);
 

@@ -16,7 +16,7 @@ namespace {
 
 using runtime::ActionKind;
 
-const std::vector<std::string> kFunctions{"norm", "min", "max", "mean", "nonfinite"};
+const std::vector<std::string> condition_functions{"norm", "min", "max", "mean", "nonfinite"};
 
 std::int64_t whole(const std::string& word, const std::string& of) {
   std::int64_t number = 0;
@@ -38,9 +38,9 @@ Condition parse_condition(const std::string& text) {
   };
   Condition condition;
   condition.function = trim(text.substr(0, open));
-  MILLRACE_CHECK(std::find(kFunctions.begin(), kFunctions.end(), condition.function) != kFunctions.end(), ExitCode::usage, debugger,
-                 "when {}(…), expected {}{}", condition.function, fmt::join(kFunctions, ", "),
-                 did_you_mean(condition.function, kFunctions));
+  MILLRACE_CHECK(std::find(condition_functions.begin(), condition_functions.end(), condition.function) != condition_functions.end(),
+                 ExitCode::usage, debugger, "when {}(…), expected {}{}", condition.function, fmt::join(condition_functions, ", "),
+                 did_you_mean(condition.function, condition_functions));
   condition.subject = trim(text.substr(open + 1, close - open - 1));
   if (condition.subject.starts_with("layer ")) {
     condition.layer = static_cast<int>(whole(trim(condition.subject.substr(6)), "layer"));

@@ -19,7 +19,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr std::size_t kKeptSteps = 2;
+constexpr std::size_t max_kept_steps = 2;
 
 /// Thrown out of an operation to abandon it; the stepper that ran it is discarded.
 struct Leave {};
@@ -273,7 +273,7 @@ void DebugSession::run_one(runtime::RankId rank) {
   path_.push_back(rank);
   if (stepper_->beginning() != kept_.back().state) {
     kept_.push_back({path_.size(), stepper_->beginning()});
-    if (kept_.size() > kKeptSteps) kept_.erase(kept_.begin());
+    if (kept_.size() > max_kept_steps) kept_.erase(kept_.begin());
   }
   tell_finished_steps();
 }

@@ -9,7 +9,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr int kAround = 5;  // number of actions shown before and after
+constexpr int context_actions = 5;  // number of actions shown before and after
 
 std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standing, runtime::RankId rank) {
   const auto& engine = stepper.control(rank).engine();
@@ -17,15 +17,15 @@ std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standin
   if (list == nullptr) return fmt::format("rank {:<3} no list yet\n", rank.value);
   const int size = static_cast<int>(list->actions.size()), done = engine.running() ? engine.finished() : size;
   const bool runs = standing.inside && standing.rank == rank, ready = stepper.next(rank) != nullptr;
-  std::string actions = done > kAround ? "… " : "";
-  for (int index = std::max(0, done - kAround); index < std::min(size, done + kAround + 1); ++index) {
+  std::string actions = done > context_actions ? "… " : "";
+  for (int index = std::max(0, done - context_actions); index < std::min(size, done + context_actions + 1); ++index) {
     const auto text = runtime::to_string(list->actions[static_cast<std::size_t>(index)].action);
     actions += index != done ? text + " "
                : runs        ? fmt::format(">{}< ", text)
                : ready       ? fmt::format("[{}] ", text)
                              : fmt::format("({}) ", text);
   }
-  if (done + kAround + 1 < size) actions += "…";
+  if (done + context_actions + 1 < size) actions += "…";
   std::string state = "done with the step's list";
   if (runs) {
     state = "runs";
@@ -34,7 +34,7 @@ std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standin
   } else if (done < size) {
     state = runtime::describe(engine.wait());
   }
-  return fmt::format("rank {:<3} {:>4}/{:<4} {:<{}} {}\n", rank.value, done, size, actions, 6 * (2 * kAround + 1) + 8, state);
+  return fmt::format("rank {:<3} {:>4}/{:<4} {:<{}} {}\n", rank.value, done, size, actions, 6 * (2 * context_actions + 1) + 8, state);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 using kernels::DType;
 
-constexpr std::int64_t kCorner = 6;
+constexpr std::int64_t corner_size = 6;
 
 /// Formats an element's indices in a tensor of these sizes: "[2, 17]".
 std::string place_of(std::int64_t element, const std::vector<std::int64_t>& sizes) {
@@ -31,13 +31,13 @@ std::string corner(const kernels::Tensor& tensor, const std::vector<double>& num
   const auto sizes = tensor.shape.sizes();
   const std::int64_t columns = sizes.empty() ? 1 : sizes.back(), rows = columns > 0 ? tensor.elements() / columns : 0;
   std::string text;
-  for (std::int64_t row = 0; row < std::min(rows, kCorner); ++row) {
+  for (std::int64_t row = 0; row < std::min(rows, corner_size); ++row) {
     text += " ";
-    for (std::int64_t column = 0; column < std::min(columns, kCorner); ++column)
+    for (std::int64_t column = 0; column < std::min(columns, corner_size); ++column)
       text += number(numbers[static_cast<std::size_t>(row * columns + column)]);
-    text += columns > kCorner ? "  …\n" : "\n";
+    text += columns > corner_size ? "  …\n" : "\n";
   }
-  if (rows > kCorner) text += fmt::format("  … {} rows of {}\n", rows, columns);
+  if (rows > corner_size) text += fmt::format("  … {} rows of {}\n", rows, columns);
   return text;
 }
 

@@ -45,15 +45,15 @@ class CostFile {
   }
 
   runtime::LayerCosts costs() const {
-    runtime::LayerCosts costs{wanted(embedding_, "embedding"), {}, wanted(head_, "head")};
+    runtime::LayerCosts costs{expected(embedding_, "embedding"), {}, expected(head_, "head")};
     for (std::size_t index = 0; index < layers_.size(); ++index)
-      costs.layers.push_back(layers_[index] ? *layers_[index] : wanted(other_, fmt::format("layer {}", index)));
+      costs.layers.push_back(layers_[index] ? *layers_[index] : expected(other_, fmt::format("layer {}", index)));
     return costs;
   }
 
  private:
-  void check(bool right, std::string_view found, std::string_view wanted) const {
-    MILLRACE_CHECK(right, ExitCode::config, "millrace plan", "{}:{}: found \"{}\", expected {}", path_, number_, found, wanted);
+  void check(bool right, std::string_view found, std::string_view expected) const {
+    MILLRACE_CHECK(right, ExitCode::config, "millrace plan", "{}:{}: found \"{}\", expected {}", path_, number_, found, expected);
   }
 
   double time(const std::string& text) const {
@@ -76,7 +76,7 @@ class CostFile {
     place = cost;
   }
 
-  runtime::StageCost wanted(const std::optional<runtime::StageCost>& cost, const std::string& part) const {
+  runtime::StageCost expected(const std::optional<runtime::StageCost>& cost, const std::string& part) const {
     MILLRACE_CHECK(cost.has_value(), ExitCode::config, "millrace plan", "{}: says nothing of {}, expected a line for every part", path_,
                    part);
     return *cost;

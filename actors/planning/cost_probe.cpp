@@ -11,12 +11,12 @@ namespace {
 using runtime::BackwardMode;
 using runtime::Pass;
 
-constexpr int kInFlight = 4;  // as many as 1F1B has on the first of four ranks
+constexpr int in_flight = 4;  // as many as 1F1B has on the first of four ranks
 
 std::vector<runtime::RankStage> with_slots(std::vector<runtime::RankStage> stages) {
   for (auto& stage : stages) {
     const bool first = &stage == &stages.front(), last = &stage == &stages.back();
-    stage.slots = {kInFlight, kInFlight, kInFlight, first ? 0 : kInFlight, 0, last ? 0 : kInFlight, 0, last ? kInFlight : 0};
+    stage.slots = {in_flight, in_flight, in_flight, first ? 0 : in_flight, 0, last ? 0 : in_flight, 0, last ? in_flight : 0};
   }
   return stages;
 }
@@ -25,7 +25,7 @@ runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode
   runtime::RankOptions options;
   options.compute = runtime::compute_dtype(request.train);
   options.mode = mode;
-  options.batches = kInFlight;
+  options.batches = in_flight;
   options.threads = threads;
   options.device = device;
   return options;
@@ -44,7 +44,7 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
       context_(team_, kernels::Implementation::fast, queue_.get()),
       rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
   fill(request);
-  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) rank_.upload(context_, microbatch);
+  for (int microbatch = 0; microbatch < in_flight; ++microbatch) rank_.upload(context_, microbatch);
 }
 
 /// Tokens spread over the whole table, like real ones. The weights stay zero: no kernel's time depends on their values.
@@ -52,7 +52,7 @@ void CostProbe::fill(const actors::PlanRequest& request) {
   const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
   const auto sequence = static_cast<std::size_t>(request.train.sequence);
   std::size_t next = 0;
-  for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {
+  for (int microbatch = 0; microbatch < in_flight; ++microbatch) {
     const auto batch = rank_.batch(microbatch);
     runtime::pad(batch);
     for (std::size_t place = 0; place < batch.tokens.size(); ++place) {
@@ -97,12 +97,12 @@ std::vector<PassTimes> CostProbe::run(int repeats) {
     for (const Pass pass : backward) times.push_back({part, pass, {}});
   // The first round fills the pipeline, the second touches the outputs of backward for the first time. After that each
   // microbatch's backward is followed by the forward of the next one.
-  constexpr int kWarmUp = 2;
-  for (int round = 0; round < kWarmUp + repeats; ++round) {
-    for (int microbatch = 0; microbatch < kInFlight; ++microbatch) {
+  constexpr int warm_up = 2;
+  for (int round = 0; round < warm_up + repeats; ++round) {
+    for (int microbatch = 0; microbatch < in_flight; ++microbatch) {
       const auto record = [&](PassTimes& of) {
         const double taken = time(of.part, of.pass, microbatch);
-        if (round >= kWarmUp) of.runs.push_back(taken);
+        if (round >= warm_up) of.runs.push_back(taken);
       };
       if (round > 0)
         for (auto of = times.begin() + static_cast<std::ptrdiff_t>(parts); of != times.end(); ++of) record(*of);

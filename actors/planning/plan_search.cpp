@@ -13,7 +13,7 @@ namespace millrace::actors {
 namespace {
 
 constexpr double as_fast = 1.001;  // steps that differ by less count as equal, and memory decides
-constexpr int most_chunks = 4;
+constexpr int max_chunks = 4;
 
 using Policy = std::vector<std::string>;
 
@@ -244,7 +244,7 @@ class Planner {
     const int usual = runtime::usual_chunks(name);
     std::string reason;
     bool found = false;
-    for (int chunks = usual; chunks <= (usual == 1 ? 1 : most_chunks); ++chunks) {
+    for (int chunks = usual; chunks <= (usual == 1 ? 1 : max_chunks); ++chunks) {
       try {
         if (auto run = best(name, chunks)) {
           result.runs.push_back(std::move(*run));
@@ -263,7 +263,7 @@ class Planner {
   static void prefer_less_memory(std::vector<PlannedRun>& runs) {
     const double limit = runs.front().step * as_fast;
     const auto slower = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run.step > limit; });
-    std::stable_sort(runs.begin(), slower, [](const auto& a, const auto& b) { return a.most_bytes() < b.most_bytes(); });
+    std::stable_sort(runs.begin(), slower, [](const auto& a, const auto& b) { return a.max_bytes() < b.max_bytes(); });
   }
 
   const PlanSearch& search_;
@@ -274,7 +274,7 @@ class Planner {
 
 }  // namespace
 
-std::uint64_t PlannedRun::most_bytes() const { return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end()); }
+std::uint64_t PlannedRun::max_bytes() const { return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end()); }
 
 std::string PlannedRun::policy_text() const { return fmt::format("{}", fmt::join(stages.empty() ? policy : stages, ",")); }
 

@@ -24,7 +24,7 @@ struct PlannedRun {
   std::vector<std::uint64_t> bytes;  // by rank, everything that the run allocates
   runtime::Costs prices;             // costs of its stages and links, with which `step` was simulated
   runtime::LayerCosts parts;         // costs of its parts, each with the policy of its stage
-  [[nodiscard]] std::uint64_t most_bytes() const;
+  [[nodiscard]] std::uint64_t max_bytes() const;
   /// The policy of all stages, or of each.
   [[nodiscard]] std::string policy_text() const;
 };

@@ -31,14 +31,14 @@ namespace {
 
 constexpr auto collect_losses = Milliseconds(150);
 // after this time process 0 is no longer expected to report the failure: mpirun kills all processes after the first exit
-constexpr auto center_speaks = Milliseconds(300);
+constexpr auto center_report_delay = Milliseconds(300);
 constexpr auto let_frames_out = Milliseconds(50);         // given to outgoing messages before the process exits
 constexpr auto launcher_grace = std::chrono::seconds(4);  // mpirun's own clean-up takes two seconds
 constexpr auto failure_answer_limit = Milliseconds(300);
 constexpr auto handshake_limit = std::chrono::seconds(5);
 constexpr auto accept_again = Milliseconds(200);
 constexpr std::size_t spare_connections = 16;  // connections from unknown clients, beyond the processes of the job
-constexpr std::size_t most_progress_records = 64;
+constexpr std::size_t max_progress_records = 64;
 constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // sent between two heartbeats
 
 std::map<std::string, std::string> parse_hashes(std::string_view text) {
@@ -372,7 +372,7 @@ class ControlLink::State {
   // -- signs of life ------------------------------------------------------------------
 
   void on_heartbeat(ControlSession& session, std::span<const std::byte> payload) {
-    if (payload.empty() || payload.size() - 1 > most_progress_records * sizeof(Progress)) return;
+    if (payload.empty() || payload.size() - 1 > max_progress_records * sizeof(Progress)) return;
     session.traced = payload[0] != std::byte{0};
     auto& records = last_progress[static_cast<std::size_t>(session.process)];
     records.resize((payload.size() - 1) / sizeof(Progress));
@@ -381,7 +381,7 @@ class ControlLink::State {
   }
 
   void send_heartbeats(bool traced) {
-    std::array<Progress, most_progress_records> records;
+    std::array<Progress, max_progress_records> records;
     const std::size_t count = handlers.progress ? std::min(handlers.progress(records), records.size()) : 0;
     heartbeat.resize(1 + count * sizeof(Progress));
     heartbeat[0] = std::byte{traced};
@@ -431,7 +431,7 @@ class ControlLink::State {
     // before our own message is sent: that is not a further failure.
     const bool leaves = central() && !losses.empty() && Clock::now() >= loss_timer.expiry();
     if (!session.said_goodbye && !leaves) lose(session, reason);
-    if (told_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has reported
+    if (reported_by_center && !losses.empty() && session.process == 0 && !leaving) leave_after(Milliseconds(0));  // it has reported
     note([&] { peers[static_cast<std::size_t>(session.process)].reset(); });
   }
 
@@ -439,11 +439,11 @@ class ControlLink::State {
     PeerFailure loss{session.process, session.host, reason, std::chrono::duration<double>(Clock::now() - session.last_heard).count(),
                      last_progress[static_cast<std::size_t>(session.process)]};
     if (central()) send_to_all(FrameKind::lost, 0, peer_failure_bytes(loss), session.process);
-    lost(std::move(loss), central() || !told_by_center);
+    lost(std::move(loss), central() || !reported_by_center);
   }
 
   void on_told_lost(std::span<const std::byte> payload) {
-    told_by_center = true;  // it is alive and reports; its exit soon afterwards is not a further failure
+    reported_by_center = true;  // it is alive and reports; its exit soon afterwards is not a further failure
     lost(peer_failure_from_bytes(payload), false);
   }
 
@@ -456,8 +456,9 @@ class ControlLink::State {
     if (handlers.on_lost) handlers.on_lost(loss);
     losses.push_back(std::move(loss));
     if (losses.size() == 1)
-      leave_after(told_by_center || !is_beside_center(launch, topology.process(), topology.processes()) ? collect_losses + center_speaks
-                                                                                                        : collect_losses);
+      leave_after(reported_by_center || !is_beside_center(launch, topology.process(), topology.processes())
+                      ? collect_losses + center_report_delay
+                      : collect_losses);
   }
 
   void leave_after(Milliseconds time) {
@@ -465,13 +466,13 @@ class ControlLink::State {
     loss_timer.async_wait([this](const error_code& error) {
       if (error || leaving) return;
       leaving = true;
-      handlers.on_job_lost(losses, !told_by_center && speaks_of_losses(launch, topology.process(), is_lost));
+      handlers.on_job_lost(losses, !reported_by_center && speaks_of_losses(launch, topology.process(), is_lost));
     });
   }
 
   void on_told_failure(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
     if (central()) send_to(session, FrameKind::failure_taken, 0, {});
-    told_by_center = !central();
+    reported_by_center = !central();
     if (leaving) return;
     leaving = true;
     if (central()) send_to_all(FrameKind::failure, header.type, payload, session.process);
@@ -522,7 +523,7 @@ class ControlLink::State {
   std::vector<std::byte> heartbeat, taken;
   std::size_t taken_to = 0;
   Clock::time_point next_tick;
-  bool told_by_center = false;
+  bool reported_by_center = false;
   bool leaving = false;
   bool closing = false;
 

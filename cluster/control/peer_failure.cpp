@@ -63,8 +63,8 @@ PeerFailure peer_failure_from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof head) return {};
   std::memcpy(&head, bytes.data(), sizeof head);
   bytes = bytes.subspan(sizeof head);
-  const std::size_t wanted = std::size_t{head.host_bytes} + head.reason_bytes + std::size_t{head.records} * sizeof(Progress);
-  if (bytes.size() != wanted) return {};
+  const std::size_t expected = std::size_t{head.host_bytes} + head.reason_bytes + std::size_t{head.records} * sizeof(Progress);
+  if (bytes.size() != expected) return {};
   PeerFailure loss;
   loss.process = head.process;
   loss.heard_seconds_ago = head.heard_seconds_ago;

@@ -96,7 +96,7 @@ void TextWriter::run() {
     queue_.pop_front();
     queued_bytes_ -= text.size();
     if (queue_.empty() && dropped_ > 0)
-      text += fmt::format("({} lines are missing here: nobody read them in time)\n", std::exchange(dropped_, 0));
+      text += fmt::format("({} lines are missing here: they were not read in time)\n", std::exchange(dropped_, 0));
     writing_ = true;
     lock.unlock();
     if (first_ != nullptr) first_->drain(stdout_first);
@@ -121,7 +121,8 @@ void TextWriter::write(const std::string& text) {
 Console::Console()
     : out(STDOUT_FILENO, TextWriter::default_limit,
           [this](int error) {
-            err.put(fmt::format("warning: stdout cannot be written ({}): the run goes on without its lines there\n", std::strerror(error)));
+            err.put(
+                fmt::format("warning: stdout cannot be written ({}): the run continues without its output there\n", std::strerror(error)));
           }),
       err(STDERR_FILENO, out) {}
 

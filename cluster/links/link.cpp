@@ -28,7 +28,7 @@ void check_ends(const Topology& topology, const ChannelEnds& ends) {
   if (receives) check_ring(spec, ends.receive_ring, "receive");
   if (sends && !receives) check_ring(spec, ends.send_ring, "send");
   MILLRACE_CHECK((!sends || ends.sender != nullptr) && (!receives || ends.receiver != nullptr), ExitCode::internal, "cluster.link",
-                 "{}: an end here has nobody to be told", channel_text(spec));
+                 "{}: an end in this process has no LinkEvents", channel_text(spec));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr std::size_t longest_slot = std::size_t{16} << 10;
 constexpr std::size_t longest_batch = std::size_t{64} << 10;
 constexpr int staging_buffers = 2;
 
-std::int64_t most_in_batch(const ChannelSpec& spec) {
+std::int64_t max_coalesced(const ChannelSpec& spec) {
   return std::min<std::int64_t>(spec.depth, static_cast<std::int64_t>(longest_batch / slot_stride(spec)));
 }
 
@@ -30,7 +30,7 @@ class BatchSender final : public MpiSender {
     if (next_ == wanted) return false;
     while (next_ < wanted) {
       const std::int64_t to_ring_end = spec_.depth - next_ % spec_.depth;
-      const std::int64_t end = next_ + std::min({wanted - next_, to_ring_end, most_in_batch(spec_)});
+      const std::int64_t end = next_ + std::min({wanted - next_, to_ring_end, max_coalesced(spec_)});
       const std::byte* first = slot_address(spec_, ring_, next_);
       const std::byte* last = slot_address(spec_, ring_, end - 1);
       SlotPrefix prefix;
@@ -56,7 +56,7 @@ class BatchReceiver final : public MpiReceiver {
  public:
   BatchReceiver(const ChannelEnds& ends, Transport& transport, const MpiRoute& route)
       : MpiReceiver(ends, transport, route.peer, staging_buffers, route.same_clock),
-        buffer_bytes_(static_cast<std::size_t>(most_in_batch(spec_)) * slot_stride(spec_)),
+        buffer_bytes_(static_cast<std::size_t>(max_coalesced(spec_)) * slot_stride(spec_)),
         buffers_(staging_buffers * buffer_bytes_) {}
 
   bool post() override {

@@ -31,10 +31,10 @@ struct TileSizes {
   std::int64_t tokens, columns;
 
   TileSizes(std::int64_t all_tokens, std::int64_t vocabulary, bool whole_rows) : tokens(all_tokens), columns(vocabulary) {
-    constexpr std::int64_t aim = 1024, fewest_tokens = 256;
+    constexpr std::int64_t aim = 1024, min_tokens = 256;
     if (vocabulary <= aim) return;
     const std::int64_t block = all_tokens * aim / vocabulary / kTokenUnit * kTokenUnit;
-    if (whole_rows && block >= fewest_tokens)
+    if (whole_rows && block >= min_tokens)
       tokens = even_part(all_tokens, block, kTokenUnit);
     else
       columns = even_part(vocabulary, aim, kColumnUnit);

@@ -25,12 +25,12 @@ constexpr std::size_t max_file_bytes = 4 << 20;
 constexpr int max_depth = 16;
 constexpr double max_weights = 1e15;  // a thousand times what anybody trained; sums of bytes and FLOPs stay far from 2^63
 
-/// Sizes that are each possible may together be none.
+/// Sizes can be possible one by one and impossible together.
 void check_weights(const ModelConfig& model, const std::string& where) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(model.hidden_size), heads = number(model.heads + model.kv_heads) * number(model.head_dim);
   const double layer = width * (2 * heads + 3 * number(model.intermediate_size));
-  // Rows of positions are learned in few families; counted as if they were in all, since a context is never so long.
+  // Learned positions are counted in every family, though few have them: a context is never long enough to matter.
   const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));
   const double tables = width * (2 * number(model.vocab_size) + positions);
   const double weights = tables + number(model.layers) * layer;
@@ -57,7 +57,7 @@ std::string written(const ConfigFile& config, std::string_view dtype) {
   return json.dump(2) + "\n";
 }
 
-/// The family whose config.json it is. Error(model) listing those that there are.
+/// The family that the config.json belongs to. Error(model) listing the known families.
 const ModelFamily& recognised(JsonReader& reader) {
   const bool maxtext = is_maxtext(reader);
   std::string names;
@@ -69,7 +69,7 @@ const ModelFamily& recognised(JsonReader& reader) {
   reader.refuse(maxtext ? "decoder_block" : "model_type", "supported are " + names);
 }
 
-/// The model with values that stand for others said outright, and those that nothing reads at their defaults.
+/// The model with shorthand values written out, and with unused values at their defaults.
 ModelConfig plain(ModelConfig model) {
   if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
@@ -77,49 +77,49 @@ ModelConfig plain(ModelConfig model) {
   if (model.rope.kind == RopeKind::none) model.rope = {.theta = model.rope.theta};
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = {.theta = model.rope_local.theta};
   if (model.rope_local.theta == 0) model.rope_local = model.rope;
-  if (model.numerics == "maxtext") model.initializer_range = 0;  // its initial values have deviations of their own
+  if (model.numerics == "maxtext") model.initializer_range = 0;  // MaxText has its own standard deviations
   return model;
 }
 
-/// "model.rope_theta = 500" where that is the first member that differs, else nothing.
-std::string first_difference(const ModelConfig& wanted, const ModelConfig& found) {
-  if (wanted == found) return {};
+/// "model.rope_theta = 500" if that is the first member that differs; empty if none does.
+std::string first_difference(const ModelConfig& expected, const ModelConfig& found) {
+  if (expected == found) return {};
   const auto differs = [](const char* key, const auto& a, const auto& b) {
     return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
   };
   const auto act = [](const ModelConfig& model) { return model.hidden_act ? to_string(*model.hidden_act) : "default"; };
-  for (const std::string& text : {differs("vocab_size", wanted.vocab_size, found.vocab_size),
-                                  differs("hidden_size", wanted.hidden_size, found.hidden_size),
-                                  differs("intermediate_size", wanted.intermediate_size, found.intermediate_size),
-                                  differs("heads", wanted.heads, found.heads),
-                                  differs("kv_heads", wanted.kv_heads, found.kv_heads),
-                                  differs("head_dim", wanted.head_dim, found.head_dim),
-                                  differs("rms_norm_eps", wanted.rms_norm_eps, found.rms_norm_eps),
-                                  differs("rope", to_string(wanted.rope.kind), to_string(found.rope.kind)),
-                                  differs("rope_theta", wanted.rope.theta, found.rope.theta),
-                                  differs("rope_factor", wanted.rope.factor, found.rope.factor),
-                                  differs("rope_local", to_string(wanted.rope_local.kind), to_string(found.rope_local.kind)),
-                                  differs("rope_local_theta", wanted.rope_local.theta, found.rope_local.theta),
-                                  differs("sliding_window", wanted.sliding_window, found.sliding_window),
-                                  differs("query_pre_attn_scalar", wanted.query_pre_attn_scalar, found.query_pre_attn_scalar),
-                                  differs("attn_logit_softcapping", wanted.attn_logit_softcapping, found.attn_logit_softcapping),
-                                  differs("final_logit_softcapping", wanted.final_logit_softcapping, found.final_logit_softcapping),
-                                  differs("max_position_embeddings", wanted.max_position_embeddings, found.max_position_embeddings),
-                                  differs("tie_word_embeddings", wanted.tie_word_embeddings, found.tie_word_embeddings),
-                                  differs("initializer_range", wanted.initializer_range, found.initializer_range),
-                                  differs("learned_positions", wanted.learned_positions, found.learned_positions),
-                                  differs("attention_chunk_size", wanted.attention_chunk, found.attention_chunk),
-                                  differs("attention_sinks", wanted.attention_sinks, found.attention_sinks),
-                                  differs("attention_bias", wanted.attention_bias, found.attention_bias),
-                                  differs("mlp_bias", wanted.mlp_bias, found.mlp_bias),
-                                  differs("hidden_act", act(wanted), act(found)),
-                                  differs("scale_by_layer", wanted.scale_by_layer, found.scale_by_layer),
-                                  differs("dropout_rate", wanted.dropout_rate, found.dropout_rate)})
+  for (const std::string& text : {differs("vocab_size", expected.vocab_size, found.vocab_size),
+                                  differs("hidden_size", expected.hidden_size, found.hidden_size),
+                                  differs("intermediate_size", expected.intermediate_size, found.intermediate_size),
+                                  differs("heads", expected.heads, found.heads),
+                                  differs("kv_heads", expected.kv_heads, found.kv_heads),
+                                  differs("head_dim", expected.head_dim, found.head_dim),
+                                  differs("rms_norm_eps", expected.rms_norm_eps, found.rms_norm_eps),
+                                  differs("rope", to_string(expected.rope.kind), to_string(found.rope.kind)),
+                                  differs("rope_theta", expected.rope.theta, found.rope.theta),
+                                  differs("rope_factor", expected.rope.factor, found.rope.factor),
+                                  differs("rope_local", to_string(expected.rope_local.kind), to_string(found.rope_local.kind)),
+                                  differs("rope_local_theta", expected.rope_local.theta, found.rope_local.theta),
+                                  differs("sliding_window", expected.sliding_window, found.sliding_window),
+                                  differs("query_pre_attn_scalar", expected.query_pre_attn_scalar, found.query_pre_attn_scalar),
+                                  differs("attn_logit_softcapping", expected.attn_logit_softcapping, found.attn_logit_softcapping),
+                                  differs("final_logit_softcapping", expected.final_logit_softcapping, found.final_logit_softcapping),
+                                  differs("max_position_embeddings", expected.max_position_embeddings, found.max_position_embeddings),
+                                  differs("tie_word_embeddings", expected.tie_word_embeddings, found.tie_word_embeddings),
+                                  differs("initializer_range", expected.initializer_range, found.initializer_range),
+                                  differs("learned_positions", expected.learned_positions, found.learned_positions),
+                                  differs("attention_chunk_size", expected.attention_chunk, found.attention_chunk),
+                                  differs("attention_sinks", expected.attention_sinks, found.attention_sinks),
+                                  differs("attention_bias", expected.attention_bias, found.attention_bias),
+                                  differs("mlp_bias", expected.mlp_bias, found.mlp_bias),
+                                  differs("hidden_act", act(expected), act(found)),
+                                  differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
+                                  differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;
-  if (wanted.layer_kinds != found.layer_kinds) return "model.layer_types";
-  if (wanted.layer_positions != found.layer_positions) return "model.layer_positions";
-  if (!(wanted.rope == found.rope)) return "the numbers of model.rope";
-  if (!(wanted.rope_local == found.rope_local)) return "the numbers of model.rope_local";
+  if (expected.layer_kinds != found.layer_kinds) return "model.layer_types";
+  if (expected.layer_positions != found.layer_positions) return "model.layer_positions";
+  if (!(expected.rope == found.rope)) return "the numbers of model.rope";
+  if (!(expected.rope_local == found.rope_local)) return "the numbers of model.rope_local";
   return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";
 }
 
@@ -161,11 +161,11 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
 
 std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
   const std::string text = written(config, dtype);
-  // What the file cannot say would be lost: another model.
-  const ModelConfig wanted = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
-  const std::string lost = first_difference(wanted, found);
+  // A value that the file cannot express would be lost, and the file would describe another model.
+  const ModelConfig expected = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
+  const std::string lost = first_difference(expected, found);
   MILLRACE_CHECK(lost.empty(), ExitCode::model, config_file_component,
-                 "a config.json of the family {} cannot say {}: it would be another model", config.model.family, lost);
+                 "a config.json of the family {} cannot express {}: it would be another model", config.model.family, lost);
   return text;
 }
 

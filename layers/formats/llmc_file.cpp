@@ -99,9 +99,9 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   // At most 12 · 2^40 · 2^12 elements in layers and 2^50 in tables: the sum fits.
   std::int64_t elements = 0;
   for (const Entry& entry : entries_of(model, padded)) elements += entry.rows * entry.columns * (entry.in_layers ? model.layers : 1);
-  const auto wanted = sizeof header + static_cast<std::uint64_t>(elements * width_of(dtype_of(header)));
-  MILLRACE_CHECK(file.size() == wanted, ExitCode::model, llmc_component, "{}: {} bytes, expected {} by its header", file.path(),
-                 file.size(), wanted);
+  const auto expected = sizeof header + static_cast<std::uint64_t>(elements * width_of(dtype_of(header)));
+  MILLRACE_CHECK(file.size() == expected, ExitCode::model, llmc_component, "{}: {} bytes, expected {} by its header", file.path(),
+                 file.size(), expected);
   return model;
 }
 
@@ -117,7 +117,7 @@ bool is_llmc_file(const std::string& path) {
     file.read_at(0, std::as_writable_bytes(std::span(first)), ExitCode::model);
     return first[0] == magic;
   } catch (const Error&) {
-    return false;  // who reads it says why
+    return false;  // the reader reports why
   }
 }
 
@@ -134,8 +134,8 @@ LlmcWeights::LlmcWeights(const std::string& path, const ModelConfig& config) : f
   MILLRACE_CHECK(config.family == llmc_family && config.tie_word_embeddings, ExitCode::model, llmc_component,
                  "{}: a tied GPT-2, expected a model of {}{}", path, config.family,
                  config.tie_word_embeddings ? "" : " with a head of its own");
-  const auto same = [&](const char* key, std::int64_t found, std::int64_t wanted) {
-    MILLRACE_CHECK(found == wanted, ExitCode::model, llmc_component, "{}: {} = {}, expected {}", path, key, found, wanted);
+  const auto same = [&](const char* key, std::int64_t found, std::int64_t expected) {
+    MILLRACE_CHECK(found == expected, ExitCode::model, llmc_component, "{}: {} = {}, expected {}", path, key, found, expected);
   };
   same("vocab_size", model_.vocab_size, config.vocab_size);
   same("hidden_size", model_.hidden_size, config.hidden_size);
@@ -166,9 +166,9 @@ void LlmcWeights::read(const ParameterSpec& spec, std::span<float> destination) 
 }
 
 void write_llmc_file(const std::string& path, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader) {
-  const auto fits = [&](bool holds, const char* key, const auto& value, std::string_view wanted) {
+  const auto fits = [&](bool holds, const char* key, const auto& value, std::string_view expected) {
     MILLRACE_CHECK(holds, ExitCode::model, llmc_component, "{}: llm.c's format cannot say model.{} = {}, expected {}", path, key, value,
-                   wanted);
+                   expected);
   };
   fits(config.family == llmc_family, "family", config.family, llmc_family);
   fits(config.tie_word_embeddings, "tie_word_embeddings", config.tie_word_embeddings, "true");
@@ -207,7 +207,7 @@ void write_llmc_file(const std::string& path, const ModelConfig& config, kernels
     file.sync();
     runtime::rename_path(temporary, path);
   } catch (const Error&) {
-    std::error_code ignored;  // the first error is the one to tell
+    std::error_code ignored;  // the first error is the one to report
     std::filesystem::remove(temporary, ignored);
     throw;
   }

@@ -15,7 +15,7 @@
 namespace millrace::layers {
 namespace {
 
-/// Names that a checkpoint may carry without being parameters of the model.
+/// Tensors that a checkpoint may contain although they are no parameters of the model.
 std::vector<std::string> ignored_names(const runtime::TensorSource& source, const FamilyTraits& family, bool tied) {
   std::vector<std::string> names;
   if (tied) names.emplace_back("lm_head.weight");
@@ -26,12 +26,12 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
   return names;
 }
 
-/// The tensors of the file that a parameter is made of.
+/// The tensors of the file that make up a parameter.
 std::vector<std::string> tensors_of(const ParameterSpec& spec) {
   return spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
 }
 
-/// The family's prefix where the folder has all its names without it.
+/// The family's prefix, if all names in the folder lack it.
 std::string absent_prefix_of(const runtime::TensorSource& source, const std::vector<ParameterSpec>& specs, std::string_view prefix) {
   for (const ParameterSpec& spec : specs) {
     if (prefix.empty() || !spec.name.starts_with(prefix)) continue;
@@ -76,7 +76,7 @@ kernels::DType FolderWeights::dtype() const {
 void write_weights(const std::string& folder, const std::vector<ParameterSpec>& specs, kernels::DType dtype, const ParameterReader& reader,
                    std::uint64_t max_shard_bytes) {
   const runtime::FileDType file_dtype = runtime::file_dtype(dtype);
-  // What a tensor of the file is: a parameter, or a part of it.
+  // Tensor of the file → the parameter, and the part of it, that it holds.
   std::map<std::string, std::pair<const ParameterSpec*, std::size_t>, std::less<>> sources;
   std::vector<runtime::FileTensor> tensors;
   for (const ParameterSpec& spec : specs) {
@@ -98,7 +98,7 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
 
 void export_model_folder(const std::string& folder, const ConfigFile& config, kernels::DType dtype, const ParameterReader& reader,
                          std::uint64_t max_shard_bytes) {
-  // First, since it may be that the file cannot say what the model is.
+  // First, because it fails if the file cannot express the model.
   const std::string text = config_file_text(config, dtype == kernels::DType::bf16 ? "bfloat16" : "float32");
   write_weights(folder, model_parameters(config.model), dtype, reader, max_shard_bytes);
   runtime::write_text_file(folder + "/config.json", text);

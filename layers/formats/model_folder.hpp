@@ -16,14 +16,14 @@
 
 namespace millrace::layers {
 
-/// A folder of transformers or MaxText as a model's weights, under their own names. Nothing is folded or scaled on the way; parameters
-/// whose stored form is not their shape in programs are reshaped, transposed or stacked of their parts. Names that lack the family's
-/// optional prefix (the upload of GPT-2 of 2019) are read under it. Thread: const functions from any number of threads.
+/// The weights in a folder of transformers or MaxText, under the names of the folder. Values are not scaled or combined; parameters
+/// whose stored form differs from their shape in programs are reshaped, transposed or stacked from parts. Names that lack the family's
+/// optional prefix (such as those of GPT-2's first release) are read as if they had it. Thread: const functions from any number of threads.
 class FolderWeights final : public ModelWeights {
  public:
   /// `folder` has model.safetensors, or the files of model.safetensors.index.json. All names and shapes are checked against the whole
-  /// model, whichever part is read later: Error(model) listing what is missing, unexpected or misshapen. Left alone: rotary inverse
-  /// frequencies that old checkpoints carry, and a tied model's second copy of its table.
+  /// model, even if only a part is read later: Error(model) listing what is missing, unexpected or misshapen. Ignored are rotary inverse
+  /// frequencies in old checkpoints, and a tied model's second copy of its table.
   FolderWeights(const std::string& folder, const ModelConfig& config);
   /// The same for a list of parameters.
   FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied);

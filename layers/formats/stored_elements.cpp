@@ -5,7 +5,7 @@
 namespace millrace::layers {
 
 std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, std::int64_t columns) {
-  // Tiles, or each line of the result would be fetched once an element.
+  // By tiles: otherwise each cache line of the result would be fetched once per element.
   constexpr std::int64_t tile = 32;
   std::vector<float> result(matrix.size());
   for (std::int64_t top = 0; top < rows; top += tile) {

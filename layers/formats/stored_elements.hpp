@@ -12,7 +12,7 @@ namespace millrace::layers {
 /// A matrix of rows × columns, as columns × rows.
 [[nodiscard]] std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, std::int64_t columns);
 
-/// Hands elements to the sink in the file's type, in pieces that fit a cache.
+/// Passes elements to the sink in the file's dtype, in pieces that fit into a cache.
 void write_elements(std::span<const float> elements, runtime::FileDType dtype, const runtime::ByteSink& sink);
 
 }  // namespace millrace::layers

@@ -8,7 +8,7 @@
 
 namespace millrace::layers {
 
-/// The output table of a head: `name` [vocabulary, width]; use 1 where it is the embedding's table.
+/// The output table of a head: `name` [vocabulary, width]; use 1 if it is the embedding's table.
 struct HeadTable {
   std::string name;
   std::int64_t vocabulary = 0;
@@ -18,7 +18,7 @@ struct HeadTable {
 };
 
 /// Output projection of h [T, width], and next-token loss in the same operation, summed over the valid targets: f64 [2] {loss sum, z-loss
-/// sum}; or, where `want_logits`, fp32 logits [T, vocabulary] alone, for sampling and comparison. With form.z_loss > 0 each valid target
+/// sum}; or, if `want_logits`, fp32 logits [T, vocabulary] alone, for sampling and comparison. With form.z_loss > 0 each valid target
 /// adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
 [[nodiscard]] runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
                                            const kernels::CrossEntropyOptions& form, bool want_logits);

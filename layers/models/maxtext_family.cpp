@@ -26,7 +26,7 @@ constexpr const char* maxtext_component = "layers.maxtext";
 constexpr const char* token_table = "token_embedder.embedding";
 constexpr const char* position_table = "decoder.position_embedder.embedding";
 
-/// MaxText divides what it draws within two deviations by the deviation that is left of a normal distribution cut there.
+/// MaxText draws from a normal distribution truncated at two deviations, and divides by the standard deviation that remains.
 constexpr double truncated_deviation = 0.87962566103423978;
 
 ValueId norm_of(ProgramBuilder& builder, const MaxTextBlocks& blocks, const ModelSpec& model, ValueId x, const std::string& module,
@@ -164,7 +164,7 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
 
 namespace {
 
-/// What the members of a config have to be together.
+/// Checks the relations between the members of a config.
 void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   const auto expect = [&](bool fits, const char* name, std::int64_t value, std::string_view what) {
     MILLRACE_CHECK(fits, ExitCode::model, maxtext_component, "{}: {} = {}, expected {}", config.family, name, value, what);
@@ -289,7 +289,7 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
   if (name.ends_with(".bias")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
-  const bool head = name == "decoder.logits_dense.kernel";  // the one that programs see transposed
+  const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
   const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
   if (name.find(".self_attention.") == std::string::npos) return {InitialKind::truncated_normal, deviation / truncated_deviation};
   if (!name.ends_with(".query.kernel") || !blocks_.scale_in_weights) return {InitialKind::normal, deviation};

@@ -7,10 +7,10 @@
 
 namespace millrace::layers {
 
-/// What tells MaxText's blocks apart, beyond what their configs say.
+/// Differences between MaxText's blocks that no key expresses.
 struct MaxTextBlocks {
-  bool attention = true;         // has the parts that keys of attention and MLP describe
-  bool rotary = true;            // positions turn queries and keys
+  bool attention = true;         // has attention and a gated MLP
+  bool rotary = true;            // queries and keys are rotated
   bool bias = false;             // on all projections
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else queries are divided when they are used
   bool split_axis = false;       // a fused kernel is stored [D, 3, N, h]; else [D, 3 N, h]
@@ -20,19 +20,19 @@ struct MaxTextBlocks {
 };
 
 /// The parts of one of MaxText's decoder layers, under its parameter paths (decoder.layers_N.…) and with its kernels, which have their
-/// inputs first and keep the axes of heads. A family puts them together.
+/// inputs first and keep the axes of heads. A family combines them.
 class MaxTextLayer {
  public:
   MaxTextLayer(runtime::ProgramBuilder& builder, const MaxTextBlocks& blocks, const ModelSpec& model, int index);
 
-  /// With `<layer>.<name>.scale` [D] and, of a LayerNorm, `.bias`.
+  /// With `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].
   [[nodiscard]] runtime::ValueId product(runtime::ValueId x, const std::string& name, std::int64_t inputs, std::int64_t outputs) const;
   [[nodiscard]] runtime::ValueId add(runtime::ValueId x, runtime::ValueId y, std::string_view name) const;
-  /// x with features dropped where the model asks for it.
+  /// x with dropout, if the model has it.
   [[nodiscard]] runtime::ValueId dropout(runtime::ValueId x, std::string_view name) const;
 
  private:

@@ -32,7 +32,7 @@ ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, 
   }
   builder.enter(-1, "");
   if (!stage.head) {
-    // An empty stage hands its input on: the ring it sends from is not the one it receives in.
+    // An empty stage copies its input to its output, since it receives and sends in different rings.
     builder.set_boundary_out(stage.empty() ? runtime::copy(builder, x, "copy") : x);
   } else if (options.output == Output::logits) {
     builder.set_logits(family.head(builder, model, x, true, options.z_loss));
@@ -42,7 +42,7 @@ ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, 
   return builder.finish();
 }
 
-/// A stage's parameters as its program names them: what a layer declares is the only list there is.
+/// A stage's parameters, collected from its program: layers declare them, and there is no other list.
 std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage) {
   const ModelFamily& family = family_of(config);
   const ModelSpec model = resolve(config);

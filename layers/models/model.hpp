@@ -15,7 +15,7 @@
 
 namespace millrace::layers {
 
-/// What the last stage ends in.
+/// The result of the last stage.
 enum class Output : std::uint8_t { loss, logits };
 
 struct StageOptions {
@@ -27,15 +27,15 @@ struct StageOptions {
   bool one_segment = false;  // every row is one segment
 };
 
-/// What each layer of the model is made of. Throws Error(model) where the config does not fit its family.
+/// Returns the parts of each layer of the model. Throws Error(model) if the config does not fit its family.
 [[nodiscard]] ModelSpec resolve(const ModelConfig& config);
 
-/// The forward of one stage, in the family's own arithmetic. Which stages a model is cut into changes no bit of it.
-/// Throws Error(model) where the config does not fit its family.
+/// The forward program of one stage. The division of a model into stages changes no bit of its numbers.
+/// Throws Error(model) if the config does not fit its family.
 [[nodiscard]] runtime::ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options);
 
-/// What a stage owns, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's stage with
-/// use 0 and in that of the head's stage with use 1, under one name.
+/// The parameters of a stage, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's
+/// stage with use 0 and in that of the head's stage with use 1, under one name.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage);
 
 /// The whole model: every tensor once, in model order; `order` is the index.
@@ -44,7 +44,7 @@ struct StageOptions {
 /// Weights of the model; a tied table counts once.
 [[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
 
-/// Tokens that a row may have at most where the model has learned a vector for each place of a row; none where any length can be computed.
+/// The maximum number of tokens per row if the model has learned positions; not set if any length can be computed.
 [[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);
 
 /// The labels that the family's decoder layers write, sorted: what a rematerialisation policy may name.

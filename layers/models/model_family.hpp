@@ -15,35 +15,35 @@
 
 namespace millrace::layers {
 
-/// One family of models: what its keys resolve to, what its embedding, its decoder layers and its head compute, and its config.json. A
-/// family is a folder of this room and one line in families.inc. Stateless; lives as long as the process. Layers append to the builder and
-/// declare parameters under the checkpoint's names. They read the spec, never the family's name.
+/// One family of models: the spec that its keys resolve to, the programs of embedding, decoder layers and head, and its config.json. A
+/// family is a folder here and one line in families.inc. Stateless; lives as long as the process. Layers append to the builder and
+/// declare parameters under the checkpoint's names. They depend on the spec, never on the family's name.
 class ModelFamily {
  public:
   virtual ~ModelFamily() = default;
   [[nodiscard]] virtual const FamilyTraits& traits() const = 0;
 
   // -- the model --------------------------------------------------------------------------------------------------------------------------
-  /// What each layer is made of. Throws Error(model) naming the member of the config that does not fit the family.
+  /// Returns the parts of each layer. Throws Error(model) naming the member of the config that does not fit the family.
   [[nodiscard]] virtual ModelSpec resolve(const ModelConfig& config) const = 0;
   /// tokens → the residual stream [T, width].
   [[nodiscard]] virtual runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const = 0;
   /// Decoder layer `index` on the residual stream.
   [[nodiscard]] virtual runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
                                                runtime::ValueId x) const = 0;
-  /// Final norm and output head: the loss (f64 [2]), or where `want_logits` fp32 logits [T, vocab_size].
+  /// Final norm and output head: the loss (f64 [2]), or if `want_logits` fp32 logits [T, vocab_size].
   [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x,
                                               bool want_logits, double z_loss) const = 0;
   /// Default: matrices normal, biases zeros, other vectors ones (norm scales).
   [[nodiscard]] virtual Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const;
 
   // -- its config.json --------------------------------------------------------------------------------------------------------------------
-  /// Whether a config.json is one of this family: by model_type, or where that is missing by the first of architectures; or by MaxText's
-  /// decoder_block.
+  /// Whether a config.json belongs to this family: by model_type, or if that is missing by the first entry of architectures; or by
+  /// MaxText's decoder_block.
   [[nodiscard]] virtual bool recognises(runtime::JsonReader& reader) const = 0;
-  /// What the file says. Error(model) naming the key, its value and what is supported.
+  /// Reads the file. Error(model) naming the key, its value and what is supported.
   virtual void read_config(runtime::JsonReader& reader, ConfigFile& file) const = 0;
-  /// The file again. `dtype` is that of the exported tensors ("float32", "bfloat16").
+  /// Writes the file. `dtype` is the dtype of the exported tensors ("float32", "bfloat16").
   [[nodiscard]] virtual runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const = 0;
 };
 

@@ -8,13 +8,13 @@
 
 namespace millrace::layers {
 
-/// What tells the blocks of these families apart, beyond what their configs say.
+/// Differences between the blocks of these families that no key expresses.
 struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
-  double norm_offset = 0.0;      // what a norm's weight is stored less
-  bool round_first = true;       // a norm rounds to the compute dtype before its weight multiplies
+  double norm_offset = 0.0;      // subtracted from a norm's weight in files
+  bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
 };
 
@@ -36,13 +36,13 @@ class StandardFamily final : public ModelFamily {
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
   [[nodiscard]] runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
-  /// Norms where the layer's spec has them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
+  /// Norms as the layer's spec places them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
   /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm.
   [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
                                        runtime::ValueId x) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, bool want_logits,
                                       double z_loss) const override;
-  /// Matrices and sinks normal, biases zeros, scales of norms what makes them 1.
+  /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, file_); }

@@ -174,7 +174,7 @@ class PointRules {
       if (rule.point.empty() || rule.point != name || !counts(rule)) continue;
       if (rule.action == "kill") _exit(killed_status);
       if (rule.action == "stop") raise(SIGSTOP);
-      if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} was told to throw", name);
+      if (rule.action == "throw") fail(ExitCode::internal, who, "fault point {} throws as requested", name);
       std::this_thread::sleep_for(rule.delay);
     }
   }

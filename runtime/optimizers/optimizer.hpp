@@ -20,7 +20,7 @@ struct OptimizerState {
   [[nodiscard]] std::string tensor_name(const std::string& parameter) const { return name + "/" + parameter; }
 };
 
-/// What one update is told beside tensors; the same on every rank.
+/// The scalar arguments of one update; the same on every rank.
 struct UpdateScalars {
   double learning_rate = 0;
   float gradient_scale = 1;  // from clipping: the kernel multiplies the gradient with it

@@ -18,7 +18,7 @@ bool is_action(SpanKind kind) {
   return kind == SpanKind::forward || kind == SpanKind::input_gradient || kind == SpanKind::weight_gradient || kind == SpanKind::backward;
 }
 
-/// The time at which the rank was told to run the training step. Earlier records with the same step number belong to an
+/// The time at which the rank received the training step. Earlier records with the same step number belong to an
 /// evaluation or a first attempt.
 std::int64_t beginning_of(const RankTrace& trace, StepId step) {
   std::int64_t begin = std::numeric_limits<std::int64_t>::min();

@@ -27,7 +27,7 @@ struct StepView {
     std::vector<TraceRecord> others;
   };
   StepId step;
-  std::int64_t begin = 0;      // when the first rank is told to run the step
+  std::int64_t begin = 0;      // when the first rank receives the step
   std::int64_t end = 0;        // when the last rank has updated its parameters
   std::int64_t lists_end = 0;  // when the last action of all ranks has ended
   std::vector<Rank> ranks;

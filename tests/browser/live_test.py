@@ -52,7 +52,7 @@ def look(browser, address, shots, name):
     browser.wait(f"return {rows}.length === {RANKS} && document.querySelector('#loss polyline')", what="ranks and a curve")
     ranks = browser.run(f"return [...{rows}].map((row) => row.cells[0].textContent)")
     check(ranks == [str(rank) for rank in range(RANKS)], f"the ranks are {ranks}")
-    browser.wait(f"return [...{rows}].every((row) => row.cells[1].textContent !== 'has not told')", what="all ranks to tell what they do")
+    browser.wait(f"return [...{rows}].every((row) => row.cells[1].textContent !== 'has not reported')", what="all ranks to tell what they do")
     first = browser.run("return Number(document.title.split(' ')[0])")
     browser.wait("return Number(document.title.split(' ')[0]) > arguments[0]", first, what="the next steps")
     widths = browser.run(f"return [...{rows}].map((row) => [...row.cells[7].querySelectorAll('.shares div')].reduce((sum, bar) => sum + parseFloat(bar.style.width), 0))")

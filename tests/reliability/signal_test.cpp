@@ -131,7 +131,7 @@ TEST_F(Signals, ARunGoesOnWithoutTheReaderOfItsLines) {
   const auto end = job.wait(Training::patience);
   ASSERT_TRUE(end) << "the job hangs\n" << job.err();
   EXPECT_EQ(end->code, 0) << end->err;
-  EXPECT_TRUE(has(end->err, "warning: stdout cannot be written (Broken pipe): the run goes on")) << end->err;
+  EXPECT_TRUE(has(end->err, "warning: stdout cannot be written (Broken pipe): the run continues")) << end->err;
   expect_as_undisturbed("run");
 }
 

@@ -47,7 +47,7 @@ TEST_F(PlanScale, WithoutNoiseReplicasAreAsFastAsOne) {
             "16 64 114.00 111.72 to 116.28 0");
   const auto without = plan({"--replicas", "2"});
   EXPECT_EQ(line(without, 2), "2 8 114.00 - 0.00 0.00 0.00 - 100.0% 71859.6 100.0%");
-  expect_parts(without.out, {"without --error there is no band"});
+  expect_parts(without.out, {"without --error no band is shown"});
   EXPECT_EQ(plan({}).out.find("replicas"), std::string::npos);
 }
 

@@ -26,7 +26,7 @@ int keys(const Arguments& arguments) {
   if (words.empty()) fmt::print("{}", arguments.given("markdown") ? configs::key_reference() : configs::help_text());
   for (const auto& word : words) {
     const configs::Key& key = *configs::find_key(word);
-    fmt::print("{}\n    {}; default {}; {}; {}\n    {}\n", key.name, configs::wanted(key),
+    fmt::print("{}\n    {}; default {}; {}; {}\n    {}\n", key.name, configs::expected_text(key),
                configs::to_text(key.fetch(configs::RunConfig{})), key.mark == configs::Mark::identity ? "identity" : "layout",
                configs::environment_name(key), key.doc);
   }

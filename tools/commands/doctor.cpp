@@ -115,7 +115,7 @@ void memory(Report& report) {
                  fmt::format("{} free: {}", runtime::bytes_text(bound.free), bound.source),
                  "little is left; `millrace inspect RUN.toml` tells what each rank will take");
   const auto pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
-  report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "not told" : pages,
+  report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "unknown" : pages,
                "arenas ask for huge pages; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
 }
 

@@ -6,7 +6,7 @@
 #include "layers/model_config.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 
-/// Checkpoints as people name them: a checkpoint's folder, or the run directory that has it. Errors: Error(checkpoint), in the name of
+/// Checkpoints as users name them: a checkpoint's folder, or the run directory that has it. Errors: Error(checkpoint), in the name of
 /// `who`.
 namespace millrace::tools {
 

@@ -130,7 +130,7 @@ void print_head(const Planning& planning) {
 
 void print_run(const char* mark, const actors::PlannedRun& run, const actors::PlannedRun& uniform) {
   fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
-             number(run.step), 100 * run.bubble, runtime::bytes_text(run.most_bytes()), uniform.step / run.step, run.layout);
+             number(run.step), 100 * run.bubble, runtime::bytes_text(run.max_bytes()), uniform.step / run.step, run.layout);
 }
 
 void print_runs(const Planning& planning, const actors::PlanResult& result) {
@@ -156,8 +156,8 @@ void print_room(const actors::PlannedRun& plan) {
   const auto ranks = plan.bytes.size();
   fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} rank{} on one host: {}\n",
              runtime::bytes_text(bound.free), runtime::bytes_text(bound.free / ranks), ranks, ranks == 1 ? "" : "s", bound.source);
-  if (plan.most_bytes() > bound.free / ranks)
-    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.most_bytes()),
+  if (plan.max_bytes() > bound.free / ranks)
+    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.max_bytes()),
                bound.free / ranks);
 }
 
@@ -181,7 +181,7 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
   const auto& pipeline = planning.config.pipeline;
   std::string text =
       fmt::format("# millrace plan: predicts {:.6g} {} a step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n", plan.step,
-                  planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.most_bytes());
+                  planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.max_bytes());
   text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n", planning.config.train.microbatches,
                       planning.config.train.batch, planning.config.train.sequence, planning.costs.unit, planning.costs.source,
                       policy_text(planning.config.rematerialize.policy));
@@ -204,7 +204,7 @@ int plan(const Arguments& parsed) {
   const auto result = actors::search_plans(planning.search);
   print_runs(planning, result);
   MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, who, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
-                 planning.search.memory.value_or(0), result.uniform.most_bytes());
+                 planning.search.memory.value_or(0), result.uniform.max_bytes());
   print_choice(planning, result);
   if (scale) print_scale(*scale, planning.search.request, result.runs.front());
   const auto file = parsed.text("out");

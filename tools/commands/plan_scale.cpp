@@ -33,16 +33,16 @@ std::vector<Option> scale_options() {
 namespace {
 
 constexpr const char* who = "millrace plan";
-constexpr long most_replicas = 1L << 24;
+constexpr long max_replicas = 1L << 24;
 
 /// The value of this option, from `least` to `most`; 0 if it is not given.
-double number(const Arguments& arguments, const char* option, double least, double most, const char* wanted) {
+double number(const Arguments& arguments, const char* option, double least, double most, const char* expected) {
   if (!arguments.given(option)) return 0;
   const auto text = arguments.text(option);
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, who,
-                 "--{} {}, expected {}", option, text, wanted);
+                 "--{} {}, expected {}", option, text, expected);
   return value;
 }
 
@@ -51,8 +51,8 @@ std::vector<int> replicas_of(const std::string& text) {
   for (const auto& word : runtime::split(text, ',')) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
-    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= most_replicas, ExitCode::usage, who,
-                   "--replicas has \"{}\", expected whole numbers from 1 to {}, as in 1,16,256", word, most_replicas);
+    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= max_replicas, ExitCode::usage, who,
+                   "--replicas has \"{}\", expected whole numbers from 1 to {}, as in 1,16,256", word, max_replicas);
     replicas.push_back(static_cast<int>(value));
   }
   return replicas;
@@ -114,7 +114,7 @@ void print_head(const ScaleRequest& scale, const runtime::Extrapolation& result)
     fmt::print("; predictions are off by {:g} % at {:g} ranks, {:g} % more with each doubling\n", 100 * scale.model.error.error,
                scale.model.error.ranks, 100 * scale.model.error.growth);
   else
-    fmt::print("; without --error there is no band: nobody said how far predictions are off\n");
+    fmt::print("; without --error no band is shown, since the error of predictions is not known\n");
   fmt::print("          this predicts, it does not run: train runs one replica\n");
   fmt::print("\n{:>8} {:>9} {:>10} {:>22} {:>10} {:>8} {:>9} {:>10} {:>8} {:>14} {:>10}\n", "replicas", "ranks", "step ms", "band ms",
              "slow ranks", "jitter", "reduction", "snapshots", "goodput", "tokens/s", "efficiency");

@@ -59,7 +59,7 @@ int profile(const Arguments& parsed) {
     run = load_run(parsed.positional());
     settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
     static_cast<void>(kernels::parse_device(run->config.device));
-    if (session.leads()) runtime::make_directories(parsed.text("out"));  // what cannot be made is told before the steps
+    if (session.leads()) runtime::make_directories(parsed.text("out"));  // an error is reported before the steps run
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);

@@ -24,8 +24,8 @@ using runtime::Cause;
 using runtime::kCauses;
 using runtime::milliseconds;
 
-constexpr std::size_t most_operations = 10;
-constexpr std::uint64_t most_bytes = std::uint64_t{2} << 30;  // of a file that is checked
+constexpr std::size_t max_operations = 10;
+constexpr std::uint64_t max_file_bytes = std::uint64_t{2} << 30;  // of a file that is checked
 constexpr std::array<const char*, kCauses> columns = {"F",         "I",        "W",    "B",          "optimizer", "bubble",
                                                       "imbalance", "transfer", "data", "checkpoint", "transport", "other"};
 
@@ -168,7 +168,7 @@ std::string print_operations(const runtime::Profile& profile) {
   std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute a step{}\n", operations.size(),
                                  milliseconds(all) / static_cast<double>(profile.steps.size()), print_machine(profile.measured));
   text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
-  for (std::size_t i = 0; i < std::min(most_operations, operations.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(max_operations, operations.size()); ++i) {
     const auto& operation = operations[i];
     const double seconds = static_cast<double>(operation.nanoseconds) * 1e-9;
     text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>9} {:>10}  {} ({})\n",
@@ -223,7 +223,7 @@ std::string check_profile(const std::string& folder) {
   const auto text = [&](const char* name) {
     MILLRACE_CHECK(runtime::kind_of(runtime::join_path(folder, name)) != runtime::PathKind::missing, ExitCode::usage, "millrace profile",
                    "{} has no {}, expected the folder of a profile", folder, name);
-    return runtime::read_text_file(runtime::join_path(folder, name), most_bytes, ExitCode::usage);
+    return runtime::read_text_file(runtime::join_path(folder, name), max_file_bytes, ExitCode::usage);
   };
   const auto problems = joined("profile.json", runtime::profile_problems(text("profile.json")));
   return problems + joined("trace.json", runtime::trace_problems(text("trace.json")));

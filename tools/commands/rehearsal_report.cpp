@@ -15,7 +15,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr std::size_t most_delays = 5;
+constexpr std::size_t max_delays = 5;
 
 struct Cause {
   const char* name;
@@ -77,7 +77,7 @@ std::vector<RehearsalComparison::Delay> delays_of(const runtime::Schedule& sched
     }
   }
   std::stable_sort(delays.begin(), delays.end(), [](const auto& a, const auto& b) { return a.added() > b.added(); });
-  delays.resize(std::min(delays.size(), most_delays));
+  delays.resize(std::min(delays.size(), max_delays));
   return delays;
 }
 

@@ -16,8 +16,8 @@ namespace millrace::tools {
 namespace {
 
 constexpr const char* who = "millrace schedule";
-constexpr std::size_t widest_picture = 2000;      // columns of text
-constexpr std::size_t most_ledger = 200'000'000;  // actions x ranks: seconds
+constexpr std::size_t widest_picture = 2000;          // columns of text
+constexpr std::size_t max_ledger_work = 200'000'000;  // actions x ranks: seconds
 
 int list(const Arguments& arguments) {
   MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "list {}, expected no arguments", arguments.positional().front());
@@ -54,7 +54,7 @@ std::string text_picture(const runtime::Schedule& schedule, const runtime::Costs
 
 std::string legend(const runtime::Schedule& schedule) {
   const int chunks = schedule.placement.chunks();
-  std::string text = "F forward, B backward, or I and W, gradients of input and weights; = goes on, . idle";
+  std::string text = "F forward, B backward, or I and W, gradients of input and weights; = continues, . idle";
   if (chunks == 2) text += "; small letters: the rank's second stage";
   if (chunks > 2) text += "; in front: which of the rank's stages";
   for (const auto& list : schedule.ranks)
@@ -87,7 +87,7 @@ int show(const Arguments& parsed) {
   if (write_files(parsed, schedule, costs, simulation)) return 0;
   fmt::print("{}\n{}\n\n{}{}\n\n", describe(schedule), describe_costs(parsed), text_picture(schedule, costs, simulation), legend(schedule));
   fmt::print("{}\n{}", runtime::print_measures(schedule, simulation), runtime::print_ranks(schedule, simulation));
-  if (simulation.actions() * schedule.ranks.size() <= most_ledger && !schedule.forward_only())
+  if (simulation.actions() * schedule.ranks.size() <= max_ledger_work && !schedule.forward_only())
     fmt::print("\n{}", runtime::print_slots(schedule, runtime::make_ledger(schedule)));
   return 0;
 }

@@ -16,7 +16,7 @@ namespace millrace::tools {
 namespace {
 
 constexpr const char* who = "millrace schedule";
-constexpr long most_pairs = 1L << 27;  // of stages and microbatches: some gigabytes
+constexpr long max_pairs = 1L << 27;  // of stages and microbatches: some gigabytes
 
 double number_of(const std::string& text, const std::string& option, double least) {
   char* end = nullptr;
@@ -137,9 +137,9 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
   request.group = static_cast<int>(arguments.integer("group", 0, 0, 1 << 20));
   if (arguments.given("warmup"))
     request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
-  MILLRACE_CHECK(1L * request.ranks * request.chunks <= most_pairs / request.microbatches, ExitCode::usage, who,
+  MILLRACE_CHECK(1L * request.ranks * request.chunks <= max_pairs / request.microbatches, ExitCode::usage, who,
                  "{} ranks x {} chunks x {} microbatches, expected {} at most", request.ranks, request.chunks, request.microbatches,
-                 most_pairs);
+                 max_pairs);
   MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, who,
                  "--memory with {}, expected auto, which looks for what fits", name);
   if (name == "auto") request.search = search_input(request.ranks, arguments);

@@ -22,7 +22,7 @@ namespace millrace::tools {
 
 /// The text of a table. Error(config) where there is no such file, with the schedule that was perhaps meant.
 [[nodiscard]] std::string read_table(const std::string& path);
-/// Error(usage) where options speak of a built-in schedule: a table says for itself how many ranks and microbatches it has.
+/// Error(usage) if options describe a built-in schedule: a table itself determines the number of ranks and microbatches.
 void refuse_sizes(const std::string& path, const Arguments& arguments);
 
 /// Either of both, proved.

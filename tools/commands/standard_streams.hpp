@@ -9,7 +9,7 @@ void prepare_streams();
 
 /// Last thing in main: writes out what stdout still holds. Where that or anything before it could not be written the result of the command
 /// is lost: a message on stderr, and a `code` of 0 becomes ExitCode::storage. A reader who left before a run ended (`train … | head`) has
-/// seen what he wanted of its lines; the result of a run is on the disk.
+/// seen enough of its lines; the result of a run is on the disk.
 [[nodiscard]] int finish_streams(int code);
 
 }  // namespace millrace::tools

@@ -39,7 +39,7 @@ TrainedModel from_checkpoint(const std::string& path, const char* who) {
   return found;
 }
 
-/// Whether the model was trained on text, so in the byte vocabulary; where nobody tells, whether it looks so.
+/// Whether the model was trained on text, so in the byte vocabulary; if that is not recorded, whether the vocabulary size suggests it.
 bool byte_vocabulary(const TrainedModel& model) {
   if (!model.run.empty()) return !data_of_run(model).text.empty();
   // Tables are padded to round numbers at most: 512 ids have no other use for the 255 beyond the bytes.

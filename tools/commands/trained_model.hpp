@@ -43,7 +43,7 @@ struct TrainedModel {
 [[nodiscard]] actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session,
                                         std::int64_t rows, std::int64_t sequence);
 
-/// A tokenizer and what people call it.
+/// A tokenizer and its name in messages.
 struct NamedTokenizer {
   std::unique_ptr<runtime::Tokenizer> tokenizer;
   std::string name;
@@ -53,7 +53,7 @@ struct NamedTokenizer {
 /// a model of 257 to 512 ids. Errors: Error(usage) for a model of which nothing tells its tokenizer, Error(data).
 [[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who);
 
-/// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": for people.
+/// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": a line for the user.
 [[nodiscard]] std::string describe(const TrainedModel& model, const actors::ForwardJob& job);
 
 /// Connects the processes, runs `work` and closes; what it throws ends the job everywhere. Threads that were not given are the

@@ -89,7 +89,7 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
   const std::int64_t period = read_period(reader, file, list != nullptr);
   model.sliding_window = read_window(reader, file);
   if (file.full_every > 0 && model.sliding_window == 0 && list == nullptr)
-    reader.refuse("sliding_window", "expected a number: some layers slide");
+    reader.refuse("sliding_window", "expected a number: some layers have a sliding window");
   std::vector<LayerKind> kinds = default_kinds(reader, file, model, period);
   if (list != nullptr) {
     const bool fits = list->is_array() && list->size() == kinds.size();
@@ -99,7 +99,7 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
       const bool sliding = entry == "sliding_attention";
       if (!sliding && entry != "full_attention") reader.refuse("layer_types", "supported are \"full_attention\" and \"sliding_attention\"");
       const LayerKind kind = sliding ? LayerKind::sliding : LayerKind::full;
-      if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "expected a number, layer_types has sliding layers");
+      if (sliding && model.sliding_window == 0) reader.refuse("sliding_window", "expected a number, since layer_types has sliding layers");
       if (kind != kinds[i] && !file.reads_layer_types)
         reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       kinds[i] = kind;

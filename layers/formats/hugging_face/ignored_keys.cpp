@@ -3,14 +3,14 @@
 namespace millrace::layers {
 
 const std::vector<const char*>& ignored_hugging_face_keys() {
-  // By the reason why.
+  // Grouped by reason.
   static const std::vector<const char*> keys = {
       // Read elsewhere: the class, where there is no model_type, and ids of special tokens.
       "architectures",
       "bos_token_id",
       "eos_token_id",
       "pad_token_id",
-      // Where the file comes from, and what else may read it.
+      // The origin of the file, and other programs that read it.
       "_name_or_path",
       "auto_map",
       "finetuning_task",
@@ -20,7 +20,7 @@ const std::vector<const char*>& ignored_hugging_face_keys() {
       "tokenizer_class",
       "transformers_version",
       "unsloth_version",
-      // How the same sums are arranged, and what is handed out or kept of them.
+      // The implementation of the same sums, and which results are returned or cached.
       "_attn_implementation",
       "attn_implementation",
       "chunk_size_feed_forward",
@@ -31,7 +31,7 @@ const std::vector<const char*>& ignored_hugging_face_keys() {
       "return_dict",
       "return_dict_in_generate",
       "use_cache",
-      // Tensors say their own type; what is computed in is the run's.
+      // Tensors have their own dtype; the compute dtype is a setting of the run.
       "dtype",
       "torch_dtype",
       "use_bfloat16",

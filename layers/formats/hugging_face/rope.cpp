@@ -42,7 +42,7 @@ double read_attention_factor(JsonReader& dictionary, double factor) {
 }
 
 void read_yarn(JsonReader& dictionary, RopeConfig& rope) {
-  // Python takes 0 for a missing one.
+  // Python treats 0 as missing.
   const auto beta = [&](const char* key, double missing) {
     const double value = dictionary.number(key, 0, 1e9).value_or(0);
     return value > 0 ? value : missing;
@@ -50,7 +50,7 @@ void read_yarn(JsonReader& dictionary, RopeConfig& rope) {
   rope.beta_fast = beta("beta_fast", 32.0);
   rope.beta_slow = beta("beta_slow", 1.0);
   if (rope.beta_fast < rope.beta_slow) dictionary.refuse("beta_fast", fmt::format("expected beta_slow = {} or more", rope.beta_slow));
-  // Python takes null for false.
+  // Python treats null as false.
   rope.truncate = !dictionary.has("truncate") || dictionary.boolean("truncate").value_or(false);
   rope.attention_factor = read_attention_factor(dictionary, rope.factor);
 }
@@ -75,7 +75,7 @@ void read_longrope(JsonReader& dictionary, std::int64_t head_dim, RopeConfig& ro
   rope.attention_factor = dictionary.number("attention_factor", 1e-9, 1e9).value_or(0);
 }
 
-/// How much longer the context became. YaRN's may be null and longrope's missing: then the lengths say it.
+/// The scaling factor. YaRN's may be null and longrope's missing: then it follows from the context lengths.
 double read_factor(JsonReader& dictionary, const RopeConfig& rope, const ModelConfig& model) {
   const auto factor = dictionary.number("factor", 1.0, 1e9);
   if (factor) return *factor;
@@ -85,7 +85,7 @@ double read_factor(JsonReader& dictionary, const RopeConfig& rope, const ModelCo
   dictionary.refuse("factor", "expected a number of 1 or more");
 }
 
-/// Which part of a head turns. In version 5 the key may stand beside the dictionary, too.
+/// The fraction of a head that is rotated. In version 5 the key may also be outside the dictionary.
 void read_proportion(JsonReader& dictionary, std::optional<double> outer, RopeConfig& rope, std::vector<std::string>& warnings) {
   const double part = dictionary.number("partial_rotary_factor", 0, 1).value_or(outer.value_or(1.0));
   if (rope.kind == RopeKind::proportional) {
@@ -99,9 +99,9 @@ void read_proportion(JsonReader& dictionary, std::optional<double> outer, RopeCo
   }
 }
 
-/// What is not said in the dictionary itself.
+/// Values from outside the dictionary.
 struct Outside {
-  double theta = 0;                    // the base where the dictionary has none
+  double theta = 0;                    // the base if the dictionary has none
   std::optional<double> partial = {};  // partial_rotary_factor
 };
 
@@ -126,14 +126,14 @@ RopeConfig read_rotation(JsonReader& dictionary, const ModelConfig& model, const
   return rope;
 }
 
-/// Whether they turn alike, however the file says it.
+/// Whether two rotations are equal, even if the file expresses them differently.
 bool same_rotation(RopeConfig a, RopeConfig b) {
   a.attention_factor = rotary_factor(a);
   b.attention_factor = rotary_factor(b);
   return a == b;
 }
 
-/// A dictionary of the file that says something: {} counts for null, as in transformers.
+/// A dictionary of the file, unless it is empty: {} counts as null, as in transformers.
 std::optional<JsonReader> dictionary_of(JsonReader& reader, const char* key) {
   auto dictionary = reader.object(key);
   if (dictionary && reader.find(key)->empty()) dictionary.reset();
@@ -151,7 +151,7 @@ void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& 
   const Outside outside{outer.value_or(family.theta), reader.number("partial_rotary_factor", 0, 1)};
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
   if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
-    reader.refuse("rope_parameters", "expected one rotation: all layers of this family turn alike");
+    reader.refuse("rope_parameters", "expected one rotation, since all layers of this family share it");
   model.rope.theta = outside.theta;
   if (parameters) {
     model.rope = read_rotation(*parameters, model, outside, warnings);
@@ -211,7 +211,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   std::optional<double> outer_local;
   if (family.local_theta > 0) outer_local = reader.number("rope_local_base_freq", 1.0, largest_theta);
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
-  // What else stands beside the two dictionaries, transformers does not read either.
+  // transformers reads nothing else that is outside the two dictionaries, either.
   if (parameters && !parameters->has("full_attention") && !parameters->has("sliding_attention"))
     reader.refuse("rope_parameters", "expected full_attention and sliding_attention in it: transformers reads nothing else there");
 
@@ -237,10 +237,11 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
     sliding->warn_of_the_rest(warnings);
     warn_of_theta(reader, "rope_local_base_freq", outer_local, "rope_parameters.sliding_attention.rope_theta", local.theta, warnings);
   }
-  const bool told = sliding && sliding->find("rope_theta") != nullptr;
-  if (!told && family.local_theta == 0 && default_local != family.theta)
-    warnings.push_back(fmt::format("{}: rope_theta = {} is that of sliding layers too, as in transformers 4; 5 takes {} there",
-                                   reader.where(), default_local, family.theta));
+  const bool has_theta = sliding && sliding->find("rope_theta") != nullptr;
+  if (!has_theta && family.local_theta == 0 && default_local != family.theta)
+    warnings.push_back(
+        fmt::format("{}: rope_theta = {} also applies to sliding-window layers, as in transformers 4; version 5 uses {} there",
+                    reader.where(), default_local, family.theta));
   model.rope_local = local;
 }
 

@@ -9,10 +9,10 @@
 
 namespace millrace::layers {
 
-/// What a class of transformers says of rotations where its config.json does not.
+/// The defaults of a class of transformers for rotations that its config.json does not specify.
 struct RopeDefaults {
   double theta = 10000.0;
-  double local_theta = 0.0;  // base of sliding layers; 0: that of the full ones, and no key for it in version 4
+  double local_theta = 0.0;  // base of sliding-window layers; 0: the same as the others, without a key in version 4
   bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
 };
 

@@ -4,7 +4,7 @@
 
 namespace millrace::layers {
 
-/// Keys of transformers that change what any of its models computes and that no family here has. Error(model) where one is in use.
+/// Keys of transformers that change the result of a model and that no family here supports. Error(model) if one is set.
 void refuse_what_no_family_computes(runtime::JsonReader& reader);
 
 }  // namespace millrace::layers

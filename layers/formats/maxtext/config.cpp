@@ -34,7 +34,7 @@ double read_number(JsonReader& reader, const char* key, double min, double max, 
   return reader.number(key, min, max).value_or(missing);
 }
 
-/// In a block that lacks what they describe, no value of them changes anything.
+/// Marks keys as read that have no effect in a block without the part they describe.
 void pass_over(JsonReader& reader, std::initializer_list<const char*> keys) {
   for (const char* key : keys) static_cast<void>(reader.find(key));
 }
@@ -97,7 +97,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextBlock& block, double& 
   model.final_logit_softcapping = reader.number("final_logits_soft_cap", 0, 1e9).value_or(0);
   if (model.final_logit_softcapping > 0 && !model.tie_word_embeddings)
     reader.refuse("final_logits_soft_cap", "supported with logits_via_embedding = true: MaxText caps the logits of tied tables only");
-  // enable_dropout is what a training run says; a file that lacks it means it.
+  // MaxText sets enable_dropout for training runs; true if the file lacks it.
   model.dropout_rate = read_switch(reader, "enable_dropout", true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
   pass_over(reader, {"dropout_rate"});
   z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);

@@ -17,7 +17,7 @@ namespace millrace::layers {
 /// computes.
 [[nodiscard]] ModelConfig read_maxtext(runtime::JsonReader& reader, const MaxTextBlock& block, double& z_loss);
 
-/// The same keys again. `dtype` is the one of the exported tensors ("float32", "bfloat16").
+/// Writes the same keys. `dtype` is the dtype of the exported tensors ("float32", "bfloat16").
 [[nodiscard]] runtime::OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss);
 
 }  // namespace millrace::layers

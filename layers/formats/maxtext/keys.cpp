@@ -12,12 +12,12 @@ namespace {
 using runtime::Json;
 using runtime::JsonReader;
 
-/// How MaxText writes that something is off. Null is another spelling of these values, and of no others.
+/// The values with which MaxText switches something off. Null is equivalent to these values only.
 bool is_off(const Json& value) { return value == false || value == 0 || value == -1 || value == "" || value == Json::array(); }
 
-// Keys no value of which can change a number that is computed here, by the reason why.
+// Keys that cannot change any number that is computed here, grouped by reason.
 
-/// Parts that a fixed key keeps out: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
+/// Parts that are disabled by a fixed key: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
 /// (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent
 /// attention (attention_type = "global"), multimodal positions (use_mrope = false), query and key norms (use_qk_norm = false), clipping of
 /// their products (use_qk_clip = false), scanned layers (scan_layers = false).
@@ -86,7 +86,7 @@ constexpr std::array numbers_of_yarn = {
 /// in fp32 is one in fp32 here).
 constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
 
-/// What the run decides: its dtype, its rows, its clipping are train.dtype, train.sequence, train.clip. Tensors say their own type, and
+/// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors say their own type, and
 /// initial values are the folder's weights, whatever they were once drawn from.
 constexpr std::array decided_by_the_run = {"dense_init_scale", "dtype", "gradient_clipping_threshold", "max_target_length", "weight_dtype"};
 
@@ -118,7 +118,7 @@ constexpr std::array keys_of_training = {
     "wsd_decay_style",
 };
 
-/// `key`, from which MaxText derives `derived` by a factor, has to say the same: MaxText would read another model from it.
+/// MaxText derives `derived` from `key` by a factor, so the two must agree: otherwise MaxText would read another model from the file.
 void check_size(JsonReader& reader, const char* key, const char* derived, std::int64_t factor) {
   const auto base = reader.integer(key, INT64_MIN, 1LL << 40);
   const auto size = reader.integer(derived, INT64_MIN, 1LL << 40);
@@ -126,7 +126,7 @@ void check_size(JsonReader& reader, const char* key, const char* derived, std::i
     reader.refuse(key, fmt::format("expected {} = {}{}", derived, *size, factor == 1 ? "" : fmt::format(" / {}", factor)));
 }
 
-/// The sizes before MaxText's common factor 2^(3q + r), which widens before it deepens.
+/// The sizes before MaxText applies global_parameter_scale = 2^(3q + r), which increases widths before depth.
 void check_sizes(JsonReader& reader) {
   const auto scale = reader.integer("global_parameter_scale", 1, 1 << 20).value_or(1);
   if (!std::has_single_bit(static_cast<std::uint64_t>(scale))) reader.refuse("global_parameter_scale", "expected a power of 2");
@@ -139,7 +139,7 @@ void check_sizes(JsonReader& reader) {
   check_size(reader, "base_num_decoder_layers", "num_decoder_layers", std::int64_t{1} << q);
 }
 
-/// Which kernel computes attention is arrangement, but for cuDNN's, which drop probabilities of attention as well.
+/// The choice of the attention kernel changes no number, except cuDNN's, which also applies dropout to the probabilities.
 void check_kernel(JsonReader& reader) {
   const std::string kernel = reader.text("attention").value_or("autoselected");
   const Json* rate = reader.find("dropout_rate");
@@ -149,7 +149,7 @@ void check_kernel(JsonReader& reader) {
     reader.refuse("attention", "which drops attention too with dropout_rate: supported then are the kernels that are not cuDNN's");
 }
 
-/// Blocks that hand no cap to their attention would pass the key over without a word.
+/// Blocks without a soft cap would ignore the key silently.
 void check_cap(JsonReader& reader, const MaxTextBlock& block) {
   const Json* cap = reader.find("attn_logits_soft_cap");
   if (cap != nullptr && *cap != 0 && block.attention && !block.caps_scores)

@@ -2,8 +2,8 @@
 
 namespace millrace::layers {
 
-/// Gemma 3, text (arXiv 2503.19786): Gemma 2 with queries and keys normed in place of the soft caps, five sliding layers to a full one, and
-/// a rotation of its own for each kind.
+/// Gemma 3, text (arXiv 2503.19786): Gemma 2 with queries and keys normed in place of the soft caps, five sliding-window layers per full
+/// one, and a rotation of its own for each kind.
 const ModelFamily& gemma3() {
   static const StandardFamily family(
       {.name = "gemma3",

@@ -35,7 +35,7 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   model.head_dim = model.hidden_size / model.heads;
   model.intermediate_size = reader.integer("n_inner", 1, 1 << 24).value_or(4 * model.hidden_size);
   model.max_position_embeddings = read_size(reader, "n_positions", "max_position_embeddings", 1LL << 30, 1024);
-  (void)reader.find("n_ctx");  // what n_positions was called once
+  (void)reader.find("n_ctx");  // the former name of n_positions
   model.rms_norm_eps = reader.number("layer_norm_epsilon", 0.0, 1.0).value_or(1e-5);
   model.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(true);
   model.initializer_range = reader.number("initializer_range", 0.0, 1e3).value_or(0.02);
@@ -45,12 +45,12 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   }
   if (reader.boolean("add_cross_attention").value_or(false)) reader.refuse("add_cross_attention", "supported is false");
   model.scale_by_layer = reader.boolean("scale_attn_by_inverse_layer_idx").value_or(false);
-  // Python takes null for false. Then nothing divides the scores.
+  // Python treats null as false; then scores are not scaled.
   const bool scales = !reader.has("scale_attn_weights") || reader.boolean("scale_attn_weights").value_or(false);
   if (!scales) model.query_pre_attn_scalar = 1;
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
     if (reader.number(key, 0, 1).value_or(0.0) != 0) warnings.push_back(fmt::format("{}: {} is not applied", reader.where(), key));
-  // They change the rounding, or a head that is not this one.
+  // They change only the rounding, or heads of other tasks.
   for (const char* key : {"reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                           "summary_type", "summary_use_proj"})
     (void)reader.find(key);

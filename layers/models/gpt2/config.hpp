@@ -14,7 +14,7 @@ namespace millrace::layers {
 /// the key, its value and what is supported.
 [[nodiscard]] ModelConfig read_gpt2(runtime::JsonReader& reader, std::vector<std::string>& warnings);
 
-/// The same again. `dtype` is that of the exported tensors.
+/// Writes the same keys. `dtype` is the dtype of the exported tensors.
 [[nodiscard]] runtime::OrderedJson gpt2_json(const ModelConfig& model, std::string_view dtype);
 
 }  // namespace millrace::layers

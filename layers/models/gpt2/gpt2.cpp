@@ -62,7 +62,7 @@ class Gpt2 final : public ModelFamily {
                                   .keys = {"model.hidden_act", "model.query_pre_attn_scalar", "model.scale_by_layer"},
                                   // Causal masks, which old checkpoints keep as buffers; attn.c_attn.bias is a weight.
                                   .ignored_tensors = {".attn.bias", ".attn.masked_bias"},
-                                  // The upload of 2019 is of the model without its head.
+                                  // The first release contains the model without its head.
                                   .optional_prefix = "transformer."};
     return row;
   }

@@ -2,7 +2,7 @@
 
 namespace millrace::layers {
 
-/// Mistral 7B (Jiang et al., arXiv 2310.06825): Llama, whose layers all have a sliding window or none.
+/// Mistral 7B (Jiang et al., arXiv 2310.06825): Llama, with a sliding window in all layers or in none.
 const ModelFamily& mistral() {
   static const StandardFamily family(
       {.name = "mistral", .keys = standard_keys()}, {},

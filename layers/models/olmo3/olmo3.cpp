@@ -3,7 +3,7 @@
 namespace millrace::layers {
 
 /// OLMo 3 (Ai2, 2025; the norms as OLMo 2, arXiv 2501.00656): branches read the residual stream as it is, and are normed before they join
-/// it; queries and keys are normed over all heads at once; three sliding layers to a full one:
+/// it; queries and keys are normed over all heads at once; three sliding-window layers per full one:
 ///   x ← x + norm(attention(x));   x ← x + norm(mlp(x)).
 const ModelFamily& olmo3() {
   static const StandardFamily family({.name = "olmo3", .keys = local_rotation_keys(standard_keys({"model.attention_bias"}))},

@@ -79,8 +79,8 @@ Costs alike(const Costs& costs) {
 
 void check_costs(const Costs& costs, const Placement& placement) {
   constexpr const char* who = "runtime.schedule";
-  const auto sized = [](std::size_t found, std::size_t wanted, const char* what) {
-    MILLRACE_CHECK(found == wanted, ExitCode::internal, who, "{} {}, expected {}", found, what, wanted);
+  const auto sized = [](std::size_t found, std::size_t expected, const char* what) {
+    MILLRACE_CHECK(found == expected, ExitCode::internal, who, "{} {}, expected {}", found, what, expected);
   };
   const std::size_t edges = edges_of(placement).size();
   sized(costs.stages.size(), static_cast<std::size_t>(placement.stages()), "stage costs");

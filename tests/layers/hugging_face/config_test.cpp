@@ -371,8 +371,8 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
     change(model);
     expect_error([&] { (void)config_file_text({model}, "float32"); }, ExitCode::model, {says});
   };
-  refused([](ModelConfig& model) { model.attn_logit_softcapping = 2; }, "cannot say model.attn_logit_softcapping = 2");
-  refused([](ModelConfig& model) { model.query_pre_attn_scalar = 7; }, "cannot say model.query_pre_attn_scalar = 7");
+  refused([](ModelConfig& model) { model.attn_logit_softcapping = 2; }, "cannot express model.attn_logit_softcapping = 2");
+  refused([](ModelConfig& model) { model.query_pre_attn_scalar = 7; }, "cannot express model.query_pre_attn_scalar = 7");
   refused([](ModelConfig& model) { model.fused_qkv = true; }, "a key that another family has");
   refused(
       [](ModelConfig& model) {
@@ -381,7 +381,7 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
         model.layer_kinds.assign(static_cast<std::size_t>(model.layers), LayerKind::full);
         model.layer_kinds.front() = LayerKind::sliding;
       },
-      "cannot say model.layer_types");
+      "cannot express model.layer_types");
   // If Gemma's scale is not given, it is that of the head, and is written as such.
   ModelConfig gemma = llama;
   gemma.family = "gemma2";
@@ -610,7 +610,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   window.erase("layer_types");
   EXPECT_EQ(parse(window).model, parse(golden("gemma2")).model);
   window["sliding_window"] = nullptr;
-  expect_error([&] { (void)parse(window); }, ExitCode::model, {"sliding_window = null", "some layers slide"});
+  expect_error([&] { (void)parse(window); }, ExitCode::model, {"sliding_window = null", "some layers have a sliding window"});
   // Patterns that transformers does not read.
   json pattern = golden("olmo3");
   pattern["sliding_window_pattern"] = 2;
