@@ -17,8 +17,8 @@ class RunReport {
   /// `recorded`: the metrics file has this evaluation already (a finished run that was started again).
   virtual void evaluation(const EvaluationRecord& record, bool recorded) = 0;
   virtual void sample(std::string_view text) = 0;
-  /// A checkpoint was committed, or could not be. Also warns about failures beside it, once per cause: again only after a commit
-  /// in which it worked.
+  /// A checkpoint was committed, or failed. Also warns about secondary failures (deleting old checkpoints, the journal), once per
+  /// cause; the warning is repeated only if the operation has succeeded in between.
   virtual void checkpoint(const CheckpointCommitted& result) = 0;
 };
 

@@ -1,21 +1,16 @@
 #include "actors/jobs/parity.hpp"
 
-#include <caf/actor_system.hpp>
 #include <map>
 #include <utility>
 
-#include "actors/driver_actor.hpp"
+#include "actors/jobs/captured_pipeline.hpp"
 #include "actors/jobs/golden_rows.hpp"
 #include "actors/jobs/parity_report.hpp"
 #include "actors/jobs/recorded_steps.hpp"
 #include "actors/jobs/tensor_gather.hpp"
-#include "actors/rank/capture_hook.hpp"
-#include "actors/rank/device_placement.hpp"
-#include "actors/rank/initial_state.hpp"
 #include "cluster/host/log.hpp"
 #include "layers/formats/config_file.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/io/hash.hpp"
 #include "runtime/io/safetensors.hpp"
 
 namespace millrace::actors {
@@ -112,29 +107,9 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
 
   RankResources needs;
-  needs.threads = settings.threads;
   needs.logits = true;
-  JobConfig placed;
-  placed.device = settings.device;
-  place_on_devices(needs, session, placed);
-  Pipeline pipeline(session, plan, needs);
-  std::map<const Rank*, std::unique_ptr<CaptureHook>> hooks;
-  for (auto* rank : pipeline.ranks()) {
-    initialize_from_folder(*rank, settings.folder);
-    auto& hook = hooks[rank];
-    hook = std::make_unique<CaptureHook>(*rank);
-    rank->set_hook(hook.get());
-  }
-  std::promise<ParityOutput> output;
-  Pipeline::Start start;
-  start.batches = &batches;
-  start.steps = 1;
-  start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
-  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<ParityActor>(ParityActor::Setup{plan.ranks(), std::move(to_ranks), &output}, logits_of(all, rows));
-  };
-  session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
-  auto result = drive(session, pipeline, start, output);
+  CapturedPipeline pipeline(session, settings, plan, needs);
+  auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows));
   result.valid_targets = batches.valid_targets(0);
   return !session.leads() || report_parity(settings, plan, golden, std::move(result));
 }

@@ -1,21 +1,16 @@
 #include "actors/jobs/recorded_steps.hpp"
 
 #include <algorithm>
-#include <caf/actor_system.hpp>
 #include <cmath>
 #include <map>
 #include <utility>
 
-#include "actors/driver_actor.hpp"
+#include "actors/jobs/captured_pipeline.hpp"
 #include "actors/jobs/golden_rows.hpp"
 #include "actors/jobs/parity_report.hpp"
 #include "actors/jobs/recorded_steps_report.hpp"
 #include "actors/jobs/tensor_gather.hpp"
-#include "actors/rank/capture_hook.hpp"
-#include "actors/rank/device_placement.hpp"
-#include "actors/rank/initial_state.hpp"
 #include "runtime/engine/optimizer_step.hpp"
-#include "runtime/io/hash.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
@@ -127,29 +122,8 @@ bool run_recorded_steps(Session& session, const ParitySettings& settings, const 
   driver.plan = &plan;
   driver.batches = &batches;
 
-  RankResources needs;
-  needs.threads = settings.threads;
-  JobConfig placed;
-  placed.device = settings.device;
-  place_on_devices(needs, session, placed);
-  Pipeline pipeline(session, plan, needs);
-  std::map<const Rank*, std::unique_ptr<CaptureHook>> hooks;
-  for (auto* rank : pipeline.ranks()) {
-    initialize_from_folder(*rank, settings.folder);
-    auto& hook = hooks[rank];
-    hook = std::make_unique<CaptureHook>(*rank);
-    rank->set_hook(hook.get());
-  }
-  std::promise<TrainedSteps> output;
-  Pipeline::Start start;
-  start.batches = &batches;
-  start.steps = steps;
-  start.captured = [&hooks](Rank& rank) { return hooks.at(&rank)->take(); };
-  start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
-    return pipeline.system().spawn<RecordedStepsActor>(RecordedStepsActor::Setup{plan.ranks(), std::move(to_ranks), &output}, driver);
-  };
-  session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()}});
-  const auto trained = drive(session, pipeline, start, output);
+  CapturedPipeline pipeline(session, settings, plan, {});
+  const auto trained = pipeline.run<RecordedStepsActor, TrainedSteps>(batches, steps, driver);
   return !session.leads() || report_recorded_steps(settings, plan, golden, trained);
 }
 

@@ -4,8 +4,8 @@
 
 #include "kernels/attention.hpp"
 
-/// Tiled attention by our own kernels: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu decides
-/// whether they or cuDNN run.
+/// Tiled attention by our own kernels: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu chooses
+/// between these kernels and cuDNN's.
 namespace millrace::kernels::cuda {
 
 inline constexpr std::int64_t kMaximumHeadSize = 256;
@@ -33,8 +33,8 @@ struct AttentionSizes {
           .one_segment = options.one_segment};
 }
 
-/// The smallest and the largest segment of kRangeTokens tokens, or of those up to the row's end; tiles whose ranges do not
-/// overlap are skipped.
+/// The smallest and the largest segment index among kRangeTokens consecutive tokens (fewer at the row's end). A tile of queries
+/// and keys whose ranges do not overlap is skipped.
 struct SegmentRange {
   std::int32_t low, high;
 };

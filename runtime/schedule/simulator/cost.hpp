@@ -9,7 +9,7 @@
 
 namespace millrace::runtime {
 
-/// Durations of one stage's actions, in any one unit, which the rest of this file uses too.
+/// Durations of one stage's actions. The unit is arbitrary, and the same for all times in this file.
 struct StageCost {
   double forward = 1;
   double input_gradient = 1;
@@ -19,13 +19,13 @@ struct StageCost {
   [[nodiscard]] double& of(ActionKind kind);
 };
 
-/// The same cost for every stage: `forward`, `input_gradient` and `weight_gradient` are those of a whole rank and are divided by
+/// The same cost for every stage. `forward`, `input_gradient` and `weight_gradient` are times of a whole rank; they are divided by
 /// its chunks; B = I + W. A rank that holds replicas runs them one after another for different microbatches, so each replica's
 /// stage has the cost of a whole rank.
 [[nodiscard]] std::vector<StageCost> uniform_costs(const Placement& placement, double forward, double input_gradient,
                                                    double weight_gradient);
 
-/// Duration of an overlapped pair of these two stages; the default is the sum of its halves.
+/// Duration of a forward action of one stage overlapped with a backward action of another. Pairs not listed take the sum of both.
 struct PairCost {
   StageId forward;
   StageId backward;
@@ -51,7 +51,7 @@ struct Stall {
   double duration = 0;
 };
 
-/// Random variation of a run. It is a pure function of the keys, so two runs with the same noise are equal.
+/// Random variation of a run. It depends on these members alone, so two simulations with the same noise are equal.
 struct Noise {
   std::vector<double> slowdown;  // by rank: 1.3 means 30 % slower; empty: 1 for all
   double jitter = 0;             // each action × exp(jitter · normal − jitter² ÷ 2), whose mean is 1
@@ -65,7 +65,7 @@ struct Noise {
 /// All costs that a simulation needs.
 struct Costs {
   std::vector<StageCost> stages;  // by StageId
-  std::vector<PairCost> pairs;    // pairs whose duration differs from the sum of their halves
+  std::vector<PairCost> pairs;    // pairs whose duration is not the sum of their two actions
   std::vector<LinkCost> links;    // by EdgeId; empty: all links are free
   std::vector<int> slots;         // by EdgeId, slots of an edge's ring; empty: unbounded
   double launch = 0;              // host time per list entry
@@ -73,8 +73,8 @@ struct Costs {
   Noise noise;
 };
 
-/// The costs with equal stages and equal pairs: each kind takes the mean over the stages. Links, slots, launch and noise are
-/// dropped.
+/// Returns costs in which all stages are equal, and so are all pairs: the means over the stages and pairs. Links, slots, launch
+/// and noise are dropped.
 [[nodiscard]] Costs alike(const Costs& costs);
 
 /// Throws Error(internal) unless there is a cost for every stage and, if any are given, for every edge and rank.

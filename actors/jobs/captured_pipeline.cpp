@@ -1,0 +1,32 @@
+#include "actors/jobs/captured_pipeline.hpp"
+
+#include "actors/rank/device_placement.hpp"
+#include "actors/rank/initial_state.hpp"
+#include "runtime/io/hash.hpp"
+
+namespace millrace::actors {
+namespace {
+
+RankResources placed_resources(Session& session, const ParitySettings& settings, RankResources needs) {
+  needs.threads = settings.threads;
+  JobConfig job;
+  job.device = settings.device;
+  place_on_devices(needs, session, job);
+  return needs;
+}
+
+}  // namespace
+
+CapturedPipeline::CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs)
+    : session_(session), plan_(plan), pipeline_(session, plan, placed_resources(session, settings, std::move(needs))) {
+  for (auto* rank : pipeline_.ranks()) {
+    initialize_from_folder(*rank, settings.folder);
+    auto& hook = hooks_[rank];
+    hook = std::make_unique<CaptureHook>(*rank);
+    rank->set_hook(hook.get());
+  }
+}
+
+void CapturedPipeline::agree_on_plan() { session_.control().agree({{"plan", runtime::hash_of(plan_.text()).hex()}}); }
+
+}  // namespace millrace::actors
