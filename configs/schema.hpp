@@ -16,6 +16,9 @@ enum class Kind : std::uint8_t { boolean, integer, number, text, list, numbers }
 /// May a resumed run have another value? identity: no, it would be another run. layout: yes, the numbers do not depend on it.
 enum class Mark : std::uint8_t { identity, layout };
 
+/// A Key's least for numbers that must be above 0.
+inline constexpr double above_zero = 1e-300;
+
 /// All that is known of a key: it is parsed, checked, shown, documented and compared from here. Its default is the initial value of the
 /// member of RunConfig that it is bound to.
 struct Key {
