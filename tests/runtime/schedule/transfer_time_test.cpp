@@ -6,7 +6,7 @@
 namespace millrace::runtime {
 namespace {
 
-TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
+TEST(TransferTime, SharedQueuesCostWhatAnotherModelSays) {
   // Step times of an independent model, F = I = W = 1. Its interleaved-zb is 0.2 below ours, equally in all columns; dualpipe-v
   // takes 56.2 where a queue belongs to two ranks rather than to two stages.
   struct Row {
@@ -30,7 +30,7 @@ TEST(TransportTime, SharedQueuesCostWhatAnotherModelSays) {
   }
 }
 
-TEST(TransportTime, WithoutQueuesItIsTheSimulator) {
+TEST(TransferTime, WithoutQueuesItIsTheSimulator) {
   // Receives that are posted late could still delay a boundary, so this holds only without latency.
   for (const ScheduleRequest& request : one_of_each(4, 8)) {
     const Schedule schedule = make_schedule(request);
@@ -42,14 +42,14 @@ TEST(TransportTime, WithoutQueuesItIsTheSimulator) {
 }
 
 // Both stages share the rank, so that the first edge is local: what it carries is there when its producer is done.
-TEST(TransportTime, ALocalEdgeCostsNoTransfer) {
+TEST(TransferTime, ALocalEdgeCostsNoTransfer) {
   const Schedule schedule = make_schedule({"looped-bfs", 1, 2, 4, {}});
   const auto costs = uniform_costs(schedule.placement, 1, 1.1, 0.8);
-  for (const Transport transport : {Transport::rank_fifo, Transport::direction_fifo, Transport::edge_fifo, Transport::free})
-    EXPECT_NEAR(transport_makespan(schedule, costs, 100, transport), 4 * (1 + 1.1 + 0.8), 1e-9);
+  for (const TransferOrder order : {TransferOrder::rank_fifo, TransferOrder::direction_fifo, TransferOrder::edge_fifo, TransferOrder::free})
+    EXPECT_NEAR(transfer_makespan(schedule, costs, 100, order), 4 * (1 + 1.1 + 0.8), 1e-9);
 }
 
-TEST(TransportTime, ARendezvousHasNoQueues) {
+TEST(TransferTime, ARendezvousHasNoQueues) {
   expect_contains(
       error_of(ExitCode::config, [] { (void)transfer_makespan(gpipe(2, 2), std::vector<StageCost>(2), 0, TransferOrder::rendezvous); }),
       "the transfer order rendezvous has no queues to time");
