@@ -139,14 +139,9 @@ StepRecord Coordinator::record() const {
   record.targets = setup_.valid_targets(step_);
   record.seconds = static_cast<double>(port_.now() - step_begin_) * 1e-9;
   record.flops = setup_.flops_per_step;
-  double wall = 0, bubble = 0, wait = 0, data = 0;
+  for (std::size_t metric = 0; metric < step_metrics.size(); ++metric) record.metrics[metric] = combined(metric);
   for (const auto& report : reports_) {
     record.ranks.push_back(report.times);
-    wall += static_cast<double>(report.times.wall);
-    bubble += static_cast<double>(report.times.bubble);
-    wait += static_cast<double>(report.times.wait);
-    data += static_cast<double>(report.times.data);
-    record.resident_bytes = std::max(record.resident_bytes, report.resident_bytes);
     const auto share = [](std::uint64_t used, std::uint64_t total) {
       return total == 0 ? -1.0 : static_cast<double>(used) / static_cast<double>(total);
     };
@@ -155,12 +150,18 @@ StepRecord Coordinator::record() const {
       record.device_total = report.device_total;
     }
   }
-  if (wall > 0) {
-    record.bubble = bubble / wall;
-    record.wait = wait / wall;
-    record.data = data / wall;
-  }
   return record;
+}
+
+/// The ranks' values of one metric as that of the step.
+double Coordinator::combined(std::size_t metric) const {
+  std::vector<double> values;
+  double wall = 0;
+  for (const auto& report : reports_) {
+    values.push_back(report.metrics.at(metric));
+    wall += static_cast<double>(report.times.wall);
+  }
+  return combine(step_metrics[metric].combine, values, wall);
 }
 
 /// Decides what follows a step: an evaluation if due, then a checkpoint if due (so that a committed step has its evaluation on

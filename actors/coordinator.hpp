@@ -43,8 +43,7 @@ struct StepRecord {
   std::int64_t tokens = 0, targets = 0;
   double seconds = 0;
   double flops = 0;
-  double bubble = 0, wait = 0, data = 0;            // fractions of the ranks' time, 0 … 1
-  std::uint64_t resident_bytes = 0;                 // of the largest process
+  MetricValues metrics{};                           // of step_metrics, over all ranks
   std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest fraction in use; 0: none
   std::int64_t skipped = 0;  // steps without an update so far; always 0, since a step that is not finite ends the run
   std::vector<StepTimes> ranks;
@@ -130,6 +129,7 @@ class Coordinator {
   [[nodiscard]] bool evaluation_due() const;
   [[nodiscard]] bool all_answered() { return ++answers_ == setup_.ranks; }
   [[nodiscard]] StepRecord record() const;
+  [[nodiscard]] double combined(std::size_t metric) const;
 
   CoordinatorSetup setup_;
   CoordinatorPort& port_;

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "actors/messages/step_metrics.hpp"
 #include "cluster/links/link.hpp"
 #include "runtime/checkpoint/checkpoint_warning.hpp"
 #include "runtime/engine/stage.hpp"
@@ -102,9 +103,9 @@ struct StepReport {
   std::vector<TensorSquares> squares;
   std::vector<runtime::LossTermSums> losses;  // the loss terms of the rank's stages
   StepTimes times;
-  std::uint64_t resident_bytes = 0;
-  std::uint64_t device_used = 0, device_total = 0;  // bytes of the rank's GPU; 0 on a CPU
-  auto tie() { return std::tie(rank, step, squares, losses, times, resident_bytes, device_used, device_total); }
+  std::uint64_t device_used = 0, device_total = 0;                         // bytes of the rank's GPU; 0 on a CPU
+  std::vector<double> metrics = std::vector<double>(step_metrics.size());  // the rank's values of step_metrics, in their order
+  auto tie() { return std::tie(rank, step, squares, losses, times, device_used, device_total, metrics); }
 };
 
 struct Optimized {

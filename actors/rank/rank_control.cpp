@@ -1,24 +1,17 @@
 #include "actors/rank/rank_control.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
 #include "actors/rank/list_results.hpp"
+#include "actors/rank/rank_metrics.hpp"
 #include "actors/rank/step_times.hpp"
 #include "kernels/transfer.hpp"
 
 namespace millrace::actors {
 namespace {
-
-std::uint64_t resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
 
 std::vector<int> uses_of(const runtime::RankPlan& plan) {
   std::vector<int> uses(static_cast<std::size_t>(plan.microbatches), 0);
@@ -437,7 +430,7 @@ void RankControl::report_step() {
   for (const auto& sum : tasks_.squares()) report.squares.push_back({sum.order, sum.value});
   losses_of(rank_, *list_, report.losses);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
-  report.resident_bytes = resident_bytes();
+  measure_step(report.times, report.metrics);
   look_at_device();
   report.device_used = device_memory_.used;
   report.device_total = device_memory_.total;

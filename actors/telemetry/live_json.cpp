@@ -51,6 +51,21 @@ Json terms_json(const std::vector<runtime::StepLoss::Named>& terms) {
   return json;
 }
 
+Json metric_json(const StepMetric& metric, double value) {
+  return metric.unit == MetricUnit::bytes ? Json(static_cast<std::uint64_t>(value)) : number(value);
+}
+
+/// The metrics that have a tile on the page: [{"name": …, "title": …, "unit": …}, …].
+Json tiles_json() {
+  Json tiles = Json::array();
+  for (const StepMetric& metric : step_metrics) {
+    const char* unit = metric.unit == MetricUnit::fraction ? "fraction" : metric.unit == MetricUnit::bytes ? "bytes" : "number";
+    if (!metric.tile.empty())
+      tiles.push_back({{"name", metric.name}, {"title", metric.tile}, {"unit", unit}, {"decimals", metric.decimals}});
+  }
+  return tiles;
+}
+
 Json last_json(const LiveView& view) {
   if (!view.totals.last) return nullptr;
   const auto& last = *view.totals.last;
@@ -63,12 +78,10 @@ Json last_json(const LiveView& view) {
                {"tokens", last.tokens},
                {"seconds", last.seconds},
                {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
-               {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)},
-               {"bubble", last.bubble},
-               {"wait", last.wait},
-               {"data", last.data},
-               {"resident_bytes", last.resident_bytes},
-               {"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
+               {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)}});
+  for (std::size_t i = 0; i < step_metrics.size(); ++i)
+    json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
+  json.update({{"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
                {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
                {"seconds_left", number(left)}});
   return json;
@@ -104,6 +117,7 @@ std::string status_json(const LiveView& view) {
   json["losses"] = curve_json(view.totals.losses);
   json["held_out"] = curve_json(view.totals.held_out);
   if (!view.totals.held_out_terms.empty()) json["held_out_terms"] = terms_json(view.totals.held_out_terms);
+  json["tiles"] = tiles_json();
   json["checkpoints"] = checkpoints_json(view.totals.checkpoints);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -77,7 +77,7 @@ void terms_of(Exposition& text, const char* name, const char* help, const std::v
   for (const auto& term : terms) text.sample(term.value, fmt::format("term=\"{}\"", escaped(term.name)));
 }
 
-void step_metrics(Exposition& text, const LiveView& view) {
+void last_step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.last) return;
   const auto& last = *view.totals.last;
   text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
@@ -85,8 +85,8 @@ void step_metrics(Exposition& text, const LiveView& view) {
   text.gauge("millrace_gradient_norm", "Norm of all gradients of the last step, before clipping.", last.gradient_norm);
   text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);
-  text.gauge("millrace_resident_memory_bytes", "Most resident memory that a process has had, the largest process.",
-             static_cast<double>(last.resident_bytes));
+  for (std::size_t i = 0; i < step_metrics.size(); ++i)
+    if (!step_metrics[i].prometheus.empty()) text.gauge(step_metrics[i].prometheus, step_metrics[i].help, last.metrics[i]);
   if (last.device_total > 0) {
     text.gauge("millrace_device_memory_used_bytes", "Memory in use of the fullest GPU, by all that use it.",
                static_cast<double>(last.device_used));
@@ -155,7 +155,7 @@ void rank_gauges(Exposition& text, const LiveView& view) {
 std::string metrics_text(const LiveView& view) {
   Exposition text;
   run_metrics(text, view);
-  step_metrics(text, view);
+  last_step_metrics(text, view);
   checkpoint_metrics(text, view.totals.checkpoints);
   rank_times(text, view);
   rank_gauges(text, view);

@@ -11,6 +11,36 @@ std::string terms_text(const std::vector<runtime::StepLoss::Named>& terms) {
   return text;
 }
 
+namespace {
+
+std::string value_text(const StepMetric& metric, double value) {
+  switch (metric.unit) {
+    case MetricUnit::fraction:
+      return fmt::format("{:.{}f}%", 100 * value, metric.decimals);
+    case MetricUnit::bytes:
+      return runtime::bytes_text(static_cast<std::uint64_t>(value));
+    case MetricUnit::number:
+      return fmt::format("{:.{}f}", value, metric.decimals);
+  }
+  return "";
+}
+
+/// " | bubble 8.9% wait 1.2% | 61.2 GiB": fractions that follow each other share a field.
+std::string metrics_text(const MetricValues& values) {
+  std::string text;
+  const StepMetric* before = nullptr;
+  for (std::size_t i = 0; i < step_metrics.size(); ++i) {
+    const StepMetric& metric = step_metrics[i];
+    if (!metric.on_line) continue;
+    const bool joined = before != nullptr && before->unit == MetricUnit::fraction && metric.unit == MetricUnit::fraction;
+    text += fmt::format("{}{}{}{}", joined ? " " : " | ", metric.line, metric.line.empty() ? "" : " ", value_text(metric, values[i]));
+    before = &metric;
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string LogLine::format(const StepRecord& record) {
   std::string score;
   if (losses_.size() >= 8) {
@@ -33,14 +63,10 @@ std::string LogLine::format(const StepRecord& record) {
   const std::string device =
       record.device_total == 0 ? ""
                                : fmt::format(" | gpu {:.1f} of {:.1f} GiB", gibibytes(record.device_used), gibibytes(record.device_total));
-  return fmt::format(
-      "step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms | bubble {:.1f}% wait {:.1f}% data {:.1f}% | {}{} "
-      "| "
-      "skip {} | eta {}",
-      record.step, record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
-      runtime::count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3, 100 * record.bubble,
-      100 * record.wait, 100 * record.data, runtime::bytes_text(record.resident_bytes), device, record.skipped,
-      runtime::duration_text(left));
+  return fmt::format("step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms{}{} | skip {} | eta {}", record.step,
+                     record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
+                     runtime::count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3,
+                     metrics_text(record.metrics), device, record.skipped, runtime::duration_text(left));
 }
 
 }  // namespace millrace::actors

@@ -8,6 +8,16 @@
 
 namespace millrace::actors {
 
+namespace {
+
+/// Bytes are whole numbers in the file.
+runtime::MetricValue metric_value(std::size_t metric, double value) {
+  if (step_metrics[metric].unit == MetricUnit::bytes) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+}  // namespace
+
 /// Ends an open line on a terminal before other text is printed.
 std::string RunReporter::closed_line() { return std::exchange(line_open_, false) ? "\n" : ""; }
 
@@ -44,11 +54,9 @@ void RunReporter::step(const StepRecord& record) {
                                          // Wall times and derived values; all fields before them are the same in every run and layout.
                                          {"seconds", record.seconds},
                                          {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
-                                         {"flops_per_second", record.flops / record.seconds},
-                                         {"bubble", record.bubble},
-                                         {"wait", record.wait},
-                                         {"data", record.data},
-                                         {"resident_bytes", static_cast<std::int64_t>(record.resident_bytes)}});
+                                         {"flops_per_second", record.flops / record.seconds}});
+  for (std::size_t i = 0; i < step_metrics.size(); ++i)
+    line.fields.emplace_back(std::string(step_metrics[i].name), metric_value(i, record.metrics[i]));
   if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
   metrics_->append(line);
 }

@@ -18,10 +18,9 @@ void TensorboardLog::step(const StepRecord& record) {
   scalars.insert(scalars.end(), {{"train/gradient_norm", record.gradient_norm},
                                  {"train/learning_rate", record.learning_rate},
                                  {"speed/tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
-                                 {"speed/step_seconds", record.seconds},
-                                 {"pipeline/bubble", record.bubble},
-                                 {"pipeline/wait", record.wait},
-                                 {"pipeline/data", record.data}});
+                                 {"speed/step_seconds", record.seconds}});
+  for (std::size_t i = 0; i < step_metrics.size(); ++i)
+    if (!step_metrics[i].tensorboard.empty()) scalars.emplace_back(step_metrics[i].tensorboard, record.metrics[i]);
   file_.append(record.step, now(), scalars);
 }
 

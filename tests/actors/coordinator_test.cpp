@@ -62,6 +62,16 @@ std::vector<runtime::LossTermSums> lm_loss(std::vector<double> sums, int stage =
   return {{stage, {.name = "lm_loss"}, std::move(sums)}};
 }
 
+/// A report's values of step_metrics.
+std::vector<double> metrics(double bubble, double wait, double data, double resident_bytes) {
+  std::vector<double> values(step_metrics.size());
+  values[metric_index("bubble")] = bubble;
+  values[metric_index("wait")] = wait;
+  values[metric_index("data")] = data;
+  values[metric_index("resident_bytes")] = resident_bytes;
+  return values;
+}
+
 CoordinatorSetup two_ranks(std::int64_t steps) {
   CoordinatorSetup setup;
   setup.ranks = 2;
@@ -76,8 +86,8 @@ CoordinatorSetup two_ranks(std::int64_t steps) {
 }
 
 void answer_step(Coordinator& coordinator, std::int64_t step, double square = 4.0) {
-  StepReport first{0, step, {{0, 1.0}, {2, square}}, {}, {}, 0};
-  StepReport second{1, step, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0};
+  StepReport first{0, step, {{0, 1.0}, {2, square}}, {}, {}};
+  StepReport second{1, step, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}};
   coordinator.receive(first);
   coordinator.receive(second);
 }
@@ -116,8 +126,8 @@ TEST(Coordinator, TellsOfTheFullestDevice) {
   Coordinator coordinator(two_ranks(2), port);
   coordinator.receive(RankReady{0, 0});
   coordinator.receive(RankReady{1, 0});
-  coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {}, 0, 50, 100});
-  coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0, 60, 200});
+  coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {}, 50, 100});
+  coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 60, 200});
   answer_optimize(coordinator, 0);
   ASSERT_EQ(port.records.size(), 1U);
   EXPECT_EQ(port.records[0].device_used, 50U);
@@ -135,7 +145,7 @@ TEST(Coordinator, TellsOfTheFullestDeviceWhicheverRankHasIt) {
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     const auto report = [&](int rank, bool fuller) {
-      StepReport made{rank, 0, {}, {}, {}, 0, fuller ? 50U : 60U, fuller ? 100U : 200U};
+      StepReport made{rank, 0, {}, {}, {}, fuller ? 50U : 60U, fuller ? 100U : 200U};
       made.squares = rank == 0 ? decltype(made.squares){{0, 1.0}, {2, 4.0}} : decltype(made.squares){{1, 4.0}};
       if (rank == 1) made.losses = lm_loss({12.0, 8.0});
       return made;
@@ -155,12 +165,14 @@ TEST(Coordinator, SharesOfTimeAreThoseOfAnyTime) {
     Coordinator coordinator(two_ranks(1), port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
-    coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {wall, 0, wall, wall, wall}, 0});
-    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}, 0});
+    const auto whole = static_cast<double>(wall);
+    coordinator.receive(StepReport{0, 0, {{0, 1.0}, {2, 4.0}}, {}, {wall, 0, 0, 0, 0}, 0, 0, metrics(whole, whole, whole, 0)});
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 8.0}), {}});
     answer_optimize(coordinator, 0);
     ASSERT_EQ(port.records.size(), 1U);
     const auto& record = port.records[0];
-    for (const double share : {record.bubble, record.wait, record.data}) EXPECT_EQ(share, static_cast<double>(wall));
+    for (const auto metric : {metric_index("bubble"), metric_index("wait"), metric_index("data")})
+      EXPECT_EQ(record.metrics[metric], static_cast<double>(wall));
   }
 }
 
@@ -176,8 +188,8 @@ TEST(Coordinator, RecordsWhatAStepWas) {
   coordinator.receive(RankReady{0, 0});
   coordinator.receive(RankReady{1, 0});
   EXPECT_EQ(std::get<RunStep>(port.sent.back()).step, 4);
-  coordinator.receive(StepReport{0, 4, {{0, 1.0}, {2, 4.0}}, {}, {100, 60, 10, 20, 5}, 700});
-  coordinator.receive(StepReport{1, 4, {{1, 4.0}}, lm_loss({12.0, 8.0}), {300, 200, 30, 40, 15}, 500});
+  coordinator.receive(StepReport{0, 4, {{0, 1.0}, {2, 4.0}}, {}, {100, 60, 10, 20, 5}, 0, 0, metrics(10, 20, 5, 700)});
+  coordinator.receive(StepReport{1, 4, {{1, 4.0}}, lm_loss({12.0, 8.0}), {300, 200, 30, 40, 15}, 0, 0, metrics(30, 40, 15, 500)});
   port.time = 1'250'000'000;
   EXPECT_EQ(std::get<Optimize>(port.sent.back()).update, 5);
   answer_optimize(coordinator, 4);
@@ -191,10 +203,10 @@ TEST(Coordinator, RecordsWhatAStepWas) {
   EXPECT_DOUBLE_EQ(record.seconds, 0.25);
   EXPECT_DOUBLE_EQ(record.flops, 12345);
   EXPECT_EQ(record.ranks.size(), 2U);
-  EXPECT_DOUBLE_EQ(record.bubble, 40.0 / 400) << "of the time of all ranks";
-  EXPECT_DOUBLE_EQ(record.wait, 60.0 / 400);
-  EXPECT_DOUBLE_EQ(record.data, 20.0 / 400);
-  EXPECT_EQ(record.resident_bytes, 700U) << "of the largest";
+  EXPECT_DOUBLE_EQ(record.metrics[metric_index("bubble")], 40.0 / 400) << "of the time of all ranks";
+  EXPECT_DOUBLE_EQ(record.metrics[metric_index("wait")], 60.0 / 400);
+  EXPECT_DOUBLE_EQ(record.metrics[metric_index("data")], 20.0 / 400);
+  EXPECT_EQ(record.metrics[metric_index("resident_bytes")], 700) << "of the largest";
 }
 
 TEST(Coordinator, SaysWhatTheRunIsAt) {
@@ -238,8 +250,8 @@ TEST(Coordinator, SendsAsManyMessagesForManyMicrobatches) {
     Coordinator coordinator(setup, port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
-    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
-    StepReport second{1, 0, {{1, 1.0}}, lm_loss(std::vector<double>(static_cast<std::size_t>(microbatches), 1.0)), {}, 0};
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}};
+    StepReport second{1, 0, {{1, 1.0}}, lm_loss(std::vector<double>(static_cast<std::size_t>(microbatches), 1.0)), {}};
     coordinator.receive(first);
     coordinator.receive(second);
     answer_optimize(coordinator, 0);
@@ -255,8 +267,8 @@ TEST(Coordinator, StopsBeforeUpdatingOnWhatIsNotFinite) {
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     const double bad = std::numeric_limits<double>::quiet_NaN();
-    StepReport first{0, 0, {{0, 1.0}, {2, in_loss ? 1.0 : bad}}, {}, {}, 0};
-    StepReport second{1, 0, {{1, 4.0}}, lm_loss({12.0, in_loss ? bad : 1.0}), {}, 0};
+    StepReport first{0, 0, {{0, 1.0}, {2, in_loss ? 1.0 : bad}}, {}, {}};
+    StepReport second{1, 0, {{1, 4.0}}, lm_loss({12.0, in_loss ? bad : 1.0}), {}};
     coordinator.receive(first);
     coordinator.receive(second);
     ASSERT_EQ(port.count<RunStep>(), 2U) << "once more, to find the operation";
@@ -278,16 +290,16 @@ TEST(Coordinator, TellsWhatTheSecondRunOfABadStepFound) {
     Coordinator coordinator(two_ranks(2), port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
-    const StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}, 0};
+    const StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, {}, {}};
     coordinator.receive(first);
-    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, bad}), {}, 0});
+    coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, bad}), {}});
     const auto& again = std::get<RunStep>(port.sent.back());
     EXPECT_TRUE(again.again && again.find_nan && again.step == 0);
     if (found) {
       coordinator.receive(StageFailed{1, 1, 0, 1, "1F1", static_cast<std::int32_t>(ExitCode::numerics), "operation x left a nan"});
     } else {
       coordinator.receive(first);
-      coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 1.0}), {}, 0});
+      coordinator.receive(StepReport{1, 0, {{1, 4.0}}, lm_loss({12.0, 1.0}), {}});
     }
     EXPECT_EQ(port.count<Optimize>(), 0U);
     EXPECT_EQ(port.ended, ExitCode::numerics);
@@ -306,8 +318,8 @@ TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
     // In this order the sum is 1, in the other 0, because adding to 1e30 is lost in rounding.
-    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, lm_loss({0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, 3), {}, 0};
-    StepReport second{1, 0, {{1, 1.0}}, lm_loss({1e30, -1e30}), {}, 0};
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, lm_loss({0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, 3), {}};
+    StepReport second{1, 0, {{1, 1.0}}, lm_loss({1e30, -1e30}), {}};
     coordinator.receive(first);
     coordinator.receive(second);
     if (!finite) {

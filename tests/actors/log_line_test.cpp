@@ -13,7 +13,7 @@ StepRecord record() {
   record.tokens = 1000;
   record.seconds = 0.5;
   record.flops = 1e9;
-  record.resident_bytes = std::uint64_t{3} << 29;
+  record.metrics[metric_index("resident_bytes")] = 0x3p29;
   return record;
 }
 

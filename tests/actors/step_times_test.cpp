@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "actors/rank/rank_metrics.hpp"
+
 namespace millrace::actors {
 namespace {
 
@@ -19,6 +21,27 @@ TEST(StepTimes, AWaitIsForATokenOnItsWayOrForASlot) {
   EXPECT_EQ(times.bubble, 20);
   EXPECT_EQ(times.wait, 403);
   EXPECT_EQ(times.data, 50);
+}
+
+TEST(StepMetrics, OfAllRanksAreCombinedAsTheTableSays) {
+  const std::vector<double> values{3, 9, 6};
+  EXPECT_EQ(combine(Combine::sum, values, 100), 18);
+  EXPECT_EQ(combine(Combine::max, values, 100), 9);
+  EXPECT_EQ(combine(Combine::max, std::vector<double>{-2, -5}, 100), -2);
+  EXPECT_EQ(combine(Combine::mean, values, 100), 6);
+  EXPECT_EQ(combine(Combine::first, values, 100), 3);
+  EXPECT_EQ(combine(Combine::time_share, values, 100), 0.18);
+  EXPECT_EQ(combine(Combine::time_share, values, 0), 0);
+}
+
+TEST(StepMetrics, ARankMeasuresEachOfThem) {
+  std::vector<double> values;
+  measure_step({1000, 100, 20, 403, 50}, values);
+  ASSERT_EQ(values.size(), step_metrics.size());
+  EXPECT_EQ(values[metric_index("bubble")], 20);
+  EXPECT_EQ(values[metric_index("wait")], 403);
+  EXPECT_EQ(values[metric_index("data")], 50);
+  EXPECT_GT(values[metric_index("resident_bytes")], 0x1p20);
 }
 
 }  // namespace

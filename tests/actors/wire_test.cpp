@@ -20,9 +20,9 @@ TEST(Wire, KeepsEveryField) {
                     {{0, 1.5}, {7, 2.25}},
                     {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}},
                     {1, 2, 3, 4, 5},
-                    99,
                     7,
-                    8};
+                    8,
+                    {0.5, 99}};
   const auto bytes = encode(ToCoordinator{report});
   auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
@@ -35,7 +35,7 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.losses[0].sums, report.losses[0].sums);
   EXPECT_EQ(back.losses[0].term.tie(), report.losses[0].term.tie());
   EXPECT_EQ(back.times.data, 5);
-  EXPECT_EQ(back.resident_bytes, 99U);
+  EXPECT_EQ(back.metrics, (std::vector<double>{0.5, 99}));
   EXPECT_EQ(back.device_used, 7U);
   EXPECT_EQ(back.device_total, 8U);
 
@@ -62,9 +62,9 @@ TEST(Wire, RefusesWhatIsCutOrTooLong) {
 
 TEST(Wire, AMessageMayBeUsedAgain) {
   ToCoordinator message;
-  decode(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}}), message);
+  decode(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}}}), message);
   const auto* room = std::get<StepReport>(message).squares.data();
-  decode(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}}), message);
+  decode(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}}}), message);
   const auto& report = std::get<StepReport>(message);
   EXPECT_EQ(report.squares.data(), room);
   ASSERT_EQ(report.squares.size(), 1U);
@@ -77,10 +77,10 @@ TEST(Wire, AMessageMayBeUsedAgain) {
 TEST(Wire, ADecoderKeepsTheRoomOfEachKind) {
   Decoder<ToCoordinator> decoder;
   const auto* room =
-      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}, 0}})))
+      std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{0, 1, {{0, 1.0}, {1, 2.0}}, {{0, {"lm_loss"}, {3.0}}}, {}}})))
           .squares.data();
   EXPECT_EQ(std::get<RankReady>(decoder(encode(ToCoordinator{RankReady{3, 4}}))).planned_bytes, 4U);
-  const auto& report = std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}, 0}})));
+  const auto& report = std::get<StepReport>(decoder(encode(ToCoordinator{StepReport{1, 2, {{5, 6.0}}, {}, {}}})));
   EXPECT_EQ(report.squares.data(), room);
   EXPECT_EQ(report.rank, 1);
   const std::uint32_t unknown = 1000;
