@@ -155,8 +155,7 @@ void Pipeline::begin(const Start& start) {
     control.steps = start.steps;
     control.nan_folder = start.nan_folder;
     control.hash_directory = start.hash_directory;
-    if (rank->device().kind == kernels::DeviceKind::cuda)
-      control.device_memory = [device = rank->device()] { return kernels::device_memory(device); };
+    control.device_memory = [device = rank->device()] { return kernels::device_type(device).memory_in_use(device); };
     if (start.captured) control.captured = [captured = start.captured, target = rank.get()] { return captured(*target); };
     if (const auto costs = start.action_costs.find(rank.get()); costs != start.action_costs.end()) control.action_costs = costs->second;
     setup.report = report;

@@ -91,7 +91,7 @@ void StageActor::device_failed(const Execute& execute, const Error& error) {
 
 void StageActor::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
   if (completion.error == nullptr)
-    caf::anon_send(rank_actor_, ActionDone{action, completion.begin, completion.end, rank_.context().on_cuda() ? host : 0});
+    caf::anon_send(rank_actor_, ActionDone{action, completion.begin, completion.end, host});
   else
     caf::anon_send(rank_actor_, rank_.failure_of(*completion.error, &action));
 }

@@ -5,6 +5,7 @@
 namespace millrace::kernels {
 namespace {
 
+/// Where the host cannot read them, the kernel checks them.
 void check_tokens(const char* who, const Tensor& tokens, std::int64_t vocabulary) {
   const auto* token = tokens.as<std::int32_t>();
   for (std::int64_t t = 0; t < tokens.elements(); ++t)
@@ -21,7 +22,7 @@ void embedding_forward(const ExecutionContext& context, const Tensor& tokens, co
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "table", table, table.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, {tokens.shape[0], table.shape[1]}, {DType::f32, DType::bf16});
-  if (!context.on_cuda()) check_tokens(who, tokens, table.shape[0]);
+  if (context.host_readable()) check_tokens(who, tokens, table.shape[0]);
   table::embedding_forward(context, tokens, table, y);
 }
 
@@ -32,7 +33,7 @@ void embedding_weight_gradient(const ExecutionContext& context, const Tensor& to
   check_operand(who, "tokens", tokens, tokens.shape, {DType::i32});
   check_operand(who, "gradient", gradient, gradient.shape, {DType::f32});
   check_operand(who, "dy", dy, {tokens.shape[0], gradient.shape[1]}, {DType::f32, DType::bf16});
-  if (!context.on_cuda()) check_tokens(who, tokens, gradient.shape[0]);
+  if (context.host_readable()) check_tokens(who, tokens, gradient.shape[0]);
   table::embedding_weight_gradient(context, tokens, dy, gradient);
 }
 

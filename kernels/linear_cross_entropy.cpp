@@ -14,7 +14,7 @@ void check_common(const char* who, const ExecutionContext& context, const Tensor
   check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
   check_operand(who, "targets", targets, {tokens}, {DType::i32});
   check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
-  if (context.on_cuda()) return;  // the kernel checks them
+  if (!context.host_readable()) return;  // the kernel checks them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
     MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, expected less than the vocabulary's {}",
@@ -90,7 +90,7 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
 
 int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                             const Processor& processor) {
-  return table::linear_cross_entropy_gradients_products.on(backend_of(processor.device.kind))(h, w, dtype, options, processor);
+  return table::linear_cross_entropy_gradients_products.on(device_type(processor.device).facts().backend)(h, w, dtype, options, processor);
 }
 
 std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,

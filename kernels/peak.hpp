@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/dtype.hpp"
 
 namespace millrace::kernels {

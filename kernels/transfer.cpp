@@ -1,8 +1,5 @@
 #include "kernels/transfer.hpp"
 
-#include <cstring>
-
-#include "kernels/base/cuda_memory.hpp"
 #include "kernels/base/operands.hpp"
 
 namespace millrace::kernels {
@@ -17,10 +14,6 @@ void check_bytes(const char* who, const Tensor& x, std::size_t bytes) {
 void fetch(const ExecutionContext& context, const Tensor& x, std::span<std::byte> to) {
   check_bytes("kernels.fetch", x, to.size());
   if (to.empty()) return;
-  if (!context.on_cuda()) {
-    std::memcpy(to.data(), x.data, to.size());
-    return;
-  }
   context.device_context().copy(StreamKind::compute, to.data(), x.data, to.size());
   context.device_context().drain();
 }
@@ -28,25 +21,22 @@ void fetch(const ExecutionContext& context, const Tensor& x, std::span<std::byte
 void put(const ExecutionContext& context, std::span<const std::byte> from, const Tensor& x) {
   check_bytes("kernels.put", x, from.size());
   if (from.empty()) return;
-  if (!context.on_cuda()) {
-    std::memcpy(x.data, from.data(), from.size());
-    return;
-  }
   context.device_context().copy(StreamKind::compute, x.data, from.data(), from.size());
   context.device_context().drain();
 }
 
-void write_now(Device device, std::byte* to, std::span<const std::byte> from) {
-  if (from.empty()) return;
-  if (device.kind == DeviceKind::cpu)
-    std::memcpy(to, from.data(), from.size());
-  else
-    cuda::write(device, to, from);
+void fill(const ExecutionContext& context, const Tensor& x, const std::function<void(std::span<std::byte>)>& write) {
+  if (context.host_readable()) return write({x.data, x.bytes()});
+  std::vector<std::byte> elements(x.bytes());
+  write(elements);
+  put(context, elements, x);
 }
+
+void write_now(Device device, std::byte* to, std::span<const std::byte> from) { device_type(device).write(device, to, from); }
 
 HostCopies::HostCopies(const ExecutionContext& context, std::span<const Tensor> originals)
     : originals_(originals.begin(), originals.end()), tensors_(originals_) {
-  if (!context.on_cuda()) return;
+  if (context.host_readable()) return;
   for (Tensor& tensor : tensors_) {
     auto& bytes = bytes_.emplace_back(tensor.bytes());
     fetch(context, tensor, bytes);

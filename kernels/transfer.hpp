@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,10 +17,13 @@ void fetch(const ExecutionContext& context, const Tensor& x, std::span<std::byte
 /// Copies `from` to `x`, which has the same size; returns when the copy is done.
 void put(const ExecutionContext& context, std::span<const std::byte> from, const Tensor& x);
 
+/// Has `write` fill the elements of `x`, wherever they lie; returns when they are there.
+void fill(const ExecutionContext& context, const Tensor& x, const std::function<void(std::span<std::byte>)>& write);
+
 /// Copies to memory of `device` without a context; returns when the copy is done. For use before a run, from any thread.
 void write_now(Device device, std::byte* to, std::span<const std::byte> from);
 
-/// Copies of tensors' elements in host memory; on a CPU the tensors themselves.
+/// Copies of tensors' elements in host memory; the tensors themselves where the host can read them.
 class HostCopies {
  public:
   HostCopies(const ExecutionContext& context, std::span<const Tensor> originals);

@@ -25,7 +25,7 @@ ARROWS = {
 # The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: none of them
 # includes another.
 PARTS = {
-    "kernels": ["base", ".", "reference", "cpu", "cuda", "no_cuda"],
+    "kernels": ["base", ".", "reference", "cpu", "cuda"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
     "layers": [".", "attention", "losses", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],

@@ -149,7 +149,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   for (auto* rank : pipeline.ranks()) {
     initialize(*rank, run, nullptr);
     rank->set_hook((clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get());
-    if (rank->device().kind == kernels::DeviceKind::cuda) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
+    if (rank->asynchronous()) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
   }
 
   std::promise<Outcome> promise;

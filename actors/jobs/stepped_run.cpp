@@ -32,7 +32,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
       batches_(open_data(settings_, either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
                batch_shape(settings_)),
       threads_(static_cast<int>(threads_of(settings_, plan_, either(checkpoint_, later)))) {
-  MILLRACE_CHECK(kernels::device_kind(settings_.device) == kernels::DeviceKind::cpu, ExitCode::config, "actors.stepped_run",
+  MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but what steps through a run looks at its memory on the CPU; expected device = \"cpu\"",
                  settings_.device);
   runtime::learning_rate(settings_.train).validate();

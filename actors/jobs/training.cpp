@@ -66,7 +66,8 @@ std::string instruction_set() { return kernels::cpu_features().arithmetic(); }
 
 std::string libraries(const RunSettings& settings) {
   const auto cpu = kernels::cpu::onednn_version() + ", " + cluster::mpi_version();
-  return kernels::device_kind(settings.device) == kernels::DeviceKind::cpu ? cpu : cpu + ", " + kernels::cuda_libraries();
+  const auto device = kernels::device_type(kernels::device_kind(settings.device)).libraries();
+  return device.empty() ? cpu : cpu + ", " + device;
 }
 
 using Notes = std::map<std::string, std::string>;
@@ -88,8 +89,7 @@ void warn_of_changes(RunReporter& reporter, const runtime::CheckpointReader& che
 
 /// The GPUs of process 0's host, such as " | 2 x NVIDIA H200".
 std::string gpus_text(const RunSettings& settings) {
-  if (kernels::device_kind(settings.device) == kernels::DeviceKind::cpu) return "";
-  const auto devices = kernels::cuda_devices();
+  const auto devices = kernels::device_type(kernels::device_kind(settings.device)).devices();
   return devices.empty() ? "" : fmt::format(" | {} x {}", devices.size(), devices.front().name);
 }
 

@@ -212,7 +212,7 @@ struct Execute {
 struct ActionDone {
   runtime::Action action;
   std::int64_t begin = 0, end = 0;
-  std::int64_t host = 0;  // on a GPU: the worker's time to enqueue it
+  std::int64_t host = 0;  // the worker's time to enqueue it; on a CPU, to run it
 };
 
 /// Link → rank actor: message `sequence` of a channel is in its slot.

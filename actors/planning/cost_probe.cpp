@@ -31,17 +31,13 @@ runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode
   return options;
 }
 
-std::unique_ptr<kernels::DeviceContext> queue_of(kernels::Device device) {
-  return device.kind == kernels::DeviceKind::cpu ? nullptr : std::make_unique<kernels::DeviceContext>(device);
-}
-
 }  // namespace
 
 CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device)
     : mode_(mode),
       team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
-      queue_(queue_of(device)),
-      context_(team_, kernels::Implementation::fast, queue_.get()),
+      device_context_(kernels::make_context(device)),
+      context_(team_, kernels::Implementation::fast, device_context_.get()),
       rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
   fill(request);
   for (int microbatch = 0; microbatch < in_flight; ++microbatch) rank_.upload(context_, microbatch);
@@ -82,7 +78,7 @@ runtime::ExecutionSlots CostProbe::slots_of(std::size_t part, int microbatch) co
 double CostProbe::time(std::size_t part, Pass pass, int microbatch) {
   const auto begin = std::chrono::steady_clock::now();
   rank_.stages()[part]->run(pass, context_, slots_of(part, microbatch));
-  if (queue_) queue_->drain();
+  device_context_->drain();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   return taken.count();
 }

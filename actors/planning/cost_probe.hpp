@@ -33,7 +33,7 @@ class CostProbe {
 
   runtime::BackwardMode mode_;
   kernels::ThreadTeam team_;
-  std::unique_ptr<kernels::DeviceContext> queue_;  // on a GPU
+  std::unique_ptr<kernels::DeviceContext> device_context_;
   kernels::ExecutionContext context_;
   runtime::RankCompute rank_;
 };

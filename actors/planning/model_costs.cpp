@@ -44,10 +44,12 @@ struct PartCosts {
 std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
                                   int ranks, int repeats) {
   std::vector<std::unique_ptr<CostProbe>> busy;
-  if (request.device == kernels::DeviceKind::cuda) {
-    // Planned ranks do not share a GPU: each runs alone on one, and there are as many as GPUs.
-    const auto devices = kernels::cuda_devices();
-    MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"cuda\", but {}", kernels::why_no_cuda());
+  const auto& type = kernels::device_type(request.device);
+  if (type.facts().numbered) {
+    // Planned ranks do not share a device: each runs alone on one, and there are as many as devices.
+    const auto devices = type.devices();
+    MILLRACE_CHECK(!devices.empty(), ExitCode::config, "tools.model_costs", "device = \"{}\", but {}", type.facts().name,
+                   type.why_unavailable());
     for (const auto& each : devices)
       if (busy.size() < static_cast<std::size_t>(ranks))
         busy.push_back(std::make_unique<CostProbe>(parts, request, mode, threads, each.device));

@@ -8,12 +8,12 @@
 
 namespace millrace::actors {
 
-Completions::Completions(kernels::DeviceContext& queue, std::size_t capacity) : queue_(queue) {
+Completions::Completions(kernels::DeviceContext& context, std::size_t capacity) : context_(context) {
   for (Line& line : lines_) {
     line.entries.reserve(capacity);
-    for (std::size_t i = 0; i < capacity; ++i) line.entries.emplace_back(queue);
+    for (std::size_t i = 0; i < capacity; ++i) line.entries.emplace_back(context);
   }
-  for (std::size_t i = 0; i <= lines_.size() * capacity; ++i) begins_.emplace_back(queue, true);
+  for (std::size_t i = 0; i <= lines_.size() * capacity; ++i) begins_.emplace_back(context, true);
 }
 
 Completions::Entry& Completions::next(Line& of) {
@@ -23,7 +23,7 @@ Completions::Entry& Completions::next(Line& of) {
 
 void Completions::begin() {
   turn_ = (turn_ + 1) % begins_.size();
-  begins_[turn_].record(queue_, kernels::StreamKind::compute);
+  begins_[turn_].record(context_, kernels::StreamKind::compute);
   begin_ = &begins_[turn_];
 }
 
@@ -48,7 +48,7 @@ bool Completions::poll(Line& line) {
     std::optional<Error> error;
     try {
       if (!complete(entry)) return true;
-      if (entry.whole) queue_.check(entry.what);  // an error found by a kernel is reported for the work, not for a part of it
+      if (entry.whole) context_.check(entry.what);  // an error found by a kernel is reported for the work, not for a part of it
       completion.begin = completion.end = runtime::steady_now();
       // The host observes an end some microseconds late: the next work on the device would seem to have begun before it.
       if (entry.begin != nullptr) {

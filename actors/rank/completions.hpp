@@ -23,7 +23,7 @@ struct Completion {
 /// background stream, which have an order of their own. Allocates nothing after the constructor. Thread: the rank's worker.
 class Completions {
  public:
-  explicit Completions(kernels::DeviceContext& queue, std::size_t capacity = 64);
+  explicit Completions(kernels::DeviceContext& context, std::size_t capacity = 64);
 
   /// Everything enqueued from here up to the next `add` is one piece of work: its device time begins here, on the compute stream.
   void begin();
@@ -52,13 +52,13 @@ class Completions {
     entry.call = [](std::byte* storage, const Completion& completion) { (*std::launder(reinterpret_cast<Body*>(storage)))(completion); };
     entry.whole = whole;
     entry.begin = whole ? begin_ : nullptr;
-    entry.end.record(queue_, lane);
+    entry.end.record(context_, lane);
     ++of.size;
   }
 
   struct Entry {
     static constexpr std::size_t room = 160;
-    explicit Entry(const kernels::DeviceContext& queue) : end(queue, true) {}
+    explicit Entry(kernels::DeviceContext& context) : end(context, true) {}
     bool whole = true;                      // if false: a part of a piece of work
     const kernels::Event* begin = nullptr;  // of the work; null: its times are not needed
     kernels::Event end;
@@ -77,7 +77,7 @@ class Completions {
   bool poll(Line& line);
   [[nodiscard]] static bool complete(const Entry& entry);
 
-  kernels::DeviceContext& queue_;
+  kernels::DeviceContext& context_;
   std::array<Line, 2> lines_;
   std::vector<kernels::Event> begins_;  // used in turn: more than there can be entries
   const kernels::Event* begin_ = nullptr;

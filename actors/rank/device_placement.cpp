@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kPlacement = "actors.device_placement";
 
-kernels::DeviceContext::Options queue_options(const JobConfig& config) {
-  kernels::DeviceContext::Options options;
+kernels::DeviceOptions device_options(const JobConfig& config) {
+  kernels::DeviceOptions options;
   options.tf32 = config.cuda.tf32;
   options.graphs = config.cuda.graphs;
   options.choices = config.cuda.algorithms;
@@ -27,35 +27,37 @@ kernels::DeviceContext::Options queue_options(const JobConfig& config) {
 }  // namespace
 
 void place_on_devices(RankResources& needs, const Session& session, const JobConfig& config) {
-  if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
-  const std::string why = kernels::why_no_cuda();
+  const auto kind = kernels::device_kind(config.device);
+  const auto& type = kernels::device_type(kind);
+  if (!type.facts().numbered) return;
+  const std::string why = type.why_unavailable();
   MILLRACE_CHECK(why.empty(), ExitCode::config, kPlacement, "device = \"{}\", but on {} {}", config.device, cluster::host_name(), why);
-  const auto there = static_cast<std::int64_t>(kernels::cuda_devices().size());
-  MILLRACE_CHECK(config.cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} GPUs, expected 0 to {}, or -1",
-                 config.cuda.device, cluster::host_name(), there, there - 1);
+  const auto there = static_cast<std::int64_t>(type.devices().size());
+  MILLRACE_CHECK(config.cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} {}s, expected 0 to {}, or -1",
+                 config.cuda.device, cluster::host_name(), there, type.facts().noun, there - 1);
   const int ranks = session.topology().ranks_per_process();
   needs.devices.clear();
   for (int place = 0; place < ranks; ++place) {
     const std::int64_t of_host = static_cast<std::int64_t>(session.launch().local_process) * ranks + place;
     const auto index = config.cuda.device >= 0 ? config.cuda.device : of_host % there;
-    needs.devices.push_back({kernels::DeviceKind::cuda, static_cast<int>(index)});
+    needs.devices.push_back({kind, static_cast<int>(index)});
   }
   needs.ranks_per_process = ranks;
-  kernels::connect_peers(needs.devices);
-  needs.queue = queue_options(config);
+  type.connect_peers(needs.devices);
+  needs.device_options = device_options(config);
   needs.mpi_reaches_devices = cluster::mpi_reaches_devices();
   // MPI uses the calling thread's current device.
   if (needs.mpi_reaches_devices && session.transport() != nullptr)
-    session.transport()->run([device = needs.devices.front()] { kernels::use_device(device); });
+    session.transport()->run([&type, device = needs.devices.front()] { type.select(device); });
 }
 
 void plan_for_devices(RankResources& needs, const JobConfig& config) {
-  if (kernels::device_kind(config.device) == kernels::DeviceKind::cpu) return;
-  needs.devices = {{kernels::DeviceKind::cuda, 0}};
+  const auto kind = kernels::device_kind(config.device);
+  if (kernels::device_type(kind).facts().numbered) needs.devices = {{kind, 0}};
 }
 
 DevicePeak device_peak(const RankResources& needs, const Session& session, const JobConfig& config, kernels::DType dtype) {
-  const auto devices = kernels::cuda_devices();
+  const auto devices = kernels::device_type(needs.devices.front()).devices();
   const auto first = static_cast<std::size_t>(needs.devices.front().index);
   const double peak = first < devices.size() ? kernels::device_peak_flops(devices[first], dtype, config.cuda.tf32) : 0;
   const auto& launch = session.launch();

@@ -16,7 +16,6 @@ OperationClock::OperationClock(Rank& rank, std::int64_t first_step) : rank_(rank
     stages_.push_back(std::move(programs));
   }
   rank.worker().run([&] {
-    if (!rank.context().on_cuda()) return;
     passes_.resize(kIssueAhead + 2);
     for (Pass& pass : passes_)
       for (std::size_t i = 0; i < longest; ++i) {
@@ -34,8 +33,6 @@ OperationClock::Sum* OperationClock::sums_of(const Call& call) {
 }
 
 void OperationClock::before(const Call& call) {
-  begin_ = runtime::steady_now();
-  if (passes_.empty()) return;
   if (call.index == 0) {
     turn_ = (turn_ + 1) % passes_.size();
     collect(passes_[turn_]);
@@ -44,18 +41,12 @@ void OperationClock::before(const Call& call) {
 }
 
 void OperationClock::after(const Call& call) {
-  const std::int64_t now = runtime::steady_now();
   Sum* sums = sums_of(call);
   if (sums == nullptr) return;
-  if (!passes_.empty()) {
-    Pass& pass = passes_[turn_];
-    pass.ends[call.index].record(rank_.context().device_context(), kernels::StreamKind::compute);
-    pass.sums = sums;
-    pass.used = call.index + 1;
-    return;
-  }
-  ++sums[call.index].count;
-  sums[call.index].nanoseconds += now - begin_;
+  Pass& pass = passes_[turn_];
+  pass.ends[call.index].record(rank_.context().device_context(), kernels::StreamKind::compute);
+  pass.sums = sums;
+  pass.used = call.index + 1;
 }
 
 void OperationClock::collect(Pass& pass) {
@@ -70,7 +61,6 @@ void OperationClock::collect(Pass& pass) {
 }
 
 void OperationClock::collect_all() {
-  if (passes_.empty()) return;
   rank_.worker().run([this] {
     for (Pass& pass : passes_) collect(pass);
   });

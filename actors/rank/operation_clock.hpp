@@ -19,9 +19,9 @@ struct OperationSum {
 };
 
 /// Sums the time of every operation in a rank's training passes. Runs on the rank's worker and allocates nothing there; may be
-/// read while nothing runs. On a CPU it reads the clock twice per operation; on a GPU it records two events, which are read when
-/// a later pass needs them again, by which time the device has long passed them. The time between the end of an operation and the
-/// begin of the next is time in which the device waits for the host: launch gaps, which are summed separately.
+/// read while nothing runs. It records two events per operation, which are read when a later pass needs them again, by which time the
+/// device has long passed them. The time between the end of an operation and the begin of the next is time in which the device waits
+/// for the host: launch gaps, which are summed separately.
 class OperationClock : public runtime::OperationHook {
  public:
   /// Counts the steps from `first_step` on, counted from 0. `rank` must outlive this object.
@@ -39,7 +39,7 @@ class OperationClock : public runtime::OperationHook {
     std::int64_t count = 0, nanoseconds = 0;
   };
   using Programs = std::array<std::vector<Sum>, runtime::kProgramKinds>;
-  /// The events of one pass on a GPU.
+  /// The events of one pass.
   struct Pass {
     std::vector<kernels::Event> begins, ends;
     std::size_t used = 0;
@@ -50,7 +50,7 @@ class OperationClock : public runtime::OperationHook {
   [[nodiscard]] Sum* sums_of(const Call& call);
   Rank& rank_;
   const std::int64_t first_step_;
-  std::int64_t begin_ = 0, launch_gaps_ = 0;
+  std::int64_t launch_gaps_ = 0;
   std::vector<Pass> passes_;  // used in turn: more than can be in progress at a time
   std::size_t turn_ = 0;
   std::vector<Programs> stages_;  // by chunk

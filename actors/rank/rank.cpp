@@ -6,6 +6,7 @@
 #include "actors/rank/action_runner.hpp"
 #include "actors/rank/transfer_path.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/device_type.hpp"
 
 namespace millrace::actors {
 
@@ -13,7 +14,7 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
     : plan_(plan),
       setup_(setup),
       blueprint_(plan, setup.id, setup.needs),
-      device_used_before_(kernels::device_memory(setup.device()).used),
+      device_used_before_(kernels::device_type(setup.device()).memory_in_use(setup.device()).used),
       compute_(blueprint_.build(false)),
       runner_(std::make_unique<ProgramRunner>()),
       channels_(plan.channels()) {
@@ -22,20 +23,17 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       queue_capacity(),
       [this] {
         team_ = std::make_unique<kernels::ThreadTeam>(setup_.needs.threads, setup_.cores);
-        if (setup_.device().kind == kernels::DeviceKind::cuda) {
-          make_queue();
-          completions_ = std::make_unique<Completions>(*queue_);
-        }
-        context_ = std::make_unique<kernels::ExecutionContext>(*team_, setup_.implementation, queue_.get());
+        open_device();
+        if (asynchronous()) completions_ = std::make_unique<Completions>(*device_context_);
+        context_ = std::make_unique<kernels::ExecutionContext>(*team_, setup_.implementation, device_context_.get());
       },
       [this] {
         context_.reset();
         completions_.reset();
-        queue_.reset();
+        device_context_.reset();
         team_.reset();
       },
-      setup_.computing,
-      setup_.device().kind == kernels::DeviceKind::cuda ? [this] { return completions_->poll(); } : std::function<bool()>());
+      setup_.computing, asynchronous() ? [this] { return completions_->poll(); } : std::function<bool()>());
 }
 
 Rank::~Rank() = default;
@@ -56,14 +54,13 @@ void Rank::replace_runner(std::unique_ptr<ActionRunner> runner) {
 }
 
 std::size_t Rank::planned_bytes() const noexcept {
-  const std::size_t queue = queue_ == nullptr ? 0 : kernels::DeviceContext::device_bytes(setup_.needs.queue);
-  return compute_->memory_plan().total_bytes() + queue;
+  return compute_->memory_plan().total_bytes() + kernels::device_type(device()).context_bytes(setup_.needs.device_options);
 }
 
 /// Creates the device context. An out-of-memory error also reports what the plan has already reserved.
-void Rank::make_queue() {
+void Rank::open_device() {
   try {
-    queue_ = std::make_unique<kernels::DeviceContext>(setup_.device(), setup_.needs.queue);
+    device_context_ = kernels::make_context(device(), setup_.needs.device_options);
   } catch (const Error& error) {
     if (error.code() != ExitCode::memory) throw;
     throw Error(ExitCode::memory, fmt::format("{}; the plan needs {}", error.what(), compute_->memory_plan().needs()));
@@ -71,16 +68,15 @@ void Rank::make_queue() {
 }
 
 void Rank::set_breadcrumb(const Execute& execute) {
-  if (queue_ == nullptr) return;
   works_[works_begun_ % works_.size()] = {execute.action, execute.pass};
-  queue_->set_action(works_begun_++);
+  device_context_->set_action(works_begun_++);
 }
 
 Rank::LastWork Rank::last_work() const {
-  auto work = works_[queue_->last_action() % works_.size()];
+  auto work = works_[device_context_->last_action() % works_.size()];
   if (work.action.stage == runtime::no_stage) return work;
   const auto& program = compute_->stage(work.action.stage).programs(work.pass).program(runtime::program_of(work.pass));
-  if (queue_->last_operation() < program.size()) work.operation = program[queue_->last_operation()].name;
+  if (device_context_->last_operation() < program.size()) work.operation = program[device_context_->last_operation()].name;
   return work;
 }
 
@@ -134,14 +130,14 @@ SlotCopy Rank::outgoing(int channel, std::byte* at, std::size_t bytes, std::int6
 void Rank::copy_in(const SlotCopy& copy) const {
   if (!copy.present()) return;
   // Parts are already being copied since they arrived.
-  if (copy.part_bytes == 0) queue_->copy(kernels::StreamKind::copy_in, copy.to, copy.from, copy.bytes);
-  queue_->wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
+  if (copy.part_bytes == 0) device_context_->copy(kernels::StreamKind::copy_in, copy.to, copy.from, copy.bytes);
+  device_context_->wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
 
 void Rank::part_came(const cluster::Arrival& part) {
   worker_->post(ComputeWorker::Load::decides, [this, part] {
     try {
-      queue_->copy(kernels::StreamKind::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
+      device_context_->copy(kernels::StreamKind::copy_in, program_place(part.channel, part.data, true), part.data, part.bytes);
     } catch (const Error& error) {
       events_->failed(failure_of(error));
     }
@@ -150,23 +146,26 @@ void Rank::part_came(const cluster::Arrival& part) {
 
 void Rank::copy_out(const SlotCopy& copy) {
   if (!copy.present()) return;
-  queue_->wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
+  device_context_->wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
   const std::size_t step = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
   for (std::size_t from = 0; from < copy.bytes; from += step) {
     const std::size_t end = std::min(from + step, copy.bytes);
-    queue_->copy(kernels::StreamKind::copy_out, copy.to + from, copy.from + from, end - from);
+    device_context_->copy(kernels::StreamKind::copy_out, copy.to + from, copy.from + from, end - from);
     if (copy.part_bytes == 0) continue;
-    completions_->add_part(kernels::StreamKind::copy_out, "a copy to the host",
-                           [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
-                             if (done.error != nullptr) return;  // the action after it reports the error
-                             try {
-                               auto& out = link(channel);
-                               if (from == 0) out.begin(sequence, bytes, done.end);
-                               out.ready(sequence, end);
-                             } catch (const Error& error) {
-                               events_->failed(failure_of(error));
-                             }
-                           });
+    const auto leave = [this, from, end, channel = copy.channel, sequence = copy.sequence, bytes = copy.bytes](const Completion& done) {
+      if (done.error != nullptr) return;  // the action after it reports the error
+      try {
+        auto& out = link(channel);
+        if (from == 0) out.begin(sequence, bytes, done.end);
+        out.ready(sequence, end);
+      } catch (const Error& error) {
+        events_->failed(failure_of(error));
+      }
+    };
+    if (completions_)
+      completions_->add_part(kernels::StreamKind::copy_out, "a copy to the host", leave);
+    else
+      leave(Completion{work_begin_, runtime::steady_now(), nullptr});
   }
 }
 

@@ -52,6 +52,8 @@ class Rank {
 
   [[nodiscard]] runtime::RankId id() const noexcept { return setup_.id; }
   [[nodiscard]] kernels::Device device() const { return setup_.device(); }
+  /// Whether work on the device is enqueued, and done later.
+  [[nodiscard]] bool asynchronous() const { return kernels::device_type(device()).facts().asynchronous; }
   [[nodiscard]] const PipelinePlan& plan() const noexcept { return plan_; }
   [[nodiscard]] runtime::RankCompute& compute() noexcept { return *compute_; }
   [[nodiscard]] const runtime::RankCompute& compute() const noexcept { return *compute_; }
@@ -63,14 +65,14 @@ class Rank {
     work_begin_ = runtime::steady_now();
     if (completions_) completions_->begin();
   }
-  /// On the worker: calls `body(const Completion&)` when everything enqueued on the stream so far is done; on a CPU immediately.
-  /// `what`: see Completions::add.
+  /// On the worker: calls `body(const Completion&)` when everything enqueued on the stream so far is done, which it is already unless the
+  /// device is asynchronous. `what`: see Completions::add.
   template <class Body>
   void when_done(kernels::StreamKind lane, const char* what, const Body& body) {
     if (completions_) return completions_->add(lane, what, body);
     body(Completion{work_begin_, runtime::steady_now(), nullptr});
   }
-  /// On the worker, on a GPU: what is enqueued next belongs to this action.
+  /// On the worker: what is enqueued next belongs to this action.
   void set_breadcrumb(const Execute& execute);
   /// The work that the device began last, named when the device has failed.
   struct LastWork {
@@ -132,8 +134,8 @@ class Rank {
   };
   void set_running(const Running& running) noexcept { running_ = running; }
   [[nodiscard]] const Running& running() const noexcept { return running_; }
-  /// How many actions may be issued and not done. Work on a GPU is enqueued ahead of the device; a CPU's worker takes one action at a time,
-  /// and decides between two of them.
+  /// How many actions may be issued and not done. Work is enqueued ahead of an asynchronous device; a CPU's worker takes one action at a
+  /// time, and decides between two of them.
   [[nodiscard]] int issue_ahead() const noexcept { return completions_ ? kIssueAhead : 1; }
 
   /// The rank's current activity, for heartbeats and the status page. Set by the rank's control; read by any thread without
@@ -141,9 +143,9 @@ class Rank {
   void set_progress(const cluster::Progress& progress);
   [[nodiscard]] ProgressSlot::Reading progress() const { return progress_.read(); }
 
-  /// The planned size of the memory that the rank computes in; on a GPU including its queue.
+  /// The planned size of the memory that the rank computes in, including what its device context reserves.
   [[nodiscard]] std::size_t planned_bytes() const noexcept;
-  /// Bytes in use on the rank's GPU before its arena was allocated; 0 on a CPU.
+  /// Bytes in use on the rank's device before its arena was allocated; 0 on a CPU.
   [[nodiscard]] std::size_t device_used_before() const noexcept { return device_used_before_; }
 
  private:
@@ -155,7 +157,7 @@ class Rank {
   runtime::TraceRing trace_;
   std::unique_ptr<ActionRunner> runner_;
   ProgressSlot progress_;
-  void make_queue();
+  void open_device();
   [[nodiscard]] std::size_t queue_capacity() const;
   cluster::Links* links_ = nullptr;
   RankEvents* events_ = nullptr;
@@ -166,8 +168,8 @@ class Rank {
   std::uint32_t works_begun_ = 0;
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
-  std::unique_ptr<kernels::DeviceContext> queue_;  // for a rank on a GPU
-  std::unique_ptr<Completions> completions_;
+  std::unique_ptr<kernels::DeviceContext> device_context_;
+  std::unique_ptr<Completions> completions_;  // of an asynchronous device
   std::unique_ptr<kernels::ExecutionContext> context_;
   std::unique_ptr<ComputeWorker> worker_;  // declared last: joined before the rest is destroyed
 };

@@ -19,7 +19,7 @@ struct RankResources {
   bool logits = false;                       // the head also has a program that ends in logits
   bool training = true;                      // false: forwards alone, without room for optimizer states, gradients and what backward needs
   std::vector<kernels::Device> devices;      // of the process's ranks, in order; empty: all on the CPU
-  kernels::DeviceContext::Options queue;     // for a rank on a GPU
+  kernels::DeviceOptions device_options;     // of the devices' contexts
   bool mpi_reaches_devices = false;          // MPI can send from and receive into GPU memory
 
   [[nodiscard]] kernels::Device device_of(int rank) const {

@@ -54,7 +54,7 @@ void RankTasks::send_sums() {
   std::byte* slot = rank_.link(exchange_.channel()).slot(exchange_.sequence());
   for_each_exchanged_sum(rank_, rank_.program_place(exchange_.channel(), slot, false),
                          [this](const auto& sum, const auto& part) { kernels::convert(rank_.context(), sum, part); });
-  if (rank_.context().on_cuda()) rank_.context().device_context().wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
+  rank_.context().device_context().wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
   rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes(), exchange_.sequence()));
 }
 

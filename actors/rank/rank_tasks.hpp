@@ -22,7 +22,7 @@ class RankTasks {
   /// Both must outlive this object.
   RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange) {}
 
-  /// Performs the task or, on a GPU, enqueues it.
+  /// Performs the task or, on an asynchronous device, enqueues it.
   void perform(const RankTask& task);
   /// Completes the task when its work is done.
   void finish(const RankTask& task);

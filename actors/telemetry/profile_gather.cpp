@@ -57,7 +57,8 @@ RecordGather::ProcessRecords this_process() {
 /// `ranks`: those of the process, in the order in which they were built.
 DeviceUse device_use(const Rank& rank, const std::vector<Rank*>& ranks) {
   DeviceUse use;
-  if (rank.device().kind != kernels::DeviceKind::cuda) return use;
+  const auto& type = kernels::device_type(rank.device());
+  if (!type.facts().numbered) return use;
   use.device = rank.device().index;
   std::optional<std::size_t> before;
   for (const Rank* other : ranks) {
@@ -65,7 +66,7 @@ DeviceUse device_use(const Rank& rank, const std::vector<Rank*>& ranks) {
     use.planned += other->planned_bytes();
     if (!before) before = other->device_used_before();
   }
-  const std::size_t now = kernels::device_memory(rank.device()).used;
+  const std::size_t now = type.memory_in_use(rank.device()).used;
   use.used = now - std::min(now, *before);
   return use;
 }

@@ -288,7 +288,7 @@ void copies(Bench& bench, const Sizes& sizes) {
 
 int run(int count, char** arguments) {
   Sizes sizes;
-  DeviceContext::Options options;
+  DeviceOptions options;
   std::string only;
   double seconds = 0.5;
   for (int i = 1; i < count; ++i) {
@@ -317,9 +317,9 @@ int run(int count, char** arguments) {
   }
   const DeviceDescription device = cuda_devices().front();
   fmt::print("device {}: {}, {:.1f} GiB, compute capability {}.{} | {}\n", to_string(device.device), device.name,
-             static_cast<double>(device.total_bytes) * 0x1p-30, device.major, device.minor, cuda_libraries());
-  DeviceContext queue(device.device, options);
-  Bench bench(queue, peak_of(device), seconds, only);
+             static_cast<double>(device.total_bytes) * 0x1p-30, device.major, device.minor, device_type(device.device).libraries());
+  const auto context = make_context(device.device, options);
+  Bench bench(*context, peak_of(device), seconds, only);
   matmuls(bench, sizes);
   for (const std::int64_t width : {64, 128}) attention(bench, sizes, std::min(width, sizes.hidden));
   head(bench, sizes);

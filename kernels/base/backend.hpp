@@ -4,12 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/base/device.hpp"
-
 namespace millrace::kernels {
 
 /// Who implements kernels; each is a folder of this name. `reference` and `cpu` both compute on a CPU: the plain loops that define the
-/// truth, and the fast ones.
+/// truth, and the fast ones. DeviceFacts says whose kernels train on a kind of device.
 enum class Backend : std::uint8_t { reference, cpu, cuda };
 inline constexpr std::array all_backends = {Backend::reference, Backend::cpu, Backend::cuda};
 inline constexpr std::size_t backend_count = all_backends.size();
@@ -25,13 +23,5 @@ inline constexpr std::size_t backend_count = all_backends.size();
   }
   return "?";
 }
-
-/// The devices that a backend computes on.
-[[nodiscard]] constexpr DeviceKind device_kind_of(Backend backend) noexcept {
-  return backend == Backend::cuda ? DeviceKind::cuda : DeviceKind::cpu;
-}
-
-/// The backend that trains on a device of this kind.
-[[nodiscard]] constexpr Backend backend_of(DeviceKind kind) noexcept { return kind == DeviceKind::cuda ? Backend::cuda : Backend::cpu; }
 
 }  // namespace millrace::kernels

@@ -6,6 +6,7 @@
 
 namespace millrace::kernels {
 
+/// A kind of device: a row of the table of devices (kernels/base/device_type.hpp).
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 /// The kind of memory that bytes lie in. A device can copy from pinned host memory without staging.
@@ -18,13 +19,11 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// Parses "cpu", "cuda" or "cuda:N". Throws Error(config) for anything else, and for a device that this build or machine does not
-/// have.
+/// Parses the name of a device, with or without an index: "cpu", "cuda", "cuda:1". Throws Error(config) for anything else, and for a
+/// device that this build or machine does not have.
 [[nodiscard]] Device parse_device(std::string_view text);
-/// The kind of device that a text accepted by parse_device names, without checking the machine.
-[[nodiscard]] constexpr DeviceKind device_kind(std::string_view text) noexcept {
-  return text.starts_with("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
-}
+/// The kind of device that a text accepted by parse_device names, without checking the machine. The CPU for any other text.
+[[nodiscard]] DeviceKind device_kind(std::string_view text);
 [[nodiscard]] std::string to_string(Device device);
 /// "host memory", "pinned host memory", "device memory".
 [[nodiscard]] std::string_view to_string(MemorySpace space) noexcept;

@@ -7,6 +7,7 @@
 #include "kernels/base/backend.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/processor.hpp"
 #include "kernels/base/thread_team.hpp"
 
@@ -20,17 +21,17 @@ enum class Implementation : std::uint8_t { fast, reference };
 /// is used only from that rank's worker thread.
 class ExecutionContext {
  public:
+  /// `device_context` must outlive this object; null: the CPU's.
   explicit ExecutionContext(ThreadTeam& team, Implementation implementation = Implementation::fast, DeviceContext* device_context = nullptr)
-      : team_(&team), implementation_(implementation), device_context_(device_context) {
-    if (device_context != nullptr)
-      backend_ = backend_of(device_context->device().kind);
-    else if (implementation == Implementation::reference)
-      backend_ = Backend::reference;
-  }
+      : team_(&team),
+        implementation_(implementation),
+        device_context_(device_context != nullptr ? device_context : &cpu_context()),
+        facts_(&device_type(device_context_->device()).facts()),
+        backend_(implementation == Implementation::reference && facts_->backend == Backend::cpu ? Backend::reference : facts_->backend) {}
 
-  [[nodiscard]] Device device() const noexcept { return device_context_ == nullptr ? Device{} : device_context_->device(); }
-  [[nodiscard]] bool on_cuda() const noexcept { return device_context_ != nullptr; }
-  /// Only valid on a GPU.
+  [[nodiscard]] Device device() const noexcept { return device_context_->device(); }
+  /// Whether the host can access operands.
+  [[nodiscard]] bool host_readable() const noexcept { return facts_->host_readable; }
   [[nodiscard]] DeviceContext& device_context() const noexcept { return *device_context_; }
   [[nodiscard]] ThreadTeam& team() const noexcept { return *team_; }
   [[nodiscard]] int threads() const noexcept { return team_->size(); }
@@ -43,7 +44,8 @@ class ExecutionContext {
   ThreadTeam* team_;
   Implementation implementation_;
   DeviceContext* device_context_;
-  Backend backend_ = Backend::cpu;
+  const DeviceFacts* facts_;
+  Backend backend_;
 };
 
 /// Memory that a kernel may use while it runs; it is planned with the program and at least as large as the kernel's

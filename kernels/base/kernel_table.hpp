@@ -90,7 +90,7 @@ template <class Signature, class... Arguments>
 [[nodiscard]] std::size_t planned_scratch(const Kernel<Signature>& sizes, const Processor& processor, const Arguments&... arguments) {
   std::size_t bytes = 0;
   for (const Backend backend : all_backends)
-    if (device_kind_of(backend) == processor.device.kind && sizes.has(backend))
+    if (computes_on(backend, processor.device.kind) && sizes.has(backend))
       bytes = std::max(bytes, sizes.on(backend)(arguments..., processor));
   return bytes;
 }

@@ -10,7 +10,6 @@ struct Processor {
   int threads = 1;
   constexpr Processor(int threads_ = 1) : threads(threads_) {}  // NOLINT: a number of threads is a CPU with that many
   constexpr Processor(Device device_, int threads_) : device(device_), threads(threads_) {}
-  [[nodiscard]] constexpr bool on_cuda() const noexcept { return device.kind == DeviceKind::cuda; }
 };
 
 }  // namespace millrace::kernels

@@ -66,7 +66,7 @@ void add_column_sums(const ExecutionContext& context, const char* who, std::int6
   const std::int64_t most = std::max<std::int64_t>(kSumParts / (width * Terms::sums), 1);
   const std::int64_t section_rows = std::max((rows + most - 1) / most, least_rows);
   const std::int64_t sections = (rows + section_rows - 1) / section_rows;
-  double* parts = context.device_context().state().parts;
+  double* parts = state_of(context).parts;
   launch(context, who, column_sums<Terms>, dim3(blocks_of(width, kStrip), static_cast<unsigned>(sections)), dim3(kStrip * kRowLanes), 0,
          terms, rows, width, section_rows, parts);
   if (sections > 1) for_each(context, who, width, AddSections<Terms>{terms, parts, width, sections});

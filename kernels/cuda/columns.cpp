@@ -1,6 +1,6 @@
 #include "kernels/columns.hpp"
 
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels::cuda {
@@ -22,7 +22,7 @@ void for_parts(const Tensor& whole, std::span<const Tensor> parts, Copy&& copy) 
 void split_columns(const ExecutionContext& context, const Tensor& x, std::span<const Tensor> parts) {
   for_parts(x, parts, [&](const std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
     check_cuda(cudaMemcpy2DAsync(part.data, bytes, whole, pitch, bytes, static_cast<std::size_t>(x.shape[0]), cudaMemcpyDefault,
-                                 context.device_context().state().lane(StreamKind::compute)),
+                                 state_of(context).lane(StreamKind::compute)),
                "kernels.split_columns", "copy");
   });
 }
@@ -30,7 +30,7 @@ void split_columns(const ExecutionContext& context, const Tensor& x, std::span<c
 void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y) {
   for_parts(y, parts, [&](std::byte* whole, std::size_t pitch, const Tensor& part, std::size_t bytes) {
     check_cuda(cudaMemcpy2DAsync(whole, pitch, part.data, bytes, bytes, static_cast<std::size_t>(y.shape[0]), cudaMemcpyDefault,
-                                 context.device_context().state().lane(StreamKind::compute)),
+                                 state_of(context).lane(StreamKind::compute)),
                "kernels.join_columns", "copy");
   });
 }

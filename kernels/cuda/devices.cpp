@@ -4,12 +4,17 @@
 #include <cudnn_version.h>
 #endif
 
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
+#include "kernels/cuda/device_context.hpp"
+#include "kernels/cuda/memory.hpp"
 #include "kernels/cuda/status.hpp"
 
-namespace millrace::kernels {
+namespace millrace::kernels::cuda {
+namespace {
 
-std::string why_no_cuda() {
+constexpr const char* who = "kernels.devices";
+
+std::string why_unavailable() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -19,38 +24,37 @@ std::string why_no_cuda() {
   return count > 0 ? "" : "no CUDA device on this machine";
 }
 
-std::vector<DeviceDescription> cuda_devices() {
-  std::vector<DeviceDescription> devices;
-  if (!why_no_cuda().empty()) return devices;
+std::vector<DeviceDescription> devices() {
+  std::vector<DeviceDescription> all;
+  if (!why_unavailable().empty()) return all;
   int count = 0;
-  cuda::check_cuda(cudaGetDeviceCount(&count), "kernels.devices", "count");
+  check_cuda(cudaGetDeviceCount(&count), who, "count");
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties;
     DeviceDescription device;
     device.device = {DeviceKind::cuda, index};
-    cuda::check_cuda(cudaGetDeviceProperties(&properties, index), "kernels.devices", "properties");
+    check_cuda(cudaGetDeviceProperties(&properties, index), who, "properties");
     device.total_bytes = properties.totalGlobalMem;
     device.name = properties.name;
     device.major = properties.major;
     device.minor = properties.minor;
-    devices.push_back(device);
+    all.push_back(device);
   }
-  return devices;
+  return all;
 }
 
-DeviceMemory device_memory(Device device) {
-  if (device.kind != DeviceKind::cuda) return {};
+DeviceMemory memory_in_use(Device device) {
   int before = 0;
   std::size_t free = 0, total = 0;
-  cuda::check_cuda(cudaGetDevice(&before), "kernels.devices", "current device");
-  cuda::check_cuda(cudaSetDevice(device.index), "kernels.devices", "set device");
-  cuda::check_cuda(cudaMemGetInfo(&free, &total), "kernels.devices", "free memory");
-  cuda::check_cuda(cudaSetDevice(before), "kernels.devices", "set device");
+  check_cuda(cudaGetDevice(&before), who, "current device");
+  check_cuda(cudaSetDevice(device.index), who, "set device");
+  check_cuda(cudaMemGetInfo(&free, &total), who, "free memory");
+  check_cuda(cudaSetDevice(before), who, "set device");
   return {total - free, total};
 }
 
-std::string cuda_libraries() {
-  if (!why_no_cuda().empty()) return "";
+std::string libraries() {
+  if (!why_unavailable().empty()) return "";
   int driver = 0, runtime = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
@@ -62,25 +66,52 @@ std::string cuda_libraries() {
   return text;
 }
 
-void use_device(Device device) {
-  if (device.kind == DeviceKind::cuda) cuda::check_cuda(cudaSetDevice(device.index), "kernels.devices", "set device");
-}
+void select(Device device) { check_cuda(cudaSetDevice(device.index), who, "set device"); }
 
 void connect_peers(std::span<const Device> devices) {
-  constexpr const char* who = "kernels.devices";
   int before = 0;
-  if (!devices.empty()) cuda::check_cuda(cudaGetDevice(&before), who, "current device");
+  if (!devices.empty()) check_cuda(cudaGetDevice(&before), who, "current device");
   for (const Device from : devices) {
     for (const Device to : devices) {
       int reaches = 0;
       if (from.index == to.index || cudaDeviceCanAccessPeer(&reaches, from.index, to.index) != cudaSuccess || reaches == 0) continue;
-      cuda::check_cuda(cudaSetDevice(from.index), who, "set device");
+      check_cuda(cudaSetDevice(from.index), who, "set device");
       const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
       static_cast<void>(cudaGetLastError());  // a connection that exists already is not an error
-      if (status != cudaErrorPeerAccessAlreadyEnabled) cuda::check_cuda(status, who, "peer access");
+      if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, who, "peer access");
     }
   }
-  if (!devices.empty()) cuda::check_cuda(cudaSetDevice(before), who, "set device");
+  if (!devices.empty()) check_cuda(cudaSetDevice(before), who, "set device");
 }
 
-}  // namespace millrace::kernels
+class CudaType final : public DeviceType {
+ public:
+  CudaType() noexcept : DeviceType(known_device(DeviceKind::cuda)) {}
+  [[nodiscard]] std::string why_unavailable() const override { return cuda::why_unavailable(); }
+  [[nodiscard]] std::vector<DeviceDescription> devices() const override { return cuda::devices(); }
+  [[nodiscard]] std::string libraries() const override { return cuda::libraries(); }
+  [[nodiscard]] DeviceMemory memory_in_use(Device device) const override { return cuda::memory_in_use(device); }
+  void select(Device device) const override { cuda::select(device); }
+  void connect_peers(std::span<const Device> devices) const override { cuda::connect_peers(devices); }
+  [[nodiscard]] std::unique_ptr<DeviceContext> make_context(Device device, const DeviceOptions& options) const override {
+    return std::make_unique<CudaContext>(device, options);
+  }
+  [[nodiscard]] std::size_t context_bytes(const DeviceOptions& options) const noexcept override {
+    return options.products + kSumParts * sizeof(double);
+  }
+  [[nodiscard]] std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) const override {
+    return cuda::allocate(bytes, device, space);
+  }
+  void release(std::byte* memory, std::size_t, Device device, MemorySpace space) const noexcept override {
+    cuda::release(memory, device, space);
+  }
+  void write(Device device, std::byte* to, std::span<const std::byte> from) const override {
+    if (!from.empty()) cuda::write(device, to, from);
+  }
+};
+
+const CudaType type;
+const InDeviceTable in_table(DeviceKind::cuda, type);
+
+}  // namespace
+}  // namespace millrace::kernels::cuda

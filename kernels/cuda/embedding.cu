@@ -98,10 +98,10 @@ void embedding_forward(const ExecutionContext& context, const Tensor& tokens, co
   const bool whole = width % kEmbeddingPack == 0 && packs_aligned({table.data, y.data});
   with_type(table.dtype, [&]<class From>(From) {
     with_type(y.dtype, [&]<class To>(To) {
-      launch(context, who, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
-             dim3(kEmbeddingThreads), 0,
-             EmbeddingForward<From, To>{tokens.as<std::int32_t>(), table.as<From>(), y.as<To>(), vocabulary, width,
-                                        context.device_context().state().fault});
+      launch(
+          context, who, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
+          dim3(kEmbeddingThreads), 0,
+          EmbeddingForward<From, To>{tokens.as<std::int32_t>(), table.as<From>(), y.as<To>(), vocabulary, width, state_of(context).fault});
     });
   });
 }

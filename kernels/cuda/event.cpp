@@ -1,55 +1,51 @@
 #include <cuda_runtime.h>
 
-#include <utility>
-
-#include "kernels/base/device_context.hpp"
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
-namespace millrace::kernels {
+namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kMark = "kernels.mark";
+constexpr const char* who = "kernels.event";
 
-cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+class CudaEvent final : public EventState {
+ public:
+  CudaEvent(Device device, bool timed) : device_(device) {
+    check_cuda(cudaSetDevice(device.index), who, "set device");
+    check_cuda(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming), who, "event");
+  }
+  ~CudaEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(DeviceContext& context, StreamKind stream) override {
+    check_cuda(cudaEventRecord(event_, state_of(context).lane(stream)), who, "record");
+  }
+  void wait(DeviceContext& context, StreamKind stream) const override {
+    check_cuda(cudaStreamWaitEvent(state_of(context).lane(stream), event_, 0), who, "wait");
+  }
+  [[nodiscard]] bool complete() const override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());  // some versions keep it as the last error
+      return false;
+    }
+    check_cuda(status, who, to_string(device_).c_str());
+    return true;
+  }
+  [[nodiscard]] float since(const EventState& earlier) const override {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_), who, "time");
+    return milliseconds;
+  }
+
+ private:
+  Device device_;
+  cudaEvent_t event_ = nullptr;
+};
 
 }  // namespace
 
-Event::Event(const DeviceContext& queue, bool timed) : device_(queue.device()) {
-  cuda::check_cuda(cudaSetDevice(device_.index), kMark, "set device");
-  cudaEvent_t event = nullptr;
-  cuda::check_cuda(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), kMark, "event");
-  event_ = event;
-}
+std::unique_ptr<EventState> CudaContext::make_event(bool timed) { return std::make_unique<CudaEvent>(device(), timed); }
 
-Event::~Event() {
-  if (event_ != nullptr) static_cast<void>(cudaEventDestroy(event_of(event_)));
-}
-
-Event::Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)), device_(other.device_) {}
-
-void Event::record(DeviceContext& queue, StreamKind lane) {
-  cuda::check_cuda(cudaEventRecord(event_of(event_), queue.state().lane(lane)), kMark, "record");
-}
-
-void Event::wait(DeviceContext& queue, StreamKind lane) const {
-  cuda::check_cuda(cudaStreamWaitEvent(queue.state().lane(lane), event_of(event_), 0), kMark, "wait");
-}
-
-bool Event::complete() const {
-  const cudaError_t status = cudaEventQuery(event_of(event_));
-  if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // some versions keep it as the last error
-    return false;
-  }
-  cuda::check_cuda(status, kMark, to_string(device_).c_str());
-  return true;
-}
-
-float Event::since(const Event& earlier) const {
-  float milliseconds = 0;
-  cuda::check_cuda(cudaEventElapsedTime(&milliseconds, event_of(earlier.event_), event_of(event_)), kMark, "time");
-  return milliseconds;
-}
-
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::cuda

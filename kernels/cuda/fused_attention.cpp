@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_kernels.hpp"
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
 // The graphs are exactly those that cuDNN's fused attention engines recognise: operation by operation, with the types between
@@ -623,7 +623,7 @@ namespace {
 
 /// The plans of the context's device; null if cuDNN is disabled.
 FusedAttentions* attentions_of(const ExecutionContext& context) {
-  DeviceContext::State& state = context.device_context().state();
+  CudaContext::State& state = state_of(context);
   if (!state.cudnn) return nullptr;
   if (!state.attentions) state.attentions = std::make_unique<FusedAttentions>(state.lane(StreamKind::compute));
   return state.attentions.get();

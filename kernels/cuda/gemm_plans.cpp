@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/plain_product.hpp"
 #include "kernels/cuda/status.hpp"
 
@@ -271,7 +271,7 @@ void GemmPlans::choose(const ExecutionContext& context, const char* who, const P
   if (!choices_ || candidates.count == 1) return;
   const std::string name = text_of(key);
   std::optional<std::string> choice = choices_->find(name);
-  if (!choice && !context.device_context().state().capturing) {
+  if (!choice && !state_of(context).capturing) {
     choice = measure(context, who, product, candidates, plan);
     // A choice that could not be measured is cached too: there may be memory the next time, and runs must repeat.
     choice = choices_->keep(name, choice.value_or(text_of_algorithm(candidates.algorithms[0])));
@@ -290,7 +290,7 @@ std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, c
   Product trial = product;
   if (product.accumulate) trial.c = memory.get();
   const Event begin(who), end(who);
-  const cudaStream_t lane = context.device_context().state().lane(StreamKind::compute);
+  const cudaStream_t lane = state_of(context).lane(StreamKind::compute);
   const cublasLtMatmulAlgo_t* fastest = nullptr;
   float least = 0;
   for (const auto& algorithm : std::span(candidates.algorithms).first(candidates.count)) {
@@ -319,7 +319,7 @@ cublasStatus_t GemmPlans::run(const ExecutionContext& context, const Product& pr
   const float one = 1, beta = adds(product) ? 1.0F : 0.0F;
   return cublasLtMatmul(handle_, plan.description.get(), &one, product.b, plan.b.get(), product.a, plan.a.get(), &beta, added_to(product),
                         plan.c.get(), product.c, plan.c.get(), &plan.algorithm, workspace_, workspace_bytes_,
-                        context.device_context().state().lane(StreamKind::compute));
+                        state_of(context).lane(StreamKind::compute));
 }
 
 }  // namespace millrace::kernels::cuda

@@ -1,62 +1,56 @@
 #include <cuda_runtime.h>
 
-#include <utility>
+#include <memory>
+#include <type_traits>
 
-#include "kernels/base/device_context.hpp"
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
-namespace millrace::kernels {
+namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kGraph = "kernels.graph";
+constexpr const char* who = "kernels.graph";
 
-void destroy(void* graph) noexcept {
-  if (graph != nullptr) static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
-}
+class CudaGraph final : public GraphState {
+ public:
+  explicit CudaGraph(cudaGraph_t recorded) { check_cuda(cudaGraphInstantiate(&graph_, recorded, 0), who, "instantiate"); }
+  ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void launch(DeviceContext& context) const override {
+    check_cuda(cudaGraphLaunch(graph_, state_of(context).lane(StreamKind::compute)), who, "launch");
+  }
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const noexcept { static_cast<void>(cudaGraphDestroy(graph)); }
+};
 
 }  // namespace
 
-Graph::~Graph() { destroy(graph_); }
-
-Graph::Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-
-Graph& Graph::operator=(Graph&& other) noexcept {
-  if (this != &other) {
-    destroy(graph_);
-    graph_ = std::exchange(other.graph_, nullptr);
-  }
-  return *this;
+void CudaContext::begin_capture() {
+  check_cuda(cudaStreamBeginCapture(state_.lane(StreamKind::compute), cudaStreamCaptureModeThreadLocal), who, "begin");
+  state_.capturing = true;
 }
 
-void Graph::begin(DeviceContext& queue) {
-  cuda::check_cuda(cudaStreamBeginCapture(queue.state().lane(StreamKind::compute), cudaStreamCaptureModeThreadLocal), kGraph, "begin");
-  queue.state().capturing = true;
+std::unique_ptr<GraphState> CudaContext::end_capture() {
+  state_.capturing = false;
+  cudaGraph_t ended = nullptr;
+  check_cuda(cudaStreamEndCapture(state_.lane(StreamKind::compute), &ended), who, "end");
+  const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> recorded(ended);
+  return std::make_unique<CudaGraph>(recorded.get());
 }
 
-void Graph::end(DeviceContext& queue) {
-  queue.state().capturing = false;
+void CudaContext::abandon_capture() noexcept {
+  if (!state_.capturing) return;
+  state_.capturing = false;
   cudaGraph_t recorded = nullptr;
-  cuda::check_cuda(cudaStreamEndCapture(queue.state().lane(StreamKind::compute), &recorded), kGraph, "end");
-  cudaGraphExec_t made = nullptr;
-  const cudaError_t status = cudaGraphInstantiate(&made, recorded, 0);
-  static_cast<void>(cudaGraphDestroy(recorded));
-  cuda::check_cuda(status, kGraph, "instantiate");
-  destroy(graph_);
-  graph_ = made;
-}
-
-void Graph::abandon(DeviceContext& queue) noexcept {
-  if (!queue.state().capturing) return;
-  queue.state().capturing = false;
-  cudaGraph_t recorded = nullptr;
-  static_cast<void>(cudaStreamEndCapture(queue.state().lane(StreamKind::compute), &recorded));
+  static_cast<void>(cudaStreamEndCapture(state_.lane(StreamKind::compute), &recorded));
   if (recorded != nullptr) static_cast<void>(cudaGraphDestroy(recorded));
   static_cast<void>(cudaGetLastError());
 }
 
-void Graph::launch(DeviceContext& queue) const {
-  cuda::check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), queue.state().lane(StreamKind::compute)), kGraph, "launch");
-}
-
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::cuda

@@ -9,7 +9,7 @@
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
-#include "kernels/cuda/device_context_state.hpp"
+#include "kernels/cuda/device_context.hpp"
 #include "kernels/cuda/status.hpp"
 
 /// How kernels are written and launched. Every kernel goes through launch(): the one place that checks errors, and that an
@@ -19,7 +19,7 @@ namespace millrace::kernels::cuda {
 inline constexpr int kThreads = 256;  // threads per block by default
 
 [[nodiscard]] inline cudaStream_t compute_lane(const ExecutionContext& context) noexcept {
-  return context.device_context().state().lane(StreamKind::compute);
+  return state_of(context).lane(StreamKind::compute);
 }
 
 /// Number of blocks of `each` elements; at least one.

@@ -275,7 +275,7 @@ class Head {
                     .g = wanted.g != nullptr ? wanted.g->as<float>() : nullptr,
                     .z_loss = options_.z_loss,
                     .shaping = shaping(),
-                    .fault = context_.device_context().state().fault,
+                    .fault = state_of(context_).fault,
                     .log_sum_exp = losses ? wanted.log_sum_exp->as<float>() : nullptr,
                     .losses = at<double>(layout_.losses),
                     .z_losses = at<double>(layout_.z_losses)};
@@ -312,7 +312,7 @@ class Head {
               .c = options_.round_table ? base_ + layout_.part : dw.data,
               .a_stride = layout_.stride});
   }
-  void multiply(const Product& product) const { context_.device_context().state().products->multiply(context_, who_, product); }
+  void multiply(const Product& product) const { state_of(context_).products->multiply(context_, who_, product); }
 
   /// dl in the dtype of the operands: it overwrites the products, or is stored beside them in bf16.
   [[nodiscard]] std::byte* gradient() const { return base_ + (h_.dtype == DType::bf16 ? layout_.narrow : layout_.products); }

@@ -1,10 +1,10 @@
-#include "kernels/base/cuda_memory.hpp"
+#include "kernels/cuda/memory.hpp"
 
 #include <cuda_runtime.h>
 
 #include <cstring>
 
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/cuda/status.hpp"
 
 namespace millrace::kernels::cuda {
@@ -29,8 +29,8 @@ std::byte* allocate_pinned(std::size_t bytes) {
 }  // namespace
 
 std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) {
-  const std::string why = why_no_cuda();
-  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "memory of {} was asked for: {}", to_string(device), why);
+  const std::string why = device_type(device).why_unavailable();
+  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "memory of {} was requested, but {}", to_string(device), why);
   check_cuda(cudaSetDevice(device.index), who, "set device");
   if (space == MemorySpace::pinned_host) return allocate_pinned(bytes);
   void* memory = nullptr;

@@ -2,9 +2,15 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-namespace millrace::kernels {
+namespace millrace::kernels::cuda {
+namespace {
 
-Range::Range(const char* name) noexcept { nvtxRangePushA(name); }
-Range::~Range() { nvtxRangePop(); }
+constexpr RangeMarker nvtx{[](const char* name) noexcept { nvtxRangePushA(name); }, []() noexcept { nvtxRangePop(); }};
 
-}  // namespace millrace::kernels
+[[maybe_unused]] const bool installed = [] {
+  range_marker = &nvtx;
+  return true;
+}();
+
+}  // namespace
+}  // namespace millrace::kernels::cuda

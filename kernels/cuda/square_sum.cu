@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) square_totals(SquareBatch batch, con
 
 void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums) {
   constexpr const char* who = "kernels.square_sums";
-  double* parts = context.device_context().state().parts;
+  double* parts = state_of(context).parts;
   for (std::size_t begin = 0; begin < tensors.size();) {
     SquareBatch batch = {};
     unsigned blocks = 0;

@@ -12,7 +12,7 @@ namespace millrace::runtime {
 std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store) {
   std::vector<TensorSquareSum> sums;
   compute_square_sums(context, store);
-  if (context.on_cuda()) context.device_context().drain();
+  context.device_context().drain();
   read_square_sums(store, sums);
   return sums;
 }
@@ -53,7 +53,7 @@ float clip_scale(double norm, const TrainConfig& train) {
 
 void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store) {
   const auto updates = store.updates();
-  if (context.on_cuda()) return store.optimizer().update(context, scalars, updates);  // nothing is packed on a GPU
+  if (!store.packs()) return store.optimizer().update(context, scalars, updates);
   const auto& tensors = store.layout().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     store.optimizer().update(context, scalars, updates.subspan(i, 1));

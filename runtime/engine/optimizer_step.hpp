@@ -19,7 +19,7 @@ struct TensorSquareSum {
 /// Sums of squares of the complete gradients, in model order. A tensor that two ranks hold is reported by its owner, after the
 /// exchange. Not finite if an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
-/// The same in two parts, between which a GPU works. `sums` is reused: after the first step nothing is allocated.
+/// The same in two parts, between which the device works. `sums` is reused: after the first step nothing is allocated.
 void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
 void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums);
 

@@ -1,6 +1,6 @@
 #include "runtime/engine/parameter_store.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/check.hpp"
@@ -19,6 +19,7 @@ ParameterStore::ParameterStore(const ParameterLayout& layout, const RankMemory& 
     : layout_(layout), memory_(memory), optimizer_(std::move(optimizer)) {
   if (memory_.plan().find(MemoryKind::accumulator) == nullptr) return;
   for (const StoredParameter& tensor : layout_.tensors()) {
+    packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
     if (tensor.is_owner()) owned_gradients_.push_back(gradient(tensor));
     auto& update = updates_.emplace_back();
     update.parameter = master(tensor);
@@ -121,13 +122,10 @@ void ParameterStore::pack_copies(const kernels::ExecutionContext& context, const
 void ParameterStore::take_snapshot(const kernels::ExecutionContext& context) const {
   const std::size_t bytes = layout_.master_bytes();
   if (bytes == 0) return;
-  if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::background, kernels::StreamKind::compute);
+  auto& device = context.device_context();
+  device.wait(kernels::StreamKind::background, kernels::StreamKind::compute);
   const auto stage = [&](int slot, const std::byte* from) {
-    std::byte* to = memory_.slot(MemoryKind::staging, no_stage, slot);
-    if (context.on_cuda())
-      context.device_context().copy(kernels::StreamKind::background, to, from, bytes);
-    else
-      std::memcpy(to, from, bytes);
+    device.copy(kernels::StreamKind::background, memory_.slot(MemoryKind::staging, no_stage, slot), from, bytes);
   };
   stage(0, memory_.slot(MemoryKind::master));
   for (int state = 0; state < static_cast<int>(states().size()); ++state)
@@ -135,15 +133,14 @@ void ParameterStore::take_snapshot(const kernels::ExecutionContext& context) con
 }
 
 void ParameterStore::after_snapshot(const kernels::ExecutionContext& context) const {
-  if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, kernels::StreamKind::background);
+  context.device_context().wait(kernels::StreamKind::compute, kernels::StreamKind::background);
 }
 
 void ParameterStore::fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
                           const std::function<void(std::span<float>)>& write) const {
-  if (!context.on_cuda()) return write(elements(place));
-  std::vector<float> numbers(static_cast<std::size_t>(place.elements()));
-  write(numbers);
-  kernels::put(context, std::as_bytes(std::span(numbers)), place);
+  kernels::fill(context, place, [&](std::span<std::byte> bytes) {
+    write({reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
+  });
 }
 
 std::span<const std::byte> ParameterStore::staged(const StoredParameter& tensor, int slot) const {

@@ -61,8 +61,10 @@ class ParameterStore {
   /// Updates the packed copies of one tensor, from its bf16 copy if it has one: after the optimizer, which writes that copy
   /// itself.
   void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
-  /// Parameters and states into staging, which must have been planned. On a GPU the copies are on the background lane when it returns, and
-  /// what is queued on the compute lane meanwhile must not write them: `after_snapshot` lets it wait.
+  /// Whether any tensor has packed copies.
+  [[nodiscard]] bool packs() const noexcept { return packs_; }
+  /// Enqueues the copies of parameters and states into staging, which must have been planned, on the background stream. What is enqueued on
+  /// the compute stream meanwhile must not write them: `after_snapshot` makes it wait.
   void take_snapshot(const kernels::ExecutionContext& context) const;
   void after_snapshot(const kernels::ExecutionContext& context) const;
   /// The bytes of the last snapshot. Any thread, once it is complete.
@@ -73,7 +75,7 @@ class ParameterStore {
   /// Has `write` fill the elements of an f32 tensor of the store, wherever it lies.
   void fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
             const std::function<void(std::span<float>)>& write) const;
-  /// The elements of a tensor for reading or writing, on a CPU. Throw Error(internal) if the rank does not hold it.
+  /// The elements of a tensor for reading or writing, where the host can access them. Throw Error(internal) if the rank does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
@@ -85,6 +87,7 @@ class ParameterStore {
   std::shared_ptr<const Optimizer> optimizer_;
   std::vector<kernels::Tensor> owned_gradients_;
   std::vector<kernels::OptimizerTensors> updates_;
+  bool packs_ = false;
 };
 
 }  // namespace millrace::runtime

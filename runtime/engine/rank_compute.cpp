@@ -61,7 +61,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            options.optimizer == nullptr ? 0 : static_cast<int>(options.optimizer->states().size()),
                            options.staging,
                            options.batches,
-                           options.device.kind == kernels::DeviceKind::cuda,
+                           !kernels::device_type(options.device).facts().host_readable,
                            {},
                            options.rings};
   for (RankStage& stage : stages) {
@@ -105,8 +105,7 @@ void RankCompute::take_back(std::unique_ptr<Stage> stage) {
 
 BatchView RankCompute::batch(int index) const {
   if (batch_tokens_ == 0) return {};
-  std::byte* copy = memory_->slot_or_null(MemoryKind::batch_copy, no_stage, index);
-  std::byte* base = copy != nullptr ? copy : memory_->slot(MemoryKind::batch, no_stage, index);
+  std::byte* base = memory_->host_slot(MemoryKind::batch, no_stage, index);
   BatchView batch;
   for (const BatchField& field : batch_fields) {
     const std::size_t offset = batch_offset(field.name, static_cast<std::int64_t>(batch_tokens_));
@@ -120,26 +119,18 @@ void RankCompute::set_loss_scales(const StepCounts& counts) const {
 }
 
 void RankCompute::upload(const kernels::ExecutionContext& context, int batch) const {
-  if (!context.on_cuda()) return;
-  auto& queue = context.device_context();
-  const MemorySection* section = plan_->find(MemoryKind::batch);
-  if (section != nullptr)
-    queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::batch, no_stage, batch),
-               memory_->slot(MemoryKind::batch_copy, no_stage, batch), section->slot_bytes);
-  queue.copy(kernels::StreamKind::copy_in, memory_->slot(MemoryKind::scalar), memory_->slot(MemoryKind::scalar_copy),
-             plan_->find(MemoryKind::scalar)->slot_bytes);
-  queue.wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
+  auto& device = context.device_context();
+  memory_->copy_to_device(device, kernels::StreamKind::copy_in, MemoryKind::batch, no_stage, batch);
+  memory_->copy_to_device(device, kernels::StreamKind::copy_in, MemoryKind::scalar, no_stage);
+  device.wait(kernels::StreamKind::compute, kernels::StreamKind::copy_in);
 }
 
 void RankCompute::download_logits(const kernels::ExecutionContext& context, StageId stage) const {
-  if (!context.on_cuda()) return;
-  context.device_context().copy(kernels::StreamKind::compute, memory_->slot(MemoryKind::logits_copy, stage),
-                                memory_->slot(MemoryKind::logits, stage), plan_->find(MemoryKind::logits, stage)->slot_bytes);
+  memory_->copy_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::logits, stage);
 }
 
 const float* RankCompute::logits(StageId stage) const {
-  std::byte* copy = memory_->slot_or_null(MemoryKind::logits_copy, stage);
-  return reinterpret_cast<const float*>(copy != nullptr ? copy : memory_->slot(MemoryKind::logits, stage));
+  return reinterpret_cast<const float*>(memory_->host_slot(MemoryKind::logits, stage));
 }
 
 }  // namespace millrace::runtime

@@ -63,9 +63,9 @@ class RankCompute {
   [[nodiscard]] BatchView batch(int index) const;
   /// Sets the scales of the gradients of all loss terms for the step that begins.
   void set_loss_scales(const StepCounts& counts) const;
-  /// On a GPU: copies a batch slot and the scalars to the device, before what is enqueued next. Does nothing on a CPU.
+  /// Copies a batch slot and the scalars to where programs read them, before what is enqueued next. Does nothing if that is the same place.
   void upload(const kernels::ExecutionContext& context, int batch) const;
-  /// On a GPU: copies a stage's logits to where `logits` reads them, after the computation. Does nothing on a CPU.
+  /// Copies a stage's logits to where `logits` reads them, after the computation. Does nothing if that is the same place.
   void download_logits(const kernels::ExecutionContext& context, StageId stage) const;
   /// f32 logits of the stage's last run, in host memory.
   [[nodiscard]] const float* logits(StageId stage) const;

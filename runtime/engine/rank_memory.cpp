@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/device_type.hpp"
 
 namespace millrace::runtime {
 
@@ -133,7 +135,23 @@ std::string RankMemoryPlan::needs() const {
 namespace {
 
 kernels::MemorySpace computing_space(kernels::Device device) {
-  return device.kind == kernels::DeviceKind::cuda ? kernels::MemorySpace::device : kernels::MemorySpace::host;
+  return kernels::device_type(device).facts().host_readable ? kernels::MemorySpace::host : kernels::MemorySpace::device;
+}
+
+/// The kind of the host's twin of slots of this kind. Kinds without a twin are not accessed by the host, or lie in its memory anyway.
+std::optional<MemoryKind> twin_of(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::batch:
+      return MemoryKind::batch_copy;
+    case MemoryKind::scalar:
+      return MemoryKind::scalar_copy;
+    case MemoryKind::result:
+      return MemoryKind::result_copy;
+    case MemoryKind::logits:
+      return MemoryKind::logits_copy;
+    default:
+      return std::nullopt;
+  }
 }
 
 kernels::Buffer make_arena(const RankMemoryPlan& plan, std::size_t bytes, kernels::Device device, kernels::MemorySpace space) {
@@ -156,6 +174,37 @@ std::byte* RankMemory::slot_or_null(MemoryKind kind, StageId stage, int index) c
   const MemorySection* section = plan_.find(kind, stage);
   if (section == nullptr || index < 0 || index >= section->slots) return nullptr;
   return arena(*section).data() + section->offset + section->slot_bytes * static_cast<std::size_t>(index);
+}
+
+const MemorySection* RankMemory::twin(MemoryKind kind, StageId stage) const noexcept {
+  const auto twin = twin_of(kind);
+  return twin ? plan_.find(*twin, stage) : nullptr;
+}
+
+std::byte* RankMemory::host_slot(MemoryKind kind, StageId stage, int index) const {
+  return slot(twin(kind, stage) != nullptr ? *twin_of(kind) : kind, stage, index);
+}
+
+std::byte* RankMemory::working_slot(MemoryKind kind, StageId stage, int index) const noexcept {
+  const MemorySection* section = plan_.find(kind, stage);
+  return slot_or_null(kind, stage, section != nullptr && twin(kind, stage) != nullptr ? index % section->slots : index);
+}
+
+void RankMemory::copy_to_host(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage, int index) const {
+  if (const MemorySection* host = twin(kind, stage))
+    device.copy(stream, host_slot(kind, stage, index), working_slot(kind, stage, index), host->slot_bytes);
+}
+
+void RankMemory::copy_part_to_host(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage, int index,
+                                   std::size_t offset, std::size_t bytes) const {
+  if (twin(kind, stage) != nullptr)
+    device.copy(stream, host_slot(kind, stage, index) + offset, working_slot(kind, stage, index) + offset, bytes);
+}
+
+void RankMemory::copy_to_device(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage,
+                                int index) const {
+  if (const MemorySection* host = twin(kind, stage))
+    device.copy(stream, working_slot(kind, stage, index), host_slot(kind, stage, index), host->slot_bytes);
 }
 
 std::span<std::byte> RankMemory::ring(int channel) const {

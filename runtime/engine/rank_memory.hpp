@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/device_context.hpp"
 #include "runtime/engine/parameter_layout.hpp"
 #include "runtime/ids.hpp"
 
@@ -36,10 +37,9 @@ enum class MemoryKind : std::uint8_t {
   logits,  // of the last stage, if text is to be generated
   ring,    // of a channel, in its link's layout
   square,  // f64: the sum of squares of each gradient
-  // of a stage: values that rematerialisation offloads, one slot per microbatch in flight; for a rank on a GPU in pinned host
-  // memory
+  // of a stage: values that rematerialisation offloads, one slot per microbatch in flight, in memory that the host can access
   offload,
-  // For a rank on a GPU: pinned host memory from or to which it copies:
+  // Where the host cannot access the device's memory: pinned host memory, from or to which the rank copies:
   batch_copy,
   result_copy,
   scalar_copy,
@@ -86,7 +86,7 @@ struct RankMemoryRequest {
   int states = 0;          // that the optimizer keeps for each parameter
   bool staging = false;    // with memory for a snapshot
   int batches = 1;         // number of microbatches whose tokens are held at a time
-  bool on_device = false;  // for a GPU: two arenas, one on the device and one of pinned host memory
+  bool on_device = false;  // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
 };
@@ -103,7 +103,7 @@ struct MemorySection {
   [[nodiscard]] std::size_t bytes() const noexcept { return slot_bytes * static_cast<std::size_t>(slots); }
 };
 
-/// The arena of a rank, or the two arenas of a rank on a GPU, planned before anything is allocated. Pure data.
+/// The arena of a rank, or its two arenas if the host cannot access the device's memory, planned before anything is allocated. Pure data.
 class RankMemoryPlan {
  public:
   RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand);
@@ -142,6 +142,18 @@ class RankMemory {
   [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
   /// The same; nullptr for a slot that was not planned.
   [[nodiscard]] std::byte* slot_or_null(MemoryKind kind, StageId stage = no_stage, int index = 0) const noexcept;
+  /// Where the host reads and writes what programs have in this slot: the slot itself or, if the host cannot access that, its twin in
+  /// pinned memory. Throws Error(internal) for a slot that was not planned.
+  [[nodiscard]] std::byte* host_slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
+  /// Where programs write what the host reads in its slot `index`: the same slot. If that has a twin there may be fewer slots on the
+  /// device, which are used in turn: so the same addresses recur, and with them graphs. nullptr for a slot that was not planned.
+  [[nodiscard]] std::byte* working_slot(MemoryKind kind, StageId stage, int index) const noexcept;
+  /// Enqueue the copy of a slot to its twin, or back. Do nothing for a slot that has none.
+  void copy_to_host(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage, int index = 0) const;
+  /// The same for `bytes` bytes of a slot from `offset` on.
+  void copy_part_to_host(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage, int index,
+                         std::size_t offset, std::size_t bytes) const;
+  void copy_to_device(kernels::DeviceContext& device, kernels::StreamKind stream, MemoryKind kind, StageId stage, int index = 0) const;
   /// The whole ring of a channel. Throws Error(internal) if it was not planned.
   [[nodiscard]] std::span<std::byte> ring(int channel) const;
   /// The ring that the channel's link uses: the same, or its copy in host memory.
@@ -150,6 +162,7 @@ class RankMemory {
   [[nodiscard]] kernels::Device device() const noexcept { return device_; }
 
  private:
+  [[nodiscard]] const MemorySection* twin(MemoryKind kind, StageId stage) const noexcept;  // nullptr if there is none
   [[nodiscard]] const kernels::Buffer& arena(const MemorySection& section) const noexcept {
     return section.space == kernels::MemorySpace::pinned_host ? pinned_ : buffer_;
   }

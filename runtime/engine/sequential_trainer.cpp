@@ -98,7 +98,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
       rank_.stages()[position]->run(Pass::forward, context, slots_of(position), hook);
     }
     backward(context, static_cast<int>(m / part), hook);
-    if (context.on_cuda()) context.device_context().drain();
+    context.device_context().drain();
     add_losses(rank_, sums.losses);
   }
   rank_.store().add_accumulator_sets(context);
@@ -129,7 +129,7 @@ StraightSums SequentialTrainer::evaluate(const kernels::ExecutionContext& contex
     for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
       rank_.stages()[position]->run(Pass::evaluate, context, slots_of(position), hook);
     }
-    if (context.on_cuda()) context.device_context().drain();
+    context.device_context().drain();
     add_losses(rank_, sums.losses);
   }
   return sums;
@@ -144,7 +144,7 @@ kernels::Tensor SequentialTrainer::logits(const kernels::ExecutionContext& conte
   const ExecutionSlots slots = slots_of(stages.size() - 1);
   stages.back()->run(Pass::logits, context, slots, hook);
   rank_.download_logits(context, stages.back()->stage());
-  if (context.on_cuda()) context.device_context().drain();
+  context.device_context().drain();
   auto logits = stages.back()->tensor(Pass::logits, stages.back()->programs(Pass::logits).logits, slots);
   logits.data = reinterpret_cast<std::byte*>(const_cast<float*>(rank_.logits(stages.back()->stage())));
   return logits;

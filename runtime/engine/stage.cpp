@@ -11,12 +11,6 @@ namespace {
 
 constexpr const char* kWho = "runtime.stage";
 
-std::size_t bytes_in(const MemoryPlan& plan, Region region) { return plan.region_bytes[static_cast<std::size_t>(region)]; }
-
-std::size_t workspace_of(const MemoryPlan& plan) {
-  return std::max(bytes_in(plan, Region::workspace), *std::max_element(plan.workspace_bytes.begin(), plan.workspace_bytes.end()));
-}
-
 }  // namespace
 
 std::string_view to_string(Pass pass) {
@@ -67,55 +61,49 @@ Pass pass_of(ActionKind kind) {
   fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
 }
 
-Stage::Execution::Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot)
-    : own(std::move(set)),
-      programs(own),
-      plan(plan_memory(programs, mode, places, processor)),
-      executor(programs, plan),
-      constant_slot(slot) {}
-
-Stage::Execution::Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor,
-                            int slot)
-    : programs(*shared), plan(plan_memory(programs, mode, places, processor)), executor(programs, plan), constant_slot(slot) {}
-
 Stage::Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
              const kernels::Processor& processor)
     : stage_(stage),
-      training_(std::move(training), mode, places, processor, 0),
-      evaluation_(&training_.programs, BackwardMode::forward_only, places, processor, 1) {
-  if (logits) logits_ = std::make_unique<Execution>(std::move(*logits), BackwardMode::forward_only, places, processor, 2);
+      training_(std::make_shared<const ProgramSet>(std::move(training)), mode, places, processor),
+      evaluation_(training_.shared_programs(), BackwardMode::forward_only, places, processor) {
+  if (logits)
+    logits_ =
+        std::make_unique<Executable>(std::make_shared<const ProgramSet>(std::move(*logits)), BackwardMode::forward_only, places, processor);
 }
 
-const Stage::Execution& Stage::execution(Pass pass) const {
-  if (pass == Pass::evaluate) return evaluation_;
-  if (pass != Pass::logits) return training_;
-  MILLRACE_CHECK(logits_ != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage_);
-  return *logits_;
+const Executable& Stage::executable(Pass pass) const {
+  const Executable* chosen = executables()[constant_slot(pass)];
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage_);
+  return *chosen;
 }
 
-std::array<const Stage::Execution*, 3> Stage::executions() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
+Executable& Stage::executable(Pass pass) { return const_cast<Executable&>(std::as_const(*this).executable(pass)); }
+
+std::array<const Executable*, 3> Stage::executables() const noexcept { return {&training_, &evaluation_, logits_.get()}; }
+
+std::size_t Stage::constant_slot(Pass pass) noexcept { return pass == Pass::logits ? 2 : pass == Pass::evaluate ? 1 : 0; }
 
 StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   StageMemoryRequest demand;
   demand.stage = stage_;
   demand.slots = slots;
-  demand.stash_input = bytes_in(plan(), Region::stash_input);
-  demand.stash_weight = bytes_in(plan(), Region::stash_weight);
-  demand.handoff = bytes_in(plan(), Region::handoff);
-  demand.offload = bytes_in(plan(), Region::offload);
-  demand.boundary_in = bytes_in(plan(), Region::boundary_in);
-  demand.boundary_out = bytes_in(plan(), Region::boundary_out);
-  demand.gradient_in = bytes_in(plan(), Region::gradient_in);
-  demand.gradient_out = bytes_in(plan(), Region::gradient_out);
-  demand.result = bytes_in(plan(), Region::result);
-  demand.scalar = bytes_in(plan(), Region::scalar);
+  demand.stash_input = training_.bytes(Region::stash_input);
+  demand.stash_weight = training_.bytes(Region::stash_weight);
+  demand.handoff = training_.bytes(Region::handoff);
+  demand.offload = training_.bytes(Region::offload);
+  demand.boundary_in = training_.bytes(Region::boundary_in);
+  demand.boundary_out = training_.bytes(Region::boundary_out);
+  demand.gradient_in = training_.bytes(Region::gradient_in);
+  demand.gradient_out = training_.bytes(Region::gradient_out);
+  demand.result = training_.bytes(Region::result);
+  demand.scalar = training_.bytes(Region::scalar);
   demand.constants = logits_ ? 3 : 2;
-  demand.logits = logits_ ? bytes_in(logits_->plan, Region::boundary_out) : 0;
-  for (const Execution* each : executions()) {
+  demand.logits = logits_ ? logits_->bytes(Region::boundary_out) : 0;
+  for (const Executable* each : executables()) {
     if (each == nullptr) continue;
-    demand.constant = std::max(demand.constant, bytes_in(each->plan, Region::constant));
-    demand.workspace = std::max(demand.workspace, workspace_of(each->plan));
-    demand.batch = std::max(demand.batch, bytes_in(each->plan, Region::batch));
+    demand.constant = std::max(demand.constant, each->bytes(Region::constant));
+    demand.workspace = std::max(demand.workspace, each->workspace_bytes());
+    demand.batch = std::max(demand.batch, each->bytes(Region::batch));
   }
   return demand;
 }
@@ -123,10 +111,11 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
 void Stage::attach(const RankMemory& memory, std::size_t scalars) {
   memory_ = &memory;
   scalars_ = scalars;
-  for (const Execution* each : executions()) {
-    if (each == nullptr) continue;
-    std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, each->constant_slot);
-    if (base != nullptr) write_constants(each->programs, each->plan, base, memory.device());
+  const auto all = executables();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == nullptr) continue;
+    std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, static_cast<int>(i));
+    if (base != nullptr) write_constants(all[i]->programs(), all[i]->plan(), base, memory.device());
   }
 }
 
@@ -146,45 +135,39 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   own(Region::handoff, MemoryKind::handoff, stage_, slots.handoff);
   own(Region::workspace, MemoryKind::workspace, no_stage, 0);
   if (std::byte* scalars = memory_->slot_or_null(MemoryKind::scalar)) bindings[Region::scalar] = scalars + scalars_;
-  own(Region::constant, MemoryKind::constant, stage_, execution(pass).constant_slot);
+  own(Region::constant, MemoryKind::constant, stage_, static_cast<int>(constant_slot(pass)));
   bindings[Region::boundary_in] = slots.boundary_in;
   bindings[Region::gradient_in] = slots.gradient_in;
   bindings[Region::gradient_out] = slots.gradient_out;
   bindings[Region::boundary_out] = slots.boundary_out;
   if (pass == Pass::logits) own(Region::boundary_out, MemoryKind::logits, stage_, 0);
-  own(Region::result, MemoryKind::result, stage_, memory_->device().kind == kernels::DeviceKind::cuda ? 0 : slots.result);
+  bindings[Region::result] = memory_->working_slot(MemoryKind::result, stage_, slots.result);
   return bindings;
 }
 
 void Stage::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook,
                 std::span<const std::int64_t> counts) {
-  auto& chosen = const_cast<Execution&>(execution(pass));
-  const Bindings memory = bindings(pass, slots);
+  auto& chosen = executable(pass);
   const auto kind = program_of(pass);
-  if (!context.on_cuda()) return chosen.executor.run(kind, context, memory, hook, counts);
-  const Bindings touched = chosen.executor.touched(kind, memory);
-  if (context.device_context().graphs() && hook == nullptr && counts.empty())
-    chosen.graphs.run(context.device_context(), kind, touched, [&] { chosen.executor.run(kind, context, memory); });
-  else
-    chosen.executor.run(kind, context, memory, hook, counts);
-  if (touched[Region::result] != nullptr) copy_losses(kind, context, touched[Region::result], slots.result);
+  chosen.run(kind, context, bindings(pass, slots), hook, counts);
+  if (chosen.touches(kind, Region::result)) copy_losses(kind, context, slots.result);
 }
 
-/// The terms of every microbatch are written to the same place of the device first, so that its graph is the same. Only those that the
-/// program has written are copied from there: the others are another microbatch's.
-void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, const std::byte* from, int index) const {
-  std::byte* to = memory_->slot(MemoryKind::result_copy, stage_, index);
+/// Where the device has a place of its own for them, the terms of every microbatch are written to that one first, so that its graph is the
+/// same. Only those that the program has written are copied from there: the others are another microbatch's.
+void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
   for (std::size_t term = 0; term < losses().size(); ++term) {
     const auto written = [&](const Operation& operation) {
       return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
     };
     if (std::ranges::none_of(programs().program(kind), written)) continue;
-    context.device_context().copy(kernels::StreamKind::compute, to + loss_offset(term), from + loss_offset(term), sizeof(double));
+    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage_, index,
+                               loss_offset(term), sizeof(double));
   }
 }
 
 kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
-  return execution(pass).executor.tensor(value, bindings(pass, slots));
+  return executable(pass).tensor(value, bindings(pass, slots));
 }
 
 std::size_t Stage::loss_offset(std::size_t term) const {
@@ -193,8 +176,7 @@ std::size_t Stage::loss_offset(std::size_t term) const {
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
   MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
-  std::byte* copy = memory_->slot_or_null(MemoryKind::scalar_copy);
-  std::byte* base = (copy != nullptr ? copy : memory_->slot(MemoryKind::scalar)) + scalars_;
+  std::byte* base = memory_->host_slot(MemoryKind::scalar) + scalars_;
   for (const StageLoss& loss : losses()) {
     if (!loss.scale.valid()) continue;
     const float scale = loss.term.gradient_scale(counts);
@@ -204,10 +186,8 @@ void Stage::set_loss_scales(const StepCounts& counts) const {
 
 double Stage::loss_sum(std::size_t term, int index) const {
   MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
-  const std::byte* copy = memory_->slot_or_null(MemoryKind::result_copy, stage_, index);
-  const std::byte* slot = copy != nullptr ? copy : memory_->slot(MemoryKind::result, stage_, index);
   double sum = 0;
-  std::memcpy(&sum, slot + loss_offset(term), sizeof(sum));
+  std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage_, index) + loss_offset(term), sizeof(sum));
   return sum;
 }
 

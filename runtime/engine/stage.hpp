@@ -9,12 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/engine/graph_cache.hpp"
+#include "runtime/engine/executable.hpp"
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/ids.hpp"
-#include "runtime/program/executor.hpp"
-#include "runtime/program/memory_plan.hpp"
-#include "runtime/program/program.hpp"
 #include "runtime/schedule/action.hpp"
 
 namespace millrace::runtime {
@@ -52,13 +49,13 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   [[nodiscard]] StageId stage() const noexcept { return stage_; }
-  [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs; }
-  [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan; }
-  [[nodiscard]] const std::vector<StageLoss>& losses() const noexcept { return training_.programs.losses; }
+  [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs(); }
+  [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan(); }
+  [[nodiscard]] const std::vector<StageLoss>& losses() const noexcept { return training_.programs().losses; }
   [[nodiscard]] bool has_logits() const noexcept { return logits_ != nullptr; }
   /// The programs and places that a pass uses. Throws Error(internal) for logits if there are none.
-  [[nodiscard]] const ProgramSet& programs(Pass pass) const { return execution(pass).programs; }
-  [[nodiscard]] const MemoryPlan& plan(Pass pass) const { return execution(pass).plan; }
+  [[nodiscard]] const ProgramSet& programs(Pass pass) const { return executable(pass).programs(); }
+  [[nodiscard]] const MemoryPlan& plan(Pass pass) const { return executable(pass).plan(); }
 
   /// Bytes of one slot of each kind, for the rank's plan.
   [[nodiscard]] StageMemoryRequest demand(const StageSlotCounts& slots) const;
@@ -78,26 +75,17 @@ class Stage {
   [[nodiscard]] double loss_sum(std::size_t term, int index) const;
 
  private:
-  /// Programs, their places, and their executor.
-  struct Execution {
-    ProgramSet own;  // empty if another execution's programs are used
-    const ProgramSet& programs;
-    MemoryPlan plan;
-    Executor executor;
-    GraphCache graphs;
-    int constant_slot;
-    Execution(ProgramSet set, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot);
-    Execution(const ProgramSet* shared, BackwardMode mode, const ParameterPlaces& places, const kernels::Processor& processor, int slot);
-  };
-  [[nodiscard]] const Execution& execution(Pass pass) const;
-  [[nodiscard]] std::array<const Execution*, 3> executions() const noexcept;  // null if there is none
-  [[nodiscard]] std::size_t loss_offset(std::size_t term) const;              // in a result slot
-  void copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, const std::byte* from, int index) const;
+  [[nodiscard]] const Executable& executable(Pass pass) const;
+  [[nodiscard]] Executable& executable(Pass pass);
+  [[nodiscard]] std::array<const Executable*, 3> executables() const noexcept;  // by slot of constants; null if there is none
+  [[nodiscard]] static std::size_t constant_slot(Pass pass) noexcept;
+  [[nodiscard]] std::size_t loss_offset(std::size_t term) const;  // in a result slot
+  void copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const;
 
   StageId stage_;
-  Execution training_;
-  Execution evaluation_;
-  std::unique_ptr<Execution> logits_;
+  Executable training_;
+  Executable evaluation_;
+  std::unique_ptr<Executable> logits_;
   const RankMemory* memory_ = nullptr;
   std::size_t scalars_ = 0;
 };

@@ -91,8 +91,8 @@ void Executor::run_step(const kernels::ExecutionContext& context, ProgramKind ki
   const std::span<const kernels::Tensor> outputs{scratchpad_.data() + step.inputs, step.outputs};
   const OperationHook::Call call{programs_, kind, index_in_program, *step.operation, inputs, outputs};
   const kernels::Range range(step.operation->name.c_str());
-  if (context.on_cuda()) context.device_context().set_breadcrumb(static_cast<std::uint32_t>(index_in_program));
-  if (hook != nullptr && context.on_cuda() && hook->sight() != OperationHook::Sight::addresses)
+  context.device_context().set_breadcrumb(static_cast<std::uint32_t>(index_in_program));
+  if (hook != nullptr && !context.host_readable() && hook->sight() != OperationHook::Sight::addresses)
     return run_shown(context, call, *hook, scratch);
   if (hook != nullptr) hook->before(call);
   step.operation->rule->run(context, inputs, outputs, step.operation->attributes, scratch);

@@ -22,8 +22,8 @@ struct Bindings {
 /// Called around every operation with its operands in memory. Statistics, NaN search, break points and recordings hang here.
 class OperationHook {
  public:
-  /// What a hook wants of operands on a GPU: nothing, so that it sees addresses of the device and the device is not waited for; copies in
-  /// host memory; or copies that go back with what it wrote into them. On a CPU it always has the operands themselves.
+  /// What a hook wants of operands that the host cannot access: nothing, so that it sees addresses of the device and nobody waits for the
+  /// device; copies in host memory; or copies that go back with what it wrote into them. All others it has themselves.
   enum class Sight : std::uint8_t { addresses, copies, copies_that_go_back };
   struct Call {
     const ProgramSet& programs;
@@ -40,8 +40,8 @@ class OperationHook {
 };
 
 /// Runs a stage's programs. Operands are resolved to (region, offset) once, here; a run allocates nothing.
-/// Errors of kernels come out with the operation's name in front. On a GPU a run queues; what fails later is found by the queue's note of
-/// the operation that began last.
+/// Errors of kernels come out with the operation's name in front. Where a run only enqueues, what fails later is found by the
+/// device's record of the operation that began last.
 class Executor {
  public:
   /// Both must outlive the executor.
@@ -51,6 +51,9 @@ class Executor {
            std::span<const std::int64_t> counts = {});
   /// The bindings without regions that the program does not touch: what tells one execution's memory from another's.
   [[nodiscard]] Bindings touched(ProgramKind kind, const Bindings& bindings) const;
+  [[nodiscard]] bool touches(ProgramKind kind, Region region) const noexcept {
+    return touched_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(region)];
+  }
   /// Where a value lies under these bindings (for hooks, captures and tests).
   [[nodiscard]] kernels::Tensor tensor(ValueId value, const Bindings& bindings) const;
 

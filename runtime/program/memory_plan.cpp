@@ -130,7 +130,7 @@ class Planner {
  private:
   /// A run on this device would end at the operation's first call: better said before anything is allocated.
   void require_kernels(const Operation& operation) const {
-    const auto backend = kernels::backend_of(processor_.device.kind);
+    const auto backend = kernels::device_type(processor_.device).facts().backend;
     for (const auto* row : operation.rule->kernel_rows())
       MILLRACE_CHECK(row->has(backend), ExitCode::config, who, "device {} has no kernel for {} ({})", kernels::to_string(backend),
                      row->name(), operation.name);

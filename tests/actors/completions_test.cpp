@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <optional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "kernels/embedding.hpp"
 #include "tests/support/expect_error.hpp"
@@ -24,7 +25,7 @@ class CompletionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = kernels::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
-    queue_.emplace(kDevice);
+    queue_ = kernels::make_context(kDevice);
     device_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::device);
     host_ = kernels::Buffer(kBytes, kDevice, kernels::MemorySpace::pinned_host);
   }
@@ -36,7 +37,7 @@ class CompletionsTest : public ::testing::Test {
   }
 
   static constexpr kernels::Device kDevice{kernels::DeviceKind::cuda, 0};
-  std::optional<kernels::DeviceContext> queue_;
+  std::unique_ptr<kernels::DeviceContext> queue_;
   kernels::Buffer device_, host_;
 };
 

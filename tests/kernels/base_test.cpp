@@ -54,11 +54,11 @@ TEST(Buffer, HasDeviceAndPinnedMemoryWhereThereIsADevice) {
     Buffer buffer(70'000, device, space);
     EXPECT_EQ(buffer.size(), 70'000U);
     EXPECT_EQ(buffer.space(), space);
-    DeviceContext queue(device);
+    const auto context = make_context(device);
     const Buffer seen(70'000, device, MemorySpace::pinned_host);
     std::fill_n(seen.data(), seen.size(), std::byte{0x55});
-    queue.copy(StreamKind::copy_out, seen.data(), buffer.data(), seen.size());
-    queue.drain();
+    context->copy(StreamKind::copy_out, seen.data(), buffer.data(), seen.size());
+    context->drain();
     for (const std::byte byte : seen.bytes()) ASSERT_EQ(byte, std::byte{0});
     std::byte* const memory = buffer.data();
     const Buffer moved(std::move(buffer));

@@ -43,15 +43,16 @@ void expect_complete(const Event& mark) {
 TEST(DeviceContext, RefusesADeviceThatIsNotThere) {
   const auto devices = static_cast<int>(cuda_devices().size());
   if (!why_no_cuda().empty()) {
-    tests::expect_error([] { DeviceContext queue(Device{DeviceKind::cuda, 0}); }, ExitCode::config, {"cuda:0", why_no_cuda()});
+    tests::expect_error([] { static_cast<void>(make_context(Device{DeviceKind::cuda, 0})); }, ExitCode::config, {"cuda:0", why_no_cuda()});
     EXPECT_EQ(devices, 0);
   } else {
     EXPECT_GT(devices, 0);
     std::vector<Device> all;
     for (const auto& description : cuda_devices()) all.push_back(description.device);
-    connect_peers(all);
-    connect_peers(all);  // repeating it is not an error
-    EXPECT_FALSE(cuda_libraries().empty());
+    const DeviceType& type = device_type(DeviceKind::cuda);
+    type.connect_peers(all);
+    type.connect_peers(all);  // repeating it is not an error
+    EXPECT_FALSE(type.libraries().empty());
   }
 }
 
@@ -124,7 +125,8 @@ TEST(Event, OrdersLanesOfOtherQueuesAfterIt) {
   DeviceContext& queue = *device_queue();
   const auto devices = cuda_devices();
   for (const Device where : {queue.device(), devices.back().device}) {
-    DeviceContext other(where);
+    const auto made = make_context(where);
+    DeviceContext& other = *made;
     const Buffer host = pinned(kBytes, 7), device = on_the_device(kBytes), found = pinned(kBytes);
     Event mark(queue);
     for (int i = 0; i < 8; ++i) queue.copy(StreamKind::copy_in, device.data(), host.data(), kBytes);
@@ -202,7 +204,8 @@ TEST(Graph, IsForgottenWhenItIsAbandoned) {
 
 TEST(DeviceContext, TellsWhatAKernelFoundWrong) {
   MILLRACE_DEVICE_ONLY();
-  DeviceContext queue(device_queue()->device());
+  const auto made = make_context(device_queue()->device());
+  DeviceContext& queue = *made;
   ThreadTeam team(1);
   const ExecutionContext context(team, Implementation::fast, &queue);
   Data tokens(DType::i32, {9});
@@ -223,7 +226,8 @@ TEST(DeviceContext, TellsWhatAKernelFoundWrong) {
 
 TEST(DeviceContext, KnowsWhichOperationBegan) {
   MILLRACE_DEVICE_ONLY();
-  DeviceContext queue(device_queue()->device());
+  const auto made = make_context(device_queue()->device());
+  DeviceContext& queue = *made;
   for (const std::uint32_t number : {7U, 9U, 4'000'000'000U}) {
     queue.set_breadcrumb(number);
     queue.drain();

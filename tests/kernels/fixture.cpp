@@ -27,7 +27,7 @@ bool device_is_wanted() {
 
 /// State that tests of a device share. Pinned memory is slow to allocate, so freed memory is reused.
 struct OnDevice {
-  DeviceContext queue{kDevice};
+  std::unique_ptr<DeviceContext> context = make_context(kDevice);
   std::multimap<std::size_t, Buffer> free;
 };
 std::optional<OnDevice> shared;
@@ -58,10 +58,10 @@ const auto* const environment = ::testing::AddGlobalTestEnvironment(new WithDevi
 
 }  // namespace
 
-DeviceContext* device_queue() { return shared ? &shared->queue : nullptr; }
+DeviceContext* device_queue() { return shared ? shared->context.get() : nullptr; }
 
 void wait() {
-  if (shared) shared->queue.drain();
+  if (shared) shared->context->drain();
 }
 
 Memory::Memory(std::size_t bytes) : bytes_(bytes) {
@@ -101,7 +101,7 @@ Memory::~Memory() {
 }
 
 Buffer scratch_of(const ExecutionContext& context, std::size_t bytes) {
-  if (!context.on_cuda()) return Buffer(bytes);
+  if (context.host_readable()) return Buffer(bytes);
   return Buffer(bytes, context.device(), MemorySpace::device);
 }
 

@@ -47,7 +47,7 @@ void append_bits(std::vector<std::uint32_t>& bits, const kernels::Tensor& tensor
 Model::Model(const ModelConfig& config, const LoopOptions& options)
     : config_(config),
       team_(options.threads),
-      context_(team_, options.implementation),
+      context_(team_, options.implementation, options.device),
       loop_(build_stages(config, options), {options.compute,
                                             options.mode,
                                             options.accumulators,
@@ -57,7 +57,7 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
                                             options.threads,
                                             false,
                                             {},
-                                            {},
+                                            context_.device(),
                                             runtime::make_optimizer(options.train)}) {}
 
 void Model::load(const std::string& folder) {

@@ -27,6 +27,7 @@ struct LoopOptions {
   int threads = 1;
   kernels::Implementation implementation = kernels::Implementation::fast;
   runtime::TrainConfig train{.weight_decay = 0};  // the optimizer's scalars and the decay's rule
+  kernels::DeviceContext* device = nullptr;       // must outlive the model; null: the CPU
 };
 
 /// A model with its memory, team and context.

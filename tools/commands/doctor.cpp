@@ -156,10 +156,10 @@ void launchers(Report& report) {
 void devices(Report& report) {
   const auto devices = kernels::cuda_devices();
   if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; device = \"cpu\" is what runs");
-  report.ok("cuda", kernels::cuda_libraries());
+  report.ok("cuda", kernels::device_type(kernels::DeviceKind::cuda).libraries());
   constexpr double gibibyte = std::size_t{1} << 30;
   for (const auto& device : devices) {
-    const auto [used, total] = kernels::device_memory(device.device);
+    const auto [used, total] = kernels::device_type(device.device).memory_in_use(device.device);
     report.ok(kernels::to_string(device.device),
               fmt::format("{}, compute capability {}.{}, {:.1f} of {:.1f} GiB free", device.name, device.major, device.minor,
                           static_cast<double>(total - used) / gibibyte, static_cast<double>(total) / gibibyte));

@@ -1,12 +1,10 @@
-#include "kernels/elementwise.hpp"
 #include "runtime/program/ops/rules.hpp"
 
 namespace millrace::runtime {
 namespace {
 
 /// A copy between the memory in which programs compute and the host's, as two operations: one begins it, the other, later, is the first
-/// after which it is done. What the second yields the first has as an operand already, for its memory is in use from there on. On a CPU the
-/// first copies and the second does nothing.
+/// after which it is done. What the second yields the first has as an operand already, for its memory is in use from there on.
 class Transfer : public OperationRule {
  public:
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override { return {inputs.front()}; }
@@ -18,10 +16,9 @@ class Begin final : public Transfer {
  public:
   Begin(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
   std::string_view name() const override { return name_; }
-  KernelRows kernel_rows() const override { return {&kernels::table::convert}; }
+  KernelRows kernel_rows() const override { return {}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor>,
            const Attributes&, kernels::Scratch) const override {
-    if (!context.on_cuda()) return kernels::convert(context, inputs[0], inputs[1]);
     context.device_context().wait(lane_, kernels::StreamKind::compute);
     context.device_context().copy(lane_, inputs[1].data, inputs[0].data, inputs[0].bytes());
   }
@@ -39,7 +36,7 @@ class End final : public Transfer {
   KernelRows kernel_rows() const override { return {}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor>, std::span<const kernels::Tensor>, const Attributes&,
            kernels::Scratch) const override {
-    if (context.on_cuda()) context.device_context().wait(kernels::StreamKind::compute, lane_);
+    context.device_context().wait(kernels::StreamKind::compute, lane_);
   }
 
  private:

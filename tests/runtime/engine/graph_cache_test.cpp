@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <optional>
+#include <memory>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "kernels/elementwise.hpp"
 #include "tests/support/expect_error.hpp"
@@ -19,7 +20,7 @@ class GraphCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = kernels::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
-    queue_.emplace(kDevice);
+    queue_ = kernels::make_context(kDevice);
     memory_ = kernels::Buffer(std::size_t{1} << 20, kDevice, kernels::MemorySpace::pinned_host);
   }
   /// Slot 0 holds ones; the others hold sums.
@@ -46,7 +47,7 @@ class GraphCacheTest : public ::testing::Test {
   }
 
   kernels::ThreadTeam team_{1};
-  std::optional<kernels::DeviceContext> queue_;
+  std::unique_ptr<kernels::DeviceContext> queue_;
   kernels::Buffer memory_;
   int bodies_ = 0;
 };

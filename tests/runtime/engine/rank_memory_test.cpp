@@ -7,6 +7,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/device_context.hpp"
 #include "kernels/packing.hpp"
+#include "tests/runtime/engine/made_up_device.hpp"
 #include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime {
@@ -270,6 +271,35 @@ TEST(RankMemory, OfAGpuLiesWhereItSays) {
     EXPECT_EQ(*at, std::byte{0});
     *at = std::byte{1};  // the host writes there
   }
+}
+
+TEST(RankMemory, TheHostHasASlotForEachResultThatADeviceWritesInOnePlace) {
+  const StageId last{1};
+  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), device_demand()), testing::made_up_device);
+  testing::MadeUpContext device;
+  for (int index = 0; index < 8; ++index) {
+    std::byte* working = memory.working_slot(MemoryKind::result, last, index);
+    EXPECT_EQ(working, memory.slot(MemoryKind::result, last, 0));
+    *working = static_cast<std::byte>(index + 1);
+    memory.copy_to_host(device, kernels::StreamKind::compute, MemoryKind::result, last, index);
+  }
+  for (int index = 0; index < 8; ++index)
+    EXPECT_EQ(*memory.host_slot(MemoryKind::result, last, index), static_cast<std::byte>(index + 1)) << index;
+  tests::expect_error([&] { static_cast<void>(memory.host_slot(MemoryKind::result, last, 8)); }, ExitCode::internal, {"result_copy"});
+}
+
+TEST(RankMemory, WithoutATwinTheHostAndProgramsShareASlot) {
+  const StageId last{1};
+  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), demand()));
+  for (int index = 0; index < 8; ++index) {
+    EXPECT_EQ(memory.host_slot(MemoryKind::result, last, index), memory.slot(MemoryKind::result, last, index));
+    EXPECT_EQ(memory.working_slot(MemoryKind::result, last, index), memory.slot(MemoryKind::result, last, index));
+  }
+  EXPECT_EQ(memory.working_slot(MemoryKind::result, last, 8), nullptr);
+  testing::MadeUpContext device;
+  memory.copy_to_host(device, kernels::StreamKind::compute, MemoryKind::result, last, 3);
+  memory.copy_to_device(device, kernels::StreamKind::copy_in, MemoryKind::batch, no_stage, 1);
+  EXPECT_EQ(device.copies(kernels::StreamKind::compute) + device.copies(kernels::StreamKind::copy_in), 0);
 }
 
 TEST(RankMemory, SaysWhatItWasForWhereTheSystemHasNone) {

@@ -5,7 +5,7 @@
 
 #include "kernels/base/device.hpp"
 
-/// Memory from CUDA for Buffer: on a device, or pinned on the host. Zeroed. A build without CUDA throws.
+/// Memory from CUDA: on a device, or pinned on the host. Zeroed.
 namespace millrace::kernels::cuda {
 
 /// Throws Error(memory), which names the bytes requested and free, or Error(config) for a device that does not exist.

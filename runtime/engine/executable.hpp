@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "runtime/engine/graph_cache.hpp"
+#include "runtime/program/executor.hpp"
+#include "runtime/program/memory_plan.hpp"
+#include "runtime/program/program.hpp"
+
+namespace millrace::runtime {
+
+/// What a device runs of a stage: a set of programs with a place for every value. Here an interpreter enqueues operation by operation; on a
+/// device that has graphs, what it enqueued is captured and from then on launched as one. A device with a compiler of its own would put
+/// what that makes in place of the interpreter: nobody outside sees more of it than these functions. Thread: the rank's worker.
+class Executable {
+ public:
+  /// Plans the places. Throws Error(config) for an operation that the device has no kernel for.
+  Executable(std::shared_ptr<const ProgramSet> programs, BackwardMode mode, const ParameterPlaces& places,
+             const kernels::Processor& processor);
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<const ProgramSet>& shared_programs() const noexcept { return programs_; }
+  [[nodiscard]] const ProgramSet& programs() const noexcept { return *programs_; }
+  [[nodiscard]] const MemoryPlan& plan() const noexcept { return plan_; }
+  /// What it holds: bytes of one slot of a region, and of the workspace that its largest program needs.
+  [[nodiscard]] std::size_t bytes(Region region) const noexcept { return plan_.region_bytes[static_cast<std::size_t>(region)]; }
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+
+  /// Enqueues a program on the context's device. A hook sees every operation, so with one nothing is captured. `counts`: as in
+  /// Executor::run.
+  void run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook = nullptr,
+           std::span<const std::int64_t> counts = {});
+  [[nodiscard]] bool touches(ProgramKind kind, Region region) const noexcept { return executor_.touches(kind, region); }
+  /// Where a value lies under these bindings.
+  [[nodiscard]] kernels::Tensor tensor(ValueId value, const Bindings& bindings) const { return executor_.tensor(value, bindings); }
+
+ private:
+  std::shared_ptr<const ProgramSet> programs_;
+  MemoryPlan plan_;
+  Executor executor_;
+  GraphCache graphs_;
+};
+
+}  // namespace millrace::runtime
