@@ -161,8 +161,8 @@ void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& conte
       return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
     };
     if (std::ranges::none_of(programs().program(kind), written)) continue;
-    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage_, index,
-                               loss_offset(term), sizeof(double));
+    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage_, index, loss_offset(term),
+                               sizeof(double));
   }
 }
 
