@@ -1,5 +1,5 @@
 #include "kernels/base/check.hpp"
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "tests/training/device_run.hpp"
 
 // The messages of a run on GPUs that cannot continue.

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "tests/training/small_run.hpp"
 
 namespace millrace::tests {

@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/device_context.hpp"
+#include "kernels/base/device_type.hpp"
 #include "tests/training/device_run.hpp"
 
 // Runs on ranks with GPUs: every layout gives the bits of one rank with a GPU, and losses close to those of a CPU.
