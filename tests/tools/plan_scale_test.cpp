@@ -77,7 +77,10 @@ TEST_F(PlanScale, NoiseReductionAndFailuresAddUp) {
     EXPECT_NEAR(number(7), 100 * seconds / (whole + failures * (whole / 2 + 600)), 0.051) << text;
     EXPECT_NEAR(number(8) * number(1) / (4096e3 * replicas * number(7) / 100), 1, 0.001) << "tokens/s " << text;
   }
-  EXPECT_EQ(plan(words).out, result.out) << "the same every time";
+  // The memory that is free on this machine changes from moment to moment, and nothing else does.
+  const auto without_memory = [](const std::string& text) { return std::regex_replace(text, std::regex("memory +no limit[^\n]*\n"), ""); };
+  ASSERT_NE(without_memory(result.out), result.out);
+  EXPECT_EQ(without_memory(plan(words).out), without_memory(result.out)) << "the same every time";
   expect_parts(result.out, {"of 4096 replicas, stage 0 on rank 0 is summed last"});
 }
 
