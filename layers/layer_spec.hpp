@@ -8,8 +8,8 @@
 #include "kernels/base/activation.hpp"
 #include "layers/model_config.hpp"
 
-/// The parts of a model, resolved: the spec of every layer lists its parts, so builders need no rule to tell the layers of a mixed model
-/// apart. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
+/// The parts of a model, resolved: the spec of every layer lists its parts, so builders need no rule by which the layers of a mixed model
+/// differ. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
 namespace millrace::layers {
 
 /// Normalisation of queries and keys before the rotation: none, per head with a weight [head_dim], or over all heads at once with

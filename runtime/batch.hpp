@@ -22,7 +22,7 @@ struct BatchView {
 struct BatchField {
   std::string_view name;
   std::span<std::int32_t> BatchView::*array;
-  std::int32_t padding = 0;  // the value in padded rows, and wherever nobody gives one
+  std::int32_t padding = 0;  // the value in padded rows, and wherever none is given
 };
 
 /// All fields, in the order of their places in memory. A further one is a member above, a row here and whoever fills it: programs read it

@@ -24,7 +24,7 @@ namespace millrace::kernels::cuda {
 /// context's.
 class FusedAttentions {
  public:
-  /// On the thread's current device; plans run on `lane`.
+  /// On the thread's current device; plans run on the stream `lane`.
   explicit FusedAttentions(cudaStream_t lane);
   ~FusedAttentions();
   FusedAttentions(const FusedAttentions&) = delete;

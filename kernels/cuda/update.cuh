@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) update_chunks(UpdateBatch<Rule> batc
   }
 }
 
-/// Queues the update of all tensors on the context's compute lane.
+/// Enqueues the update of all tensors on the context's compute stream.
 template <class Rule>
 void update_tensors(const ExecutionContext& context, const char* who, const Rule& rule, std::span<const OptimizerTensors> tensors) {
   static_assert(sizeof(UpdateBatch<Rule>) < 4096, "kernel arguments");

@@ -203,7 +203,7 @@ std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
   const auto temporary = join_path(folder_, temporary_name(step, epoch));
   make_directory(temporary);
   try {
-    sync_directory(folder_);  // otherwise what is synced inside it could be lost with it
+    sync_directory(folder_);  // without it, files synced inside could be lost with the folder
   } catch (const Error&) {
     discard(temporary);
     throw;

@@ -12,9 +12,9 @@
 
 namespace millrace::runtime {
 
-/// What a device runs of a stage: a set of programs with a place for every value. Here an interpreter enqueues operation by operation; on a
-/// device that has graphs, what it enqueued is captured and from then on launched as one. A device with a compiler of its own would put
-/// what that makes in place of the interpreter: nobody outside sees more of it than these functions. Thread: the rank's worker.
+/// The form in which a device runs a stage: a set of programs with a place for every value. Here an interpreter enqueues operation by
+/// operation; on a device with graphs, the enqueued work is captured and then launched with one call. A device with its own compiler would
+/// replace the interpreter by compiled code, since callers use only these functions. Thread: the rank's worker.
 class Executable {
  public:
   /// Plans the places. Throws Error(config) for an operation that the device has no kernel for.

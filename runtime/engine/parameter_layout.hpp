@@ -64,7 +64,7 @@ struct StoredParameter {
 class ParameterLayout {
  public:
   /// With `compute` bf16 every tensor that programs do not read in fp32 gets a copy; each packed form that a stage asks for is a copy too.
-  /// Copies that packed forms are made from and nobody else reads take turns in one place. Throws Error(internal) for a use that is
+  /// Copies that are read only to make packed forms share one place, one after another. Throws Error(internal) for a use that is
   /// declared twice on the rank or with two shapes.
   ParameterLayout(const std::vector<StageParameter>& parameters, kernels::DType compute);
 

@@ -19,7 +19,7 @@ enum class SpanKind : std::uint8_t {
   optimizer,         // the update, and before it the gradient sums and their squares
   snapshot,          // copying parameters and optimizer states for a checkpoint
   checkpoint_write,  // on the checkpoint lane, concurrently with the compute worker
-  wait,              // the compute worker had nothing to do: reason and peer tell why
+  wait,              // the compute worker had nothing to do, for `reason` and `peer`
   step,              // the whole step, from the order to run it to the last report
 };
 

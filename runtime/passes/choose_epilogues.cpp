@@ -49,7 +49,7 @@ class EpilogueChooser {
   }
 
  private:
-  /// The operation whose only result is `value`, which nobody else reads, where it has no addition yet; or nullptr.
+  /// The operation whose only result is `value`, if that is read only once and no addition is fused into it yet; or nullptr.
   Operation* sole_source(ValueId value) {
     const int source = producer_[index(value)];
     if (source == no_producer || readers_[index(value)] != 1) return nullptr;
@@ -64,7 +64,7 @@ class EpilogueChooser {
     labels.insert(labels.end(), added.begin(), added.end());
   }
 
-  /// The product yields the sum where it stands: a bias is a parameter, and there from the start.
+  /// The product itself adds the bias and need not move: a bias is a parameter, so it exists from the start.
   void join_bias(std::size_t position, kernels::Device device) {
     const Operation& bias = program_[position];
     const ValueId part = bias.inputs[0];

@@ -28,7 +28,7 @@ struct MemoryOfRank {
   std::int64_t planned = 0;         // size of the arena
   std::int64_t resident = 0;        // peak resident memory of the whole process, including all its ranks
   int on_device = -1;               // index of the rank's GPU; −1: none, and the next two fields are 0
-  std::int64_t device_planned = 0;  // planned memory on that GPU: of all ranks of this process there, with their queues
+  std::int64_t device_planned = 0;  // planned memory on that GPU: of all ranks of this process on it, with their device contexts
   std::int64_t device = 0;          // by how much the memory in use on that GPU has grown since before the ranks were built, by any process
   std::vector<NamedBytes> sections;
   std::vector<NamedBytes> fixed;    // sections that are in use all the time

@@ -99,7 +99,7 @@ void Executor::run_step(const kernels::ExecutionContext& context, ProgramKind ki
   if (hook != nullptr) hook->after(call);
 }
 
-/// For a hook that wants to see numbers: copies of them, before and after, which takes long.
+/// Runs an operation for a hook that reads values: it gets host copies before and after the operation, which is slow.
 void Executor::run_shown(const kernels::ExecutionContext& context, const OperationHook::Call& call, OperationHook& hook,
                          kernels::Scratch scratch) {
   const bool go_back = hook.sight() == OperationHook::Sight::copies_that_go_back;

@@ -22,8 +22,8 @@ struct Bindings {
 /// Called around every operation with its operands in memory. Statistics, NaN search, break points and recordings hang here.
 class OperationHook {
  public:
-  /// What a hook wants of operands that the host cannot access: nothing, so that it sees addresses of the device and nobody waits for the
-  /// device; copies in host memory; or copies that go back with what it wrote into them. All others it has themselves.
+  /// The access that a hook needs to operands that the host cannot read: none (it sees device addresses, and the device is not waited
+  /// for); copies in host memory; or copies that are written back after the hook changed them. Other operands it accesses in place.
   enum class Sight : std::uint8_t { addresses, copies, copies_that_go_back };
   struct Call {
     const ProgramSet& programs;
@@ -49,7 +49,7 @@ class Executor {
   /// `counts`: the runtime counts of bounded axes, by index; each within [0, capacity].
   void run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook = nullptr,
            std::span<const std::int64_t> counts = {});
-  /// The bindings without regions that the program does not touch: what tells one execution's memory from another's.
+  /// The bindings without regions that the program does not touch: the key by which executions with equal memory are recognised.
   [[nodiscard]] Bindings touched(ProgramKind kind, const Bindings& bindings) const;
   [[nodiscard]] bool touches(ProgramKind kind, Region region) const noexcept {
     return touched_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(region)];

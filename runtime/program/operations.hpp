@@ -13,8 +13,8 @@
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
-/// An operation's options are those of its kernel. Shape rule, gradients, cost and kernel of each stand in ops/<name>.cpp; of linear, which
-/// is a product, in ops/matmul.cpp.
+/// An operation's options are those of its kernel. The shape rule, gradients, cost and kernel of each are in ops/<name>.cpp; those of
+/// linear, which is a product, are in ops/matmul.cpp.
 namespace millrace::runtime {
 
 /// table[tokens]: tokens i32 [T], table [V, D] → [T, D].

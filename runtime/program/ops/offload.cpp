@@ -3,15 +3,15 @@
 namespace millrace::runtime {
 namespace {
 
-/// A copy between the memory in which programs compute and the host's, as two operations: one begins it, the other, later, is the first
-/// after which it is done. What the second yields the first has as an operand already, for its memory is in use from there on.
+/// A copy between the memory in which programs compute and host memory, as two operations: the first begins the copy, the second waits
+/// for its end. The result of the second is also an operand of the first, since its memory is in use from the first on.
 class Transfer : public OperationRule {
  public:
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override { return {inputs.front()}; }
   Cost cost(std::span<const ValueType>, std::span<const ValueType>, const Attributes&) const override { return {}; }
 };
 
-/// from, to.
+/// Operands: the source and the destination.
 class Begin final : public Transfer {
  public:
   Begin(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}
@@ -28,7 +28,7 @@ class Begin final : public Transfer {
   kernels::StreamKind lane_;
 };
 
-/// from; yields to.
+/// Operand: the source. Result: the destination.
 class End final : public Transfer {
  public:
   End(std::string_view name, kernels::StreamKind lane) : name_(name), lane_(lane) {}

@@ -25,7 +25,7 @@ namespace millrace::runtime {
 
 namespace rules {
 
-/// Throws Error(internal) with the operation, its operands' types and what was wanted, unless `fits`.
+/// Throws Error(internal) with the operation, its operands' types and what was expected, unless `fits`.
 void require(bool fits, std::string_view operation, std::span<const ValueType> inputs, std::string_view wanted);
 
 /// True for [rows, columns] of f32 or bf16.
