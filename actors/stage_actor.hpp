@@ -13,7 +13,7 @@
 namespace millrace::actors {
 
 /// A decoder stage: owns its programs, and runs what its rank has decided, on the rank's compute worker. The stage's weights, gradients and
-/// optimizer states lie in the rank's ParameterStore. The rank actor is told when an action is done. A stage actor that ends gives its
+/// optimizer states lie in the rank's ParameterStore. Reports every action that is done to the rank actor. When it ends, it gives its
 /// stage back to the rank.
 class StageActor : public WorkerActor {
  public:

@@ -45,7 +45,7 @@ struct Key {
 /// "train.steps" -> "train"; "device" -> "".
 [[nodiscard]] std::string_view section_of(std::string_view name);
 
-/// What the key wants, for messages and help: "an integer from 1 to 1000000000 (steps)".
+/// The values that the key accepts, for messages and help: "an integer from 1 to 1000000000 (steps)".
 [[nodiscard]] std::string expected_text(const Key& key);
 
 /// Does a value of the right kind lie in the key's range or among its choices?

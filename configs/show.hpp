@@ -11,7 +11,7 @@ namespace millrace::configs {
 ///     steps = 200                 # run.toml:14:1
 [[nodiscard]] std::string show(const LoadedRun& run);
 
-/// Every key for a terminal: what it wants, its default, what it does.
+/// Every key for a terminal: the values that it accepts, its default, what it does.
 [[nodiscard]] std::string help_text();
 
 /// The same as a page, one table a section: docs/keys.md.

@@ -67,7 +67,7 @@ std::vector<std::chrono::nanoseconds> delays_of(const runtime::Costs& costs) {
   return delays;
 }
 
-// -- what a rank tells ----------------------------------------------------------------------------------------------------
+// -- what a rank reports --------------------------------------------------------------------------------------------------
 
 std::string step_name(std::int64_t step, const char* what) { return fmt::format("step {} {}", step, what); }
 

@@ -18,7 +18,7 @@ struct StageCall {
   Execute execute;
   std::vector<std::byte> boundary_in, gradient_in;  // of actions that are the first to read them
   runtime::Batch batch;                             // of forwards
-  std::string output;                               // hash of the token or gradient that it made; empty where it makes none
+  std::string output;                               // hash of the activation or gradient that it produces; empty if there is none
 };
 
 /// Everything that one stage did in a step.

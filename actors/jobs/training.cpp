@@ -184,7 +184,7 @@ void train(Session& session, const RunSettings& settings) {
   runtime::learning_rate(settings.train).validate();
   std::optional<DatasetBatches> opened(std::in_place, open_data(settings, false), batch_shape(settings));
 
-  // Process 0 determines where the run stands and tells the others.
+  // Process 0 determines the state from which the run continues, and broadcasts it.
   std::unique_ptr<RunDirectory> directory;
   Beginning beginning;
   if (session.leads()) {

@@ -26,7 +26,7 @@ namespace millrace::actors {
 
 class ActionRunner;
 
-/// Who is told what happens to a rank: boundaries and credits by its links, and what failed outside of actions and tasks by its worker.
+/// Receives the events of a rank: arrivals and credits from its links, and failures outside of actions and tasks from its worker.
 class RankEvents : public cluster::LinkEvents {
  public:
   virtual void failed(const TaskFailed& failure) = 0;
@@ -99,7 +99,7 @@ class Rank {
   // -- channels --------------------------------------------------------------------------------------------------------------------------
   /// This rank's ends of a channel, given where the other end is. Ring memory belongs to the rank.
   void add_ends(cluster::ChannelEnds& ends, RankEvents& events) const;
-  /// The channels exist and their ends tell `events`. Neither is owned; both outlive what the worker does.
+  /// Attaches the channels, whose ends call `events`. Neither is owned; both must outlive all work of the worker.
   void join(cluster::Links& links, RankEvents& events) {
     links_ = &links;
     events_ = &events;
@@ -174,7 +174,7 @@ class Rank {
   std::unique_ptr<ComputeWorker> worker_;  // declared last: joined before the rest is destroyed
 };
 
-/// A rank that is here, and who is told of what happens to it.
+/// A rank that this process hosts, and the receiver of its events.
 struct HostedRank {
   Rank* rank = nullptr;
   RankEvents* events = nullptr;

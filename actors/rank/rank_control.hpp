@@ -22,7 +22,7 @@
 namespace millrace::actors {
 
 /// The effects that a rank's control can have. The rank's actor implements it with messages; the debugger's stepper holds
-/// requests until it is told to continue.
+/// requests until the user continues.
 class RankPort {
  public:
   virtual ~RankPort() = default;

@@ -16,7 +16,7 @@ struct RankTask {
 };
 
 /// The work of a rank besides its stages' programs: gradient sums, their squares, the optimizer, snapshots. Runs on the worker,
-/// in order with the actions; results may be read once the control has been told that the task is done.
+/// in order with the actions; results may be read once completion of the task has been reported to the control.
 class RankTasks {
  public:
   /// Both must outlive this object.

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t max_repeats_known = 1024;
 
-/// The console's queue in place of spdlog's own asynchronous logger: that one's thread blocks in write() while nobody reads stderr, and
-/// is waited for when the process ends.
+/// Uses the console's queue instead of spdlog's asynchronous logger: that logger's thread blocks in write() if stderr is not read, and
+/// the end of the process waits for it.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {

@@ -31,7 +31,7 @@ struct LogSource {
   int rank = -1;
 };
 
-/// Writes "warning: [stage 2 rank 5] message". Any thread; never blocks. Lines that nobody reads are dropped and counted.
+/// Writes "warning: [stage 2 rank 5] message". Any thread; never blocks. Lines that are not read are dropped and counted.
 void log(LogLevel level, const LogSource& source, std::string_view message);
 
 /// The same, formatted only if the level is printed.

@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// A message of a slot larger than this is sent as an announcement (the prefix alone, always eager) followed by the payload: the
-/// announcement tells the receiving transport that a transfer is in progress and needs polling, so that it does not sleep in the
+/// announcement informs the receiving transport that a transfer is in progress and needs polling, so that it does not sleep in the
 /// middle of it. A shorter message arrives before a sleep would begin, and would only be delayed by an announcement.
 constexpr std::size_t announce_from = std::size_t{1} << 20;
 

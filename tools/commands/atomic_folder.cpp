@@ -27,7 +27,7 @@ void write_whole_folder(const std::string& to, const char* who, const std::funct
     runtime::sync_directory(temporary);
     runtime::rename_path(temporary, to);
   } catch (const Error&) {
-    std::error_code ignored;  // the first error is the one to tell
+    std::error_code ignored;  // the first error is the one to report
     std::filesystem::remove_all(temporary, ignored);
     throw;
   }

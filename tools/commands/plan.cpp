@@ -175,7 +175,7 @@ void print_choice(const Planning& planning, const actors::PlanResult& result) {
   fmt::print("; without optimizer and data\n");
 }
 
-/// A run description of what the plan decides, with what it was decided by.
+/// A run description with the keys that the plan decides, and the inputs of its decision as comments.
 std::string plan_file(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
   const auto& pipeline = planning.config.pipeline;

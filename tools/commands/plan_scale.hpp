@@ -10,7 +10,7 @@
 
 namespace millrace::tools {
 
-/// What the user wants to know of a plan on more ranks: data-parallel replicas of it, in milliseconds.
+/// The options of a prediction for a plan on more ranks: data-parallel replicas of it, with times in milliseconds.
 struct ScaleRequest {
   std::vector<int> replicas;
   runtime::ScaleModel model;  // without the bytes of gradients, which are the plan's
@@ -26,7 +26,7 @@ struct ScaleRequest {
 /// costs in milliseconds (--measure or --costs).
 [[nodiscard]] std::optional<ScaleRequest> read_scale(const Arguments& arguments);
 
-/// Prints a line for every number of replicas of this plan: `request` is what it was searched for, `plan` a result of the search.
+/// Prints a line for every number of replicas of this plan: `request` is the request of the search, `plan` one of its results.
 void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const actors::PlannedRun& plan);
 
 }  // namespace millrace::tools

@@ -49,8 +49,8 @@ struct NamedTokenizer {
   std::string name;
   bool bytes = false;  // the byte vocabulary
 };
-/// --tokenizer, else that of the model's folder, else the byte vocabulary for a run that was trained on text, and where there is no run for
-/// a model of 257 to 512 ids. Errors: Error(usage) for a model of which nothing tells its tokenizer, Error(data).
+/// --tokenizer, else that of the model's folder, else the byte vocabulary: for a run that was trained on text, and, if there is no run, for
+/// a model of 257 to 512 ids. Errors: Error(usage) if the tokenizer of the model is unknown, Error(data).
 [[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who);
 
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": a line for the user.

@@ -7,7 +7,7 @@ and xxhash from PyPI; not part of the build or the tests:
     python3 tools/reference/train_tokenizers.py tests/golden/tokenizers
 
 Writes one tokenizer a kind, and expected.txt: for each the number of ids, the XXH3-128 hash of the ids as little-endian int32, and the first
-64 of them. The references take valid text only: each is asked for the mixed text without invalid bytes, SentencePiece line by line.
+64 of them. The references take valid text only: each encodes the mixed text without invalid bytes, SentencePiece line by line.
 """
 import base64
 import io
