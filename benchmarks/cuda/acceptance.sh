@@ -75,7 +75,7 @@ trap 'exit 130' INT TERM
 # -- helpers -------------------------------------------------------------------------------
 
 left() { echo $((limit - SECONDS)); }
-# tell ROW WHAT FIGURE WANTED MET
+# tell ROW WHAT FIGURE GOAL MET: appends a row to the table.
 tell() { echo "| $1 | $2 | $3 | $4 | $5 |" | tee -a "$table"; }
 # room SECONDS ROW WHAT: false, with a message, if less time is left.
 room() {

@@ -245,7 +245,7 @@ typedef struct {
   size_t count;
 } Tensors;
 
-// What the backward wants of a layer.
+// What the forward of a layer saves for its backward.
 typedef struct {
   float *ln1, *mean1, *scale1, *qkv, *att, *mixed, *middle, *ln2, *mean2, *scale2, *fc, *gelu, *out;  // mixed: of attention; middle, out: the residual stream
 } Layer;
@@ -383,7 +383,7 @@ static double now(void) {
 
 static int ascending(const void* a, const void* b) { return (*(const double*)a > *(const double*)b) - (*(const double*)a < *(const double*)b); }
 
-// Of each tensor: the loss a little way up its gradient and down it must differ by the gradient's length.
+// For each tensor, the losses a small step up and down its gradient must differ by the gradient's length times both steps.
 static int check(void) {
   Model m = make_model((Sizes){.batch = 2, .time = 12, .channels = 16, .heads = 2, .layers = 2, .vocabulary = 29, .positions = 16}, 0.25f);
   int wrong = 0;

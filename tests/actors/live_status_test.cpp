@@ -27,7 +27,7 @@ StepRecord record(std::int64_t step, double loss, int ranks = 2) {
   return record;
 }
 
-/// The data of /metrics and /status, for so many ranks.
+/// The data of /metrics and /status, for this number of ranks.
 LiveView made_up(int ranks) {
   LiveHistory history;
   for (int step = 11; step <= 20; ++step) history.add(record(step, 3.0 / step, ranks));

@@ -81,7 +81,7 @@ TEST_F(Watch, TellsOnceAndAgainAfterSomethingMoved) {
   EXPECT_TRUE(pass(25s, further));
 }
 
-// One of what a rank tells about itself has changed: it moved, however long it tells of a wait.
+// If any field that a rank reports has changed, the rank has moved, however long it has been reporting a wait.
 TEST_F(Watch, AnyChangeIsAMove) {
   const std::vector<std::function<void(Progress&, int)>> changes{
       [](Progress& progress, int turn) { progress.stage = turn % 2; },

@@ -16,7 +16,7 @@ namespace {
 
 using tests::expect_error;
 
-/// Writes down what both ends are told.
+/// Records the events of both ends.
 class Told final : public LinkEvents {
  public:
   void on_arrival(const Arrival& arrival) override { arrivals.push_back(arrival); }
@@ -151,7 +151,7 @@ TEST(PieceEnd, AShortSlotIsOnePieceWithItsPrefix) {
   }
 }
 
-// Parts of 100 bytes of 250: what is ready is sent as soon as it is a whole piece, and the receiver hears of each.
+// A message of 250 bytes in parts of 100: each part is sent as soon as it is complete, and the receiver is notified of each.
 TEST(PieceEnd, PartsAreSentAsTheyBecomeReady) {
   Pair pair(Pair::Kind::pieces, self(2, 250, 100));
   for (std::int64_t sequence = 0; sequence < 3; ++sequence) {

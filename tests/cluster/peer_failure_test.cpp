@@ -5,7 +5,7 @@
 namespace millrace::cluster {
 namespace {
 
-/// Processes that speak, of `survivors` on hosts of two processes each.
+/// The processes among `survivors` that print the error, on hosts of two processes each.
 std::vector<int> speakers(std::vector<bool> is_lost, const std::vector<int>& survivors) {
   std::vector<int> result;
   for (const int process : survivors) {

@@ -60,7 +60,7 @@ struct Context {
   void* top = nullptr;
   void start(std::byte* stack, std::size_t bytes) {
     auto* const end = reinterpret_cast<void**>(stack + bytes);
-    end[-1] = nullptr;  // nobody returns from fiber_main
+    end[-1] = nullptr;  // fiber_main never returns
     end[-2] = reinterpret_cast<void*>(&fiber_main);
     for (int saved = 3; saved <= 8; ++saved) end[-saved] = nullptr;
     top = end - 8;
@@ -152,7 +152,7 @@ struct Block {
     threadIdx = {which - row * blockDim.x, row % blockDim.y, row / blockDim.y};
   }
 
-  /// The fiber that goes on, made current: of a thread that may, else of the next that has not begun. Null: nobody can.
+  /// Makes the fiber that runs next current: that of a ready thread, else that of the next thread to begin. Null: none can run.
   Fiber* choose() {
     if (waiting > 0) {
       const unsigned which = ready[first];
@@ -231,7 +231,7 @@ struct Block {
       wait();
   }
 
-  /// The current thread has returned: nobody waits for it.
+  /// The current thread has returned, so others no longer wait for it.
   void leave() {
     const unsigned which_warp = current / kWarp;
     --live;

@@ -269,7 +269,7 @@ void drain_device(int device) {
   for (cudaStream_t stream : streams) stream->drain();
 }
 
-/// `bytes` at a multiple of 512 that end at a page nobody may touch.
+/// Maps `bytes` at a multiple of 512, followed directly by a page without access.
 cudaError_t map_memory(void** memory, std::size_t bytes, cudaMemoryType type) {
   constexpr std::size_t guard = 4096, line = 512;
   const std::size_t wanted = type == cudaMemoryTypeDevice ? (bytes + line - 1) / line * line : pages(bytes);

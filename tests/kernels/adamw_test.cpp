@@ -52,7 +52,7 @@ TEST(Adamw, FollowsTheWorkedExample) {
   }
 }
 
-// Every scalar must be used in its place: epsilon and the betas differ so much that none can replace another.
+// Every scalar must be used in its place: epsilon and the betas differ enough that swapping two changes the result.
 TEST(Adamw, IsItsFormula) {
   const AdamwScalars scalars{
       .learning_rate = 0.03, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 0.05, .weight_decay = 0.4, .gradient_scale = 0.37F, .update = 3};

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Device kDevice{DeviceKind::cuda, 0};
 
-/// Every tensor is surrounded by bytes that nobody may write; read as numbers they are NaN, so that reading them shows as well.
+/// Every tensor is surrounded by bytes that must not be written; read as numbers they are NaN, so that reading them is detected as well.
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kUntouched{0xff};
 

@@ -122,7 +122,7 @@ struct Turned {
   Data x, positions, frequencies;
 };
 
-// Units in the last place of the fp32 number nearest to `wanted`.
+// The difference in units in the last place of the fp32 number nearest to `wanted`.
 double units_between(double found, double wanted) {
   const auto nearest = std::abs(static_cast<float>(wanted));
   return std::abs(found - wanted) / (static_cast<double>(std::nextafter(nearest, 2.0F)) - static_cast<double>(nearest));

@@ -7,7 +7,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tools/text.hpp"
 
-// What CTest is told about cases that cannot run, and what it prints about them.
+// What is reported to CTest about cases that cannot run, and what CTest prints about them.
 namespace millrace::tests {
 namespace {
 

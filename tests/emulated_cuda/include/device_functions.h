@@ -40,9 +40,9 @@ struct Count {
   int holding, arrived;
 };
 Count meet_in_block(bool predicate);
-/// The lanes of `mask`; what lane `source` brought. All ones, a NaN of every type, when that lane takes no part.
+/// Waits for the lanes of `mask`; returns the value of lane `source`, or all ones (a NaN of every type) if that lane does not take part.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
-/// The lanes of `mask` whose predicate holds.
+/// Returns the lanes of `mask` whose predicate holds.
 unsigned ballot(unsigned mask, bool predicate);
 extern constinit thread_local int current_lane;
 [[nodiscard]] inline int lane() noexcept { return current_lane; }

@@ -28,7 +28,7 @@ Numbers example(std::uint16_t index, std::uint16_t right, const std::vector<Numb
   return numbers;
 }
 
-/// A file of examples, with a header that may be told otherwise.
+/// A file of examples, with a header whose fields may contradict them.
 struct File {
   std::vector<Numbers> examples;
   std::int32_t magic = 20240522, version = 1;

@@ -136,7 +136,7 @@ TEST(ChooseEpilogues, AValueIsNotAddedToItself) {
   EXPECT_EQ(kinds_of(differentiate(builder.finish(), {}), ProgramKind::forward), (Names{"linear", "add"}));
 }
 
-/// Epilogue, operand and the value's form go together: a kernel that reads a packed weight is told so, and no other.
+/// Epilogue, operand and the value's form agree: exactly the kernels that read a packed weight have it marked as packed.
 TEST(ChooseEpilogues, AProductIsToldThatItsWeightLiesPacked) {
   const auto set = differentiate(biased_product(DType::bf16), {});
   for (const auto kind : all_program_kinds)

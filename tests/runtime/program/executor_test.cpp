@@ -93,7 +93,7 @@ TEST(Executor, APlanOfOtherProgramsIsRefused) {
       << message;
 }
 
-// What tells one execution's memory from another's: a base that the program does not touch is no part of it.
+// The key by which executions with equal memory are recognised has no base of a region that the program does not touch.
 TEST(Executor, TouchedBindingsAreThoseOfOperandsAlone) {
   Rig rig(SmallNet{}, {});
   const Executor executor(rig.set, rig.plan);

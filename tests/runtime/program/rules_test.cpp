@@ -361,7 +361,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
   EXPECT_EQ(found.size(), words.size());
 }
 
-// A table that has several values of one name could not tell them apart.
+// A table could not distinguish several values with the same name.
 TEST(Rules, EveryValueHasANameOfItsOwn) {
   for (const Net& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});

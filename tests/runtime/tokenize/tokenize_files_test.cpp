@@ -21,7 +21,7 @@ using Report = std::tuple<std::uint64_t, std::int64_t, std::int64_t>;  // bytes,
 
 constexpr std::int32_t begin = 900, end = 901;
 
-/// A byte is its id; the first one of a text that goes on where another was cut is its id plus 300. Notes the texts that it is given.
+/// The id of a byte is its value; that of the first byte of a text that continues a cut one is its value plus 300. Records its texts.
 class NotingTokenizer final : public Tokenizer {
  public:
   explicit NotingTokenizer(bool has_ends = true) : has_ends_(has_ends) {}
