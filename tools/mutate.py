@@ -5,7 +5,7 @@
     tools/mutate.py --seed 7 --count 400     another draw
     tools/mutate.py --rooms engine,links     of some rooms
     tools/mutate.py --list                   prints the draw and ends
-    tools/mutate.py --seconds 60             each mutant meets only so many seconds of tests, the quickest first; what survives them counts as a survivor
+    tools/mutate.py --seconds 60             each mutant meets at most 60 s of tests, quickest first; if it survives these, it is a survivor
     tools/mutate.py --seed 7 --count 400 --again    the same draw after new tests: meets the survivors of its last run only, and prints the whole table
 
 Changes: a statement dropped, two arguments swapped, a number off by one, another sign, another comparison, another logic. All mutants of a draw are compiled into one
