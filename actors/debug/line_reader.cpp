@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* prompt = "(millrace) ";
 
-// libedit calls a plain function, for a single terminal.
+// Globals, since libedit's callback is a plain function without a context; there is only one terminal.
 std::function<std::vector<std::string>(const std::string&)> known_words;
 std::vector<std::string> candidates;
 

@@ -46,8 +46,8 @@ class Search {
     if (cost > 0.001 * duration_) found_.push_back({cost, std::move(what), rank, stage});
   }
 
-  /// The time that the other stages of this kind would take for this stage's number of layers. A stage without layers is compared
-  /// without scaling, and so is every stage if the others have none.
+  /// The mean time of the other stages, each scaled to this stage's number of layers. Stages without layers are compared only with
+  /// each other, without scaling.
   [[nodiscard]] double mean_of_others(std::size_t stage, ActionKind kind) const {
     const int own = measured_.layers.empty() ? 0 : measured_.layers[stage];
     double sum = 0;

@@ -34,15 +34,15 @@ struct StepView {
   [[nodiscard]] std::int64_t duration() const { return end - begin; }
 };
 
-/// Extracts a training step from the ranks' records, without the evaluation before it, which has the same number; `traces` is
-/// indexed by rank. Error(config) if a rank's records do not match its list of the schedule, because its ring has overwritten
-/// some.
+/// Extracts a training step from the ranks' records and skips the evaluation before it, which is recorded under the same number;
+/// `traces` is indexed by rank. Error(config) if a rank's ring has overwritten records of the step, so that the rest do not match
+/// its list of the schedule.
 [[nodiscard]] StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
 
 /// Whether the records contain all actions of the step, so that view_of() succeeds.
 [[nodiscard]] bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
 
-/// An input of an action: which action produced it, and when that ended.
+/// An input of an action: the action that produced it, and the time at which this producer ended.
 struct MadeToken {
   ActionPlace maker;
   std::int64_t produced = 0;
@@ -55,7 +55,7 @@ struct MadeToken {
 [[nodiscard]] std::optional<MadeToken> waited_token(const Schedule& schedule, const ActionTable& table, const StepView& view,
                                                     const TraceRecord& wait);
 
-/// The time within this wait at which its boundary was produced: before it the producer is to blame, after it the transfer.
+/// The time within this wait at which its boundary was produced. Until then the rank waited for the producer, and then for the transfer.
 [[nodiscard]] std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view,
                                            const TraceRecord& wait);
 

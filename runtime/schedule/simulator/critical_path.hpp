@@ -19,11 +19,11 @@ struct PathStep {
 /// `simulation` is simulate(schedule, costs), with its trace.
 [[nodiscard]] std::vector<PathStep> critical_path(const Schedule& schedule, const Costs& costs, const Simulation& simulation);
 
-/// By action: how much longer it could take without making the step longer. 0 on the critical path.
+/// For each action, the time by which it could take longer without delaying the end of the step; 0 on the critical path.
 [[nodiscard]] std::vector<double> slack(const Schedule& schedule, const Costs& costs, const Simulation& simulation);
 
-/// The increase of the makespan when one input increases by 1: counts along the critical path. Exact for small changes unless two
-/// paths tie.
+/// The derivative of the makespan with respect to each input, summed over the input's occurrences on the critical path. Exact for
+/// small changes, unless two critical paths have the same length.
 struct Sensitivity {
   std::vector<StageCost> stages;  // by StageId, with respect to the duration of each kind
   std::vector<double> pairs;      // in the order of Costs::pairs
