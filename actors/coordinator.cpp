@@ -92,12 +92,12 @@ void Coordinator::update() {
                                   loss.bad->microbatch, loss.bad->value));
   std::vector<runtime::TensorSquareSum> squares;
   for (const auto& report : reports_) {
-    for (const auto& tensor : report.squares) {
-      if (!std::isfinite(tensor.squares)) {
+    for (const auto& sum : report.squares) {
+      if (!std::isfinite(sum.value)) {
         return not_finite(fmt::format("step {}: the gradient of {} is not finite (its square sum is {}); no parameter was changed",
-                                      step_ + 1, setup_.tensors.at(static_cast<std::size_t>(tensor.tensor)), tensor.squares));
+                                      step_ + 1, setup_.tensors.at(static_cast<std::size_t>(sum.order)), sum.value));
       }
-      squares.push_back({tensor.tensor, tensor.squares});
+      squares.push_back(sum);
     }
   }
   if (!bad_step_.empty())

@@ -58,8 +58,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     result.loss =
         runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(), {result.targets, plan.schedule.microbatches});
     std::vector<runtime::TensorSquareSum> squares;
-    for (const auto& [rank, report] : reports_)
-      for (const auto& tensor : report.squares) squares.push_back({tensor.tensor, tensor.squares});
+    for (const auto& [rank, report] : reports_) squares.insert(squares.end(), report.squares.begin(), report.squares.end());
     result.raw_grad_norm = runtime::global_norm(squares);
     const auto scale = runtime::clip_scale(result.raw_grad_norm, setup_.train);
     result.grad_norm = result.raw_grad_norm * static_cast<double>(scale);

@@ -11,6 +11,7 @@
 #include "actors/messages/step_metrics.hpp"
 #include "cluster/links/link.hpp"
 #include "runtime/checkpoint/checkpoint_warning.hpp"
+#include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/stage.hpp"
 #include "runtime/engine/step_loss.hpp"
 #include "runtime/ids.hpp"
@@ -83,13 +84,6 @@ struct RankReady {
   auto tie() { return std::tie(rank, planned_bytes); }
 };
 
-/// The sum of squares of one gradient; `tensor` is its index in model order.
-struct TensorSquares {
-  std::int32_t tensor = 0;
-  double squares = 0;
-  auto tie() { return std::tie(tensor, squares); }
-};
-
 /// The composition of a rank's time from RunStep to the end of its list, from its trace ring; nanoseconds.
 struct StepTimes {
   std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, data = 0;
@@ -100,7 +94,7 @@ struct StepTimes {
 struct StepReport {
   std::int32_t rank = 0;
   std::int64_t step = 0;
-  std::vector<TensorSquares> squares;
+  std::vector<runtime::TensorSquareSum> squares;
   std::vector<runtime::LossTermSums> losses;  // the loss terms of the rank's stages
   StepTimes times;
   std::uint64_t device_used = 0, device_total = 0;                         // bytes of the rank's GPU; 0 on a CPU

@@ -426,8 +426,7 @@ void RankControl::report_step() {
   auto& report = std::get<StepReport>(report_);
   report.rank = rank_.id().value;
   report.step = step_;
-  report.squares.clear();
-  for (const auto& sum : tasks_.squares()) report.squares.push_back({sum.order, sum.value});
+  report.squares = tasks_.squares();
   losses_of(rank_, *list_, report.losses);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
   measure_step(report.times, report.metrics);

@@ -115,7 +115,7 @@ class PipelineDriver::Conductor : public caf::event_based_actor {
   void reported(const actors::StepReport& report) {
     for (const auto& term : report.losses)
       for (const double sum : term.sums) driver_.loss_ += sum;
-    for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.tensor)] = tensor.squares;
+    for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.order)] = tensor.value;
     if (++driver_.reported_ < driver_.plan_.ranks()) return;
     driver_.squares_ = 0;
     for (const double square : driver_.square_by_tensor_) driver_.squares_ += square;

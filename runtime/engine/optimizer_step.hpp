@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/base/execution_context.hpp"
@@ -12,8 +14,9 @@ namespace millrace::runtime {
 
 /// Σ g² of one tensor of the rank.
 struct TensorSquareSum {
-  int order = 0;  // index of the tensor in the model
+  std::int32_t order = 0;  // index of the tensor in the model
   double value = 0;
+  auto tie() { return std::tie(order, value); }  // for the wire between processes
 };
 
 /// Sums of squares of the complete gradients, in model order. A tensor that two ranks hold is reported by its owner, after the

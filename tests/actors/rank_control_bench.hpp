@@ -209,7 +209,7 @@ class Bench {
     std::vector<double> found(plan.parameters.size(), -1);
     for (const auto& seat : seats) {
       const auto report = seat->reported<StepReport>().back();
-      for (const auto& sum : report.squares) found.at(static_cast<std::size_t>(sum.tensor)) = sum.squares;
+      for (const auto& sum : report.squares) found.at(static_cast<std::size_t>(sum.order)) = sum.value;
     }
     return found;
   }

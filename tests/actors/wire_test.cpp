@@ -28,8 +28,8 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.step, 41);
   ASSERT_EQ(back.squares.size(), 2U);
-  EXPECT_EQ(back.squares[1].tensor, 7);
-  EXPECT_EQ(back.squares[1].squares, 2.25);
+  EXPECT_EQ(back.squares[1].order, 7);
+  EXPECT_EQ(back.squares[1].value, 2.25);
   ASSERT_EQ(back.losses.size(), 1U);
   EXPECT_EQ(back.losses[0].stage, 5);
   EXPECT_EQ(back.losses[0].sums, report.losses[0].sums);
@@ -68,7 +68,7 @@ TEST(Wire, AMessageMayBeUsedAgain) {
   const auto& report = std::get<StepReport>(message);
   EXPECT_EQ(report.squares.data(), room);
   ASSERT_EQ(report.squares.size(), 1U);
-  EXPECT_EQ(report.squares[0].tensor, 5);
+  EXPECT_EQ(report.squares[0].order, 5);
   EXPECT_TRUE(report.losses.empty());
   decode(encode(ToCoordinator{RankReady{3, 4}}), message);
   EXPECT_EQ(std::get<RankReady>(message).planned_bytes, 4U);
