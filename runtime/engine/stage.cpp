@@ -69,6 +69,14 @@ Stage::Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logit
   if (logits)
     logits_ =
         std::make_unique<Executable>(std::make_shared<const ProgramSet>(std::move(*logits)), BackwardMode::forward_only, places, processor);
+  for (const ProgramKind kind : all_program_kinds) {
+    for (std::size_t term = 0; term < losses().size(); ++term) {
+      const auto computes = [&](const Operation& operation) {
+        return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
+      };
+      if (std::ranges::any_of(programs().program(kind), computes)) written_losses_[static_cast<std::size_t>(kind)].push_back(term);
+    }
+  }
 }
 
 const Executable& Stage::executable(Pass pass) const {
@@ -150,20 +158,15 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
   auto& chosen = executable(pass);
   const auto kind = program_of(pass);
   chosen.run(kind, context, bindings(pass, slots), hook, counts);
-  if (chosen.touches(kind, Region::result)) copy_losses(kind, context, slots.result);
+  if (pass != Pass::logits) copy_losses(kind, context, slots.result);
 }
 
 /// Where the device has a place of its own for them, the terms of every microbatch are written to that one first, so that its graph is the
 /// same. Only those that the program has written are copied from there: the others are another microbatch's.
 void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
-  for (std::size_t term = 0; term < losses().size(); ++term) {
-    const auto written = [&](const Operation& operation) {
-      return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
-    };
-    if (std::ranges::none_of(programs().program(kind), written)) continue;
+  for (const std::size_t term : written_losses_[static_cast<std::size_t>(kind)])
     memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage_, index, loss_offset(term),
                                sizeof(double));
-  }
 }
 
 kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {

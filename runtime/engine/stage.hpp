@@ -88,6 +88,7 @@ class Stage {
   std::unique_ptr<Executable> logits_;
   const RankMemory* memory_ = nullptr;
   std::size_t scalars_ = 0;
+  std::array<std::vector<std::size_t>, kProgramKinds> written_losses_;  // by program: the places in losses() of the terms that it computes
 };
 
 }  // namespace millrace::runtime
