@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/nearest.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -31,28 +31,12 @@ const std::vector<Named>& named_policies() {
   return policies;
 }
 
-/// The number of letters to insert, remove or replace.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const auto above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0U : 1U)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 std::string nearest(std::string_view word, const std::vector<std::string>& known_labels) {
   std::vector<std::string> known = known_labels;
   known.emplace_back("none");
   for (const auto& policy : named_policies()) known.emplace_back(policy.name);
   return *std::min_element(known.begin(), known.end(),
-                           [&](const std::string& a, const std::string& b) { return edits(word, a) < edits(word, b); });
+                           [&](const std::string& a, const std::string& b) { return edit_distance(word, a) < edit_distance(word, b); });
 }
 
 std::string_view trimmed(std::string_view text) {
