@@ -466,7 +466,7 @@ class ControlLink::State {
     loss_timer.async_wait([this](const error_code& error) {
       if (error || leaving) return;
       leaving = true;
-      handlers.on_job_lost(losses, !reported_by_center && speaks_of_losses(launch, topology.process(), is_lost));
+      handlers.on_job_lost(losses, !reported_by_center && reports_peer_failures(launch, topology.process(), is_lost));
     });
   }
 

@@ -83,7 +83,7 @@ bool is_beside_center(const Launch& launch, int process, int processes) {
   return is_on_one_host(launch, processes) || process == launch.local_process;
 }
 
-bool speaks_of_losses(const Launch& launch, int process, const std::vector<bool>& is_lost) {
+bool reports_peer_failures(const Launch& launch, int process, const std::vector<bool>& is_lost) {
   const auto processes = static_cast<int>(is_lost.size());
   if (process == 0 || is_on_one_host(launch, processes))
     return std::find(is_lost.begin(), is_lost.end(), false) - is_lost.begin() == process;

@@ -20,6 +20,6 @@ bool is_beside_center(const Launch& launch, int process, int processes);
 /// Whether this process prints the failure: process 0 does. If process 0 failed, it is the lowest survivor or, with several
 /// hosts, the first process of each host, since others of process 0's host may have failed with it, and only process 0 would have
 /// known.
-bool speaks_of_losses(const Launch& launch, int process, const std::vector<bool>& is_lost);
+bool reports_peer_failures(const Launch& launch, int process, const std::vector<bool>& is_lost);
 
 }  // namespace millrace::cluster

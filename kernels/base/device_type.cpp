@@ -18,10 +18,10 @@ constexpr std::array known{
 };
 
 /// Kinds that tests make up come after the known ones.
-constexpr std::size_t most_kinds = known.size() + 4;
+constexpr std::size_t max_kinds = known.size() + 4;
 
 // Constant-initialised, so that rows can be put in at namespace scope in any order.
-constinit std::array<const DeviceType*, most_kinds> rows{};
+constinit std::array<const DeviceType*, max_kinds> rows{};
 
 const DeviceType absent[] = {DeviceType(known[0]), DeviceType(known[1])};
 static_assert(std::size(absent) == known.size());

@@ -82,7 +82,7 @@ ModelConfig plain(ModelConfig model) {
 }
 
 /// "model.rope_theta = 500" if that is the first member that differs; empty if none does.
-std::string first_difference(const ModelConfig& expected, const ModelConfig& found) {
+std::string first_differing_key(const ModelConfig& expected, const ModelConfig& found) {
   if (expected == found) return {};
   const auto differs = [](const char* key, const auto& a, const auto& b) {
     return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
@@ -163,7 +163,7 @@ std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
   const std::string text = written(config, dtype);
   // A value that the file cannot express would be lost, and the file would describe another model.
   const ModelConfig expected = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
-  const std::string lost = first_difference(expected, found);
+  const std::string lost = first_differing_key(expected, found);
   MILLRACE_CHECK(lost.empty(), ExitCode::model, config_file_component,
                  "a config.json of the family {} cannot express {}: it would be another model", config.model.family, lost);
   return text;

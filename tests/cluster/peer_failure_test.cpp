@@ -10,7 +10,7 @@ std::vector<int> speakers(std::vector<bool> is_lost, const std::vector<int>& sur
   std::vector<int> result;
   for (const int process : survivors) {
     const Launch launch{static_cast<int>(is_lost.size()), process, 2, process % 2, true};
-    if (speaks_of_losses(launch, process, is_lost)) result.push_back(process);
+    if (reports_peer_failures(launch, process, is_lost)) result.push_back(process);
   }
   return result;
 }
@@ -27,7 +27,7 @@ TEST(PeerFailure, OnOneHostIsToldByTheLowestSurvivor) {
   EXPECT_EQ(speakers({true, false}, {1}), std::vector<int>{1});
   for (const int process : {2, 3}) {
     const Launch four{4, process, 4, process, true};
-    EXPECT_EQ(speaks_of_losses(four, process, {true, true, false, false}), process == 2);
+    EXPECT_EQ(reports_peer_failures(four, process, {true, true, false, false}), process == 2);
   }
 }
 
