@@ -195,6 +195,27 @@ TEST(CheckpointCrash, AKillJustAfterTheRenameStillCountsAsCommitted) {
   EXPECT_NE(testing::error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "");
 }
 
+TEST(CheckpointCrash, AKillJustAfterTheRenameLeavesTheNewCheckpoint) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  const auto child = fork();
+  if (child == 0) {
+    set_faults("point=checkpoint.after_rename:kill", 0);
+    CheckpointStore store(run, keep_two);
+    save(store, State(10));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(WEXITSTATUS(status), 137);
+  EXPECT_EQ(step_after_restart(run), 10U);
+  const RunJournal journal(run);
+  const auto& records = journal.records();
+  const auto last = std::find_if(records.rbegin(), records.rend(), [](const auto& record) { return record.step == 10; });
+  ASSERT_NE(last, records.rend());
+  EXPECT_EQ(to_string(last->event), "committed");
+}
+
 TEST(CheckpointCrash, AnAttemptThatIsGoneIsDiscardedAndTheOneBeforeIsUsed) {
   const Scratch scratch;
   const auto run = scratch / "run";
@@ -208,7 +229,8 @@ TEST(CheckpointCrash, AnAttemptThatIsGoneIsDiscardedAndTheOneBeforeIsUsed) {
     journal.append({JournalEvent::committing, 20, 2, ""});
   }
   EXPECT_EQ(step_after_restart(run), 10U);
-  const auto& records = RunJournal(run).records();
+  const RunJournal journal(run);
+  const auto& records = journal.records();
   const auto last = std::find_if(records.rbegin(), records.rend(), [](const auto& record) { return record.step == 20; });
   ASSERT_NE(last, records.rend());
   EXPECT_EQ(to_string(last->event), "discarded");
