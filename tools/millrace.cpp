@@ -1,8 +1,10 @@
 // The millrace command: runs what the command line names, turns an Error into its message and exit code.
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cluster/host/console.hpp"
@@ -27,6 +29,13 @@ void set_log_level(const millrace::tools::Arguments& arguments) {
                                                                       from_variable ? "MILLRACE_LOG_LEVEL" : "--log-level"));
 }
 
+/// The exit code of a process whose error process 0 reports. mpirun kills the whole job as soon as one process exits with an error, so
+/// that the others wait: process 0 has to print first, and its exit ends them.
+int exit_after_process_0(millrace::ExitCode code) {
+  if (code != millrace::ExitCode::ok) std::this_thread::sleep_for(std::chrono::seconds(5));
+  return static_cast<int>(code);
+}
+
 /// Runs the command and returns the exit code. The processes of a job have the same command line: process 0 alone prints help, and
 /// what is wrong with the command line.
 int run(const std::vector<std::string>& words) {
@@ -37,10 +46,11 @@ int run(const std::vector<std::string>& words) {
     if (invocation.command != nullptr) set_log_level(*invocation.arguments);
   } catch (const millrace::Error& error) {
     if (leads) throw;
-    return static_cast<int>(error.code());
+    return exit_after_process_0(error.code());
   }
   if (invocation.command == nullptr) {
-    if (leads) std::fputs(invocation.text.c_str(), invocation.code == millrace::ExitCode::ok ? stdout : stderr);
+    if (!leads) return exit_after_process_0(invocation.code);
+    std::fputs(invocation.text.c_str(), invocation.code == millrace::ExitCode::ok ? stdout : stderr);
     return static_cast<int>(invocation.code);
   }
   millrace::runtime::set_faults_from_environment();
