@@ -1,15 +1,18 @@
 #include "actors/setup/run_signals.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
 namespace millrace::actors {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0, profile_signal = 0;
+// Written by handlers on any thread, read by several threads: sig_atomic_t would serve one thread alone.
+std::atomic<bool> stop_signal{false}, profile_signal{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a handler may use it");
 
-void note_stop(int) { stop_signal = 1; }
-void note_profile(int) { profile_signal = 1; }
+void note_stop(int) { stop_signal = true; }
+void note_profile(int) { profile_signal = true; }
 
 bool is_ignored(int signal) {
   struct sigaction now {};
@@ -33,12 +36,8 @@ void note_signals() {
   handle(SIGUSR2, note_profile);
 }
 
-bool stop_asked() { return stop_signal != 0; }
+bool stop_asked() { return stop_signal; }
 
-bool profile_asked() {
-  const bool asked = profile_signal != 0;
-  if (asked) profile_signal = 0;
-  return asked;
-}
+bool profile_asked() { return profile_signal.exchange(false); }
 
 }  // namespace millrace::actors
