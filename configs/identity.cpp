@@ -22,13 +22,6 @@ std::string canonical_text(const RunConfig& config) {
 std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                              const std::map<std::string, std::string>& current) {
   std::map<std::string, IdentityChange> all;
-  // A key that is younger than the recording: the run had what is the default now.
-  if (!recorded.empty()) {
-    const RunConfig built_in;
-    for (const auto& [key, value] : current)
-      if (const Key* known = find_key(key); known != nullptr && !recorded.contains(key))
-        all[key].recorded = to_text(known->fetch(built_in));
-  }
   for (const auto& [key, value] : recorded) all[key].recorded = value;
   // A key that is younger than the checkpoint had no other value than its default.
   const RunConfig defaults;

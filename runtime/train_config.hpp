@@ -44,6 +44,8 @@ struct TrainConfig {
 [[nodiscard]] inline kernels::DType compute_dtype(const TrainConfig& train) noexcept {
   return train.dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
 }
+/// train.dtype's text for what compute_dtype() returns.
+[[nodiscard]] inline const char* dtype_text(kernels::DType compute) noexcept { return compute == kernels::DType::bf16 ? "bf16" : "fp32"; }
 
 /// [data]: exactly one of text and tokens is given.
 struct DataConfig {

@@ -190,8 +190,7 @@ bool DebugSession::until(const std::vector<std::string>& words) {
   MILLRACE_CHECK(words.size() >= 2, ExitCode::usage, debugger, "until what? expected an action (2F3) or step N");
   if (words[1] == "step") {
     const auto step = count_of({words.begin() + 1, words.end()}, 1);
-    MILLRACE_CHECK(step <= setup_.settings->train.steps, ExitCode::usage, debugger, "until step {}, the run has {}", step,
-                   setup_.settings->train.steps);
+    MILLRACE_CHECK(step <= setup_.train.steps, ExitCode::usage, debugger, "until step {}, the run has {}", step, setup_.train.steps);
     goal_ = {Goal::before_step, step, standing_.rank, {}};
     return true;
   }

@@ -9,9 +9,7 @@ namespace {
 
 RankResources placed_resources(Session& session, const ParitySettings& settings, RankResources needs) {
   needs.threads = settings.threads;
-  JobConfig job;
-  job.device = settings.device;
-  place_on_devices(needs, session, job);
+  place_on_devices(needs, session, kernels::device_kind(settings.device), {}, "");
   return needs;
 }
 

@@ -146,11 +146,11 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
   return content;
 }
 
-void check_identity(const RunSettings& settings, const runtime::CheckpointReader& checkpoint, std::map<std::string, std::string> identity) {
+void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current) {
   auto recorded = checkpoint.meta().identity;
   recorded.erase(data_content_key);
-  identity.erase(data_content_key);
-  settings.check_identity(recorded, identity, checkpoint.folder());
+  current.erase(data_content_key);
+  run.check(recorded, current, checkpoint.folder());
 }
 
 std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
-#include "actors/setup/run_settings.hpp"
+#include "actors/setup/run_identity.hpp"
 #include "actors/setup/session.hpp"
 #include "runtime/checkpoint/checkpoint_reader.hpp"
 #include "runtime/data/content_hash.hpp"
@@ -38,7 +37,7 @@ void record_content(const DataContent& content, const std::string& directory, in
 
 /// Refuses to resume from `checkpoint` with other identity keys; the content of the data is not compared. Errors:
 /// Error(checkpoint).
-void check_identity(const RunSettings& settings, const runtime::CheckpointReader& checkpoint, std::map<std::string, std::string> identity);
+void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current);
 
 /// Refuses to resume from `checkpoint` with other data. Errors: Error(checkpoint) with the file and both hashes. Returns a remark
 /// for the user: a checkpoint from before data were hashed has only their names and sizes. Empty if there is no remark.

@@ -15,9 +15,9 @@ runtime::Machine shares_of_peak(double host_peak, const cluster::HostTeams& team
   return machine;
 }
 
-runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs) {
+runtime::Machine machine_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan, const RankResources& needs) {
   if (!needs.devices.empty()) {
-    const auto peak = device_peak(needs, session, settings, plan.compute);
+    const auto peak = device_peak(needs, session, cuda, plan.compute);
     return {peak.rank, 0, peak.job};
   }
   const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);

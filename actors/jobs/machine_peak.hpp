@@ -1,7 +1,8 @@
 #pragma once
 
 #include "actors/rank/rank_blueprint.hpp"
-#include "actors/setup/run_settings.hpp"
+#include "actors/setup/cuda_config.hpp"
+#include "actors/setup/pipeline_plan.hpp"
 #include "actors/setup/session.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "runtime/profile/profile.hpp"
@@ -15,7 +16,7 @@ namespace millrace::actors {
 /// The peak of the run's hardware, measured on this host's cores with the threads of all its ranks at once, in the dtype of the
 /// run's matrix products; for GPUs the data sheet's. Does not include memory bandwidth. While it runs, the host's other ranks
 /// should be idle.
-[[nodiscard]] runtime::Machine machine_peak(const Session& session, const RunSettings& settings, const PipelinePlan& plan,
+[[nodiscard]] runtime::Machine machine_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan,
                                             const RankResources& needs);
 
 }  // namespace millrace::actors

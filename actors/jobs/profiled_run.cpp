@@ -91,14 +91,11 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
   Outcome outcome_;
 };
 
-/// The run description for profiling: no files, only steps, and as many of them as requested.
-RunSettings only_steps(RunSettings run, int steps) {
-  run.directory.clear();
-  run.train.find_nan = false;
-  run.train.steps = std::max<std::int64_t>(run.train.steps, steps + warm_up);
-  run.evaluate.every = 0;
-  run.sample.tokens = 0;
-  return run;
+/// The training of a profile: as many steps as requested, and none is run again.
+runtime::TrainConfig only_steps(runtime::TrainConfig train, int steps) {
+  train.find_nan = false;
+  train.steps = std::max<std::int64_t>(train.steps, steps + warm_up);
+  return train;
 }
 
 std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
@@ -108,9 +105,9 @@ std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
 }
 
 /// Keeps the best of this and earlier measurements, since other programs may use the machine for a while.
-void measure_machine(const Session& session, const RunSettings& run, const PipelinePlan& plan, const RankResources& needs,
+void measure_machine(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan, const RankResources& needs,
                      runtime::Machine& machine) {
-  const auto now = machine_peak(session, run, plan, needs);
+  const auto now = machine_peak(session, cuda, plan, needs);
   machine.peak_flops = std::max(machine.peak_flops, now.peak_flops);
   machine.job_peak_flops = std::max(machine.job_peak_flops, now.job_peak_flops);
   if (!needs.devices.empty()) return;
@@ -132,22 +129,25 @@ void check_ring(const runtime::Schedule& schedule, int steps) {
 }
 
 std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings) {
-  const auto run = only_steps(settings.run, settings.steps);
-  const auto plan = make_plan(run.plan_request());
+  const auto& run = settings.run;
+  const auto train = only_steps(run.train, settings.steps);
+  auto request = run.plan_request();
+  request.train = train;
+  const auto plan = make_plan(request);
   check_ring(plan.schedule, settings.steps);
-  runtime::learning_rate(run.train).validate();
-  const DatasetBatches batches(open_data(run, false), batch_shape(run));
-  static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, run.directory, false));
+  runtime::learning_rate(train).validate();
+  const DatasetBatches batches(open_data(run.data, run.model.vocab_size, false), batch_shape(train, run.data));
+  static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, "", false));
   RankResources needs;
-  needs.threads = static_cast<int>(agreed_threads(session, run.train.threads));
-  place_on_devices(needs, session, run);
+  needs.threads = static_cast<int>(agreed_threads(session, train.threads));
+  place_on_devices(needs, session, kernels::device_kind(run.device), run.cuda, "");
   runtime::Machine machine;
-  if (session.leads()) measure_machine(session, run, plan, needs, machine);
+  if (session.leads()) measure_machine(session, run.cuda, plan, needs, machine);
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   std::map<const Rank*, ActionCosts> action_costs;
   for (auto* rank : pipeline.ranks()) {
-    initialize(*rank, run, nullptr);
+    initialize(*rank, nullptr, run.model_from, train.seed);
     rank->set_hook((clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get());
     if (rank->asynchronous()) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
   }
@@ -155,20 +155,20 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   std::promise<Outcome> promise;
   Pipeline::Start start;
   start.batches = &batches;
-  start.steps = run.train.steps;
+  start.steps = train.steps;
   for (auto& [rank, costs] : action_costs) start.action_costs[rank] = &costs;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     ProfileActor::Setup setup;
-    setup.coordinator = coordinator_setup(run, plan, batches, 0, 0);
+    setup.coordinator = coordinator_setup(train, plan, batches, 0);
     setup.steps = static_cast<std::size_t>(settings.steps + warm_up);
     setup.to_ranks = std::move(to_ranks);
     setup.stepped = settings.stepped;
     setup.outcome = &promise;
     return pipeline.system().spawn<ProfileActor, caf::detached>(std::move(setup));
   };
-  session.control().agree({{"config", runtime::hash_of(run.text).hex()},
+  session.control().agree({{"config", runtime::hash_of(run.identity.text).hex()},
                            {"plan", runtime::hash_of(plan.text()).hex()},
-                           {"build", run.build},
+                           {"build", run.identity.build},
                            {"steps", std::to_string(settings.steps)}});
   pipeline.start(start);
   Outcome outcome;
@@ -185,9 +185,9 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   });
   pipeline.close();
   if (!gathered) return std::nullopt;
-  measure_machine(session, run, plan, needs, machine);
+  measure_machine(session, run.cuda, plan, needs, machine);
 
-  auto measured = measured_of(run, plan, needs, session.topology(), std::move(*gathered));
+  auto measured = measured_of(plan, needs, session.topology(), run.identity.build, std::move(*gathered));
   measured.machine = machine;
   for (std::size_t step = warm_up; step < outcome.steps.size(); ++step) {
     measured.steps.emplace_back(step);

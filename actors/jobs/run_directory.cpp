@@ -38,22 +38,23 @@ class Patience {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const RunSettings& settings) : settings_(settings) {
+RunDirectory::RunDirectory(std::string directory, std::int64_t keep, const RunIdentity& identity)
+    : directory_(std::move(directory)), identity_(identity) {
   runtime::Retention retention;
-  retention.keep_last = static_cast<std::uint64_t>(settings.checkpoint.keep);
-  store_ = std::make_unique<runtime::CheckpointStore>(settings.directory, retention, Patience(settings.directory));
+  retention.keep_last = static_cast<std::uint64_t>(keep);
+  store_ = std::make_unique<runtime::CheckpointStore>(directory_, retention, Patience(directory_));
   auto found = store_->newest_usable();
   for (const auto& warning : found.warnings) cluster::log_warning("{}", warning);
   checkpoint_ = std::move(found.checkpoint);
 }
 
-void RunDirectory::check_identity(const std::map<std::string, std::string>& identity) const {
-  if (checkpoint_) actors::check_identity(settings_, *checkpoint_, identity);
+void RunDirectory::check_identity(const IdentityKeys& current) const {
+  if (checkpoint_) actors::check_identity(identity_, *checkpoint_, current);
 }
 
 void RunDirectory::check_content(const DataContent& content) const {
   if (!checkpoint_) return;
-  const auto warning = actors::check_content(*checkpoint_, content, settings_.directory);
+  const auto warning = actors::check_content(*checkpoint_, content, directory_);
   if (!warning.empty()) cluster::log_warning("{}", warning);
 }
 
@@ -64,12 +65,12 @@ bool RunDirectory::is_evaluated(std::int64_t step) const {
              .find(fmt::format("\n{{\"step\":{},\"evaluation_loss\":", step)) != std::string::npos;
 }
 
-std::string RunDirectory::metrics_path() const { return runtime::join_path(settings_.directory, "metrics.jsonl"); }
+std::string RunDirectory::metrics_path() const { return runtime::join_path(directory_, "metrics.jsonl"); }
 
 runtime::MetricsFile* RunDirectory::metrics(std::int64_t step) {
   if (!metrics_) {
     metrics_ = std::make_unique<runtime::MetricsFile>(metrics_path(), static_cast<std::uint64_t>(step));
-    runtime::write_text_file(runtime::join_path(settings_.directory, "run.toml"), settings_.text);
+    runtime::write_text_file(runtime::join_path(directory_, "run.toml"), identity_.text);
   }
   return metrics_.get();
 }

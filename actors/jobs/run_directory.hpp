@@ -1,12 +1,12 @@
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "actors/jobs/data_content.hpp"
-#include "actors/setup/run_settings.hpp"
+#include "actors/setup/run_identity.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/io/metrics_file.hpp"
 
@@ -18,14 +18,15 @@ namespace millrace::actors {
 /// seconds.
 class RunDirectory {
  public:
-  explicit RunDirectory(const RunSettings& settings);
+  /// `keep`: the number of newest checkpoints that are kept. `identity` must outlive this object.
+  RunDirectory(std::string directory, std::int64_t keep, const RunIdentity& identity);
 
   [[nodiscard]] runtime::CheckpointStore& store() noexcept { return *store_; }
   /// The checkpoint to resume from; nullptr for a new run.
   [[nodiscard]] const runtime::CheckpointReader* checkpoint() const noexcept { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// These refuse to resume with other identity keys, and with other data. The second warns about what could not be compared.
   /// Errors: Error(checkpoint).
-  void check_identity(const std::map<std::string, std::string>& identity) const;
+  void check_identity(const IdentityKeys& current) const;
   void check_content(const DataContent& content) const;
   /// Whether metrics.jsonl has the evaluation after `step` steps.
   [[nodiscard]] bool is_evaluated(std::int64_t step) const;
@@ -34,7 +35,8 @@ class RunDirectory {
 
  private:
   [[nodiscard]] std::string metrics_path() const;
-  const RunSettings& settings_;
+  std::string directory_;
+  const RunIdentity& identity_;
   std::unique_ptr<runtime::CheckpointStore> store_;
   std::optional<runtime::CheckpointReader> checkpoint_;
   std::unique_ptr<runtime::MetricsFile> metrics_;

@@ -12,8 +12,8 @@
 namespace millrace::actors {
 namespace {
 
-std::int64_t threads_of(const RunSettings& settings, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
-  if (settings.train.threads > 0) return settings.train.threads;
+std::int64_t threads_of(std::int64_t requested, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
+  if (requested > 0) return requested;
   if (recorded != nullptr && noted_threads(*recorded) > 0) return noted_threads(*recorded);
   return std::max<std::int64_t>(1, cluster::usable_cores() / plan.ranks());
 }
@@ -29,9 +29,10 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
     : settings_(std::move(settings)),
       plan_(make_plan(settings_.plan_request())),
       checkpoint_(std::move(checkpoint)),
-      batches_(open_data(settings_, either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
-               batch_shape(settings_)),
-      threads_(static_cast<int>(threads_of(settings_, plan_, either(checkpoint_, later)))) {
+      batches_(open_data(settings_.data, settings_.model.vocab_size,
+                         either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
+               batch_shape(settings_.train, settings_.data)),
+      threads_(static_cast<int>(threads_of(settings_.train.threads, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but what steps through a run looks at its memory on the CPU; expected device = \"cpu\"",
                  settings_.device);
@@ -41,7 +42,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
 
 /// The data are hashed only if the checkpoint has a hash to compare with.
 void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
-  check_identity(settings_, checkpoint, run_identity(settings_, plan_, batches_, threads_));
+  check_identity(settings_.identity, checkpoint, run_identity(settings_.identity.keys, plan_, batches_, threads_));
   DataContent content{batches_.dataset().files, {}};
   if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
   const auto warning = check_content(checkpoint, content, settings_.directory);
@@ -50,7 +51,8 @@ void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
 
 StepperSetup SteppedRun::setup() const {
   StepperSetup setup;
-  setup.settings = &settings_;
+  setup.train = settings_.train;
+  setup.model_from = settings_.model_from;
   setup.plan = &plan_;
   setup.batches = &batches_;
   setup.checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;

@@ -4,6 +4,7 @@
 
 #include "actors/jobs/run_setup.hpp"
 #include "actors/jobs/stepper.hpp"
+#include "actors/setup/run_settings.hpp"
 
 namespace millrace::actors {
 
@@ -18,7 +19,6 @@ class SteppedRun {
   SteppedRun(const SteppedRun&) = delete;
   SteppedRun& operator=(const SteppedRun&) = delete;
 
-  [[nodiscard]] const RunSettings& settings() const noexcept { return settings_; }
   [[nodiscard]] const PipelinePlan& plan() const noexcept { return plan_; }
   [[nodiscard]] const DatasetBatches& batches() const noexcept { return batches_; }
   [[nodiscard]] std::int64_t first_step() const noexcept { return checkpoint_ ? static_cast<std::int64_t>(checkpoint_->step()) : 0; }

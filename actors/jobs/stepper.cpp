@@ -148,7 +148,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     if (setup.state != nullptr) {
       restore(*seat.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
     } else {
-      initialize(*seat.rank, *setup.settings, setup.checkpoint);
+      initialize(*seat.rank, setup.checkpoint, setup.model_from, setup.train.seed);
     }
     seat.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
                        planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
@@ -157,18 +157,16 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     control.rank = seat.rank.get();
     control.batches = setup.batches;
     control.first_step = setup.first_step;
-    control.steps = setup.settings->train.steps;
+    control.steps = setup.train.steps;
     seat.control = std::make_unique<RankControl>(control, *seat.door);
   }
   std::vector<HostedRank> ranks;
   for (const auto& seat : seats_) ranks.push_back({seat->rank.get(), seat->door.get()});
   links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
-  auto coordinator = coordinator_setup(*setup.settings, plan, *setup.batches, setup.first_step, 0);
-  coordinator.writes_checkpoints = false;
+  auto coordinator = coordinator_setup(setup.train, plan, *setup.batches, setup.first_step);
   coordinator.replays = false;
   coordinator.train.find_nan = false;  // break points serve this purpose
-  coordinator.sample.tokens = 0;
   desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
   for (auto& seat : seats_) seat->control->begin();

@@ -13,7 +13,6 @@
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/rank_control.hpp"
 #include "actors/setup/pipeline_plan.hpp"
-#include "actors/setup/run_settings.hpp"
 #include "cluster/links/link.hpp"
 #include "runtime/checkpoint/checkpoint_reader.hpp"
 
@@ -27,8 +26,9 @@ struct StateCopy {
 
 /// The setup of a stepper.
 struct StepperSetup {
-  const RunSettings* settings = nullptr;  // these must outlive the stepper
-  const PipelinePlan* plan = nullptr;
+  runtime::TrainConfig train;
+  std::string model_from;              // model.from
+  const PipelinePlan* plan = nullptr;  // these must outlive the stepper
   const BatchProvider* batches = nullptr;
   int threads = 1;                                        // per rank
   std::int64_t first_step = 0;                            // number of finished steps in the initial state, which is

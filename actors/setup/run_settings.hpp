@@ -1,29 +1,22 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 
 #include "actors/setup/job_config.hpp"
 #include "actors/setup/pipeline_plan.hpp"
+#include "actors/setup/run_identity.hpp"
 #include "runtime/profile/profile.hpp"
 
 namespace millrace::actors {
 
 class Pipeline;
 
-/// A resolved run description and what the command adds to it (tools/commands/run_settings.hpp).
+/// A resolved run description and what the command adds to it (tools/commands/run_settings.hpp). Only the jobs read it (train(),
+/// profile_training(), SteppedRun); each component gets the section that it needs.
 struct RunSettings : JobConfig {
-  std::string text;   // every key and value: stored in the run directory, compared between processes
-  std::string build;  // identifies the binary's sources and libraries
-  bool terminal = false;
-  /// The identity keys and their values, once the number of threads is known.
-  std::function<std::map<std::string, std::string>(std::int64_t threads)> identity;
-  /// Throws Error(checkpoint) with each identity key that differs.
-  std::function<void(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current,
-                     const std::string& checkpoint)>
-      check_identity;
+  RunIdentity identity;
+  bool terminal = false;  // stdout is a terminal that somebody watches
 
   /// Called in every process after its ranks have stopped and before they are destroyed, to examine traces, counters and plans.
   /// May be empty.

@@ -1,12 +1,14 @@
 #include "actors/telemetry/live_profile.hpp"
 
+#include <utility>
+
 #include "runtime/profile/step_view.hpp"
 
 namespace millrace::actors {
 
-LiveProfile::LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
-                         const cluster::Topology& topology, RecordGather& gather, const runtime::Machine& machine)
-    : settings_(settings), plan_(plan), needs_(needs), topology_(topology), gather_(gather), machine_(machine) {}
+LiveProfile::LiveProfile(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology, std::string build,
+                         RecordGather& gather, const runtime::Machine& machine)
+    : plan_(plan), needs_(needs), topology_(topology), build_(std::move(build)), gather_(gather), machine_(machine) {}
 
 void LiveProfile::step(const StepRecord& record) {
   const std::lock_guard lock(mutex_);
@@ -27,7 +29,7 @@ std::optional<runtime::Measured> LiveProfile::take() {
     const std::lock_guard lock(mutex_);
     done = done_;
   }
-  auto measured = measured_of(settings_, plan_, needs_, topology_, gather_.gather(done.front().step));
+  auto measured = measured_of(plan_, needs_, topology_, build_, gather_.gather(done.front().step));
   measured.machine = machine_;
   for (const auto& each : done) {
     if (!runtime::is_whole(measured.schedule, measured.traces, runtime::StepId(each.step))) continue;

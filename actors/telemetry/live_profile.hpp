@@ -19,8 +19,8 @@ class LiveProfile : public RunListener {
   /// per profile; fewer if a ring cannot hold as many
   static constexpr std::size_t steps = 5;
 
-  /// All must outlive this object. `gather` is process 0's.
-  LiveProfile(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
+  /// All references must outlive this object. `gather` is process 0's.
+  LiveProfile(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology, std::string build,
               RecordGather& gather, const runtime::Machine& machine);
 
   void step(const StepRecord& record) override;
@@ -40,10 +40,10 @@ class LiveProfile : public RunListener {
     std::int64_t step = 0;  // counted from 0
     double loss = 0;
   };
-  const RunSettings& settings_;
   const PipelinePlan& plan_;
   const RankResources& needs_;
   const cluster::Topology& topology_;
+  const std::string build_;
   RecordGather& gather_;
   const runtime::Machine machine_;
   std::atomic<bool> wanted_{false};

@@ -9,17 +9,17 @@
 namespace millrace::actors {
 namespace {
 
-runtime::ProfiledRun described(const RunSettings& settings, const PipelinePlan& plan, int processes, int threads) {
+runtime::ProfiledRun described(const PipelinePlan& plan, int processes, int threads, const std::string& build) {
   runtime::ProfiledRun run;
   run.model = plan.model.family;
-  run.dtype = settings.train.dtype;
+  run.dtype = runtime::dtype_text(plan.compute);
   run.layout = plan.layout_text();
-  run.build = settings.build;
+  run.build = build;
   for (const auto& parameter : plan.parameters) run.parameters += parameter.shape.elements();
   run.processes = processes;
   run.threads = threads;
-  run.tokens_per_step = settings.train.microbatches * settings.train.batch * settings.train.sequence;
-  run.flops_per_step = plan.model_flops(settings.train.microbatches);
+  run.tokens_per_step = plan.schedule.microbatches * plan.rows * plan.sequence;
+  run.flops_per_step = plan.model_flops(plan.schedule.microbatches);
   return run;
 }
 
@@ -77,10 +77,10 @@ void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured&
 
 }  // namespace
 
-runtime::Measured measured_of(const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
-                              const cluster::Topology& topology, GatheredRecords gathered) {
+runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
+                              const std::string& build, GatheredRecords gathered) {
   runtime::Measured measured;
-  measured.run = described(settings, plan, topology.processes(), needs.threads);
+  measured.run = described(plan, topology.processes(), needs.threads, build);
   measured.schedule = plan.schedule;
   for (const auto& stage : plan.layout) measured.layers.push_back(stage.layer_count);
   measured.process_of_rank = std::move(gathered.processes);

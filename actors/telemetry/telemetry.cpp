@@ -9,20 +9,20 @@
 namespace millrace::actors {
 namespace {
 
-LiveRun live_run(const RunSettings& settings, const PipelinePlan& plan, const Session& session, std::int64_t first_step, double peak) {
+LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Session& session) {
   LiveRun run;
-  run.directory = settings.directory;
+  run.directory = setup.directory;
   run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", plan.model.family, plan.model.layers, plan.model.hidden_size,
                           plan.model.vocab_size);
-  run.dtype = settings.train.dtype;
+  run.dtype = runtime::dtype_text(plan.compute);
   run.schedule = plan.schedule.name;
   run.layout = plan.layout_text();
   run.processes = session.topology().processes();
   run.ranks = plan.ranks();
-  run.first_step = first_step;
-  run.steps = settings.train.steps;
-  run.microbatches = settings.train.microbatches;
-  run.peak_flops = peak;
+  run.first_step = setup.first_step;
+  run.steps = setup.steps;
+  run.microbatches = plan.schedule.microbatches;
+  run.peak_flops = setup.peak_flops;
   return run;
 }
 
@@ -42,32 +42,31 @@ cluster::StatusPage profile_page(LiveProfile* profile, const std::string& direct
 
 }  // namespace
 
-std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const RunSettings& settings) {
-  if (!session.leads() || settings.status.port < 0) return nullptr;
-  return std::make_unique<cluster::StatusServer>(settings.status, read_token(settings.status));
+std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const cluster::StatusConfig& config) {
+  if (!session.leads() || config.port < 0) return nullptr;
+  return std::make_unique<cluster::StatusServer>(config, read_token(config));
 }
 
-Telemetry::Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs,
-                     Pipeline& pipeline, std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
+Telemetry::Telemetry(Session& session, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline, TelemetrySetup setup,
                      std::unique_ptr<cluster::StatusServer> server)
-    : settings_(settings),
-      reporter_(settings.terminal, machine.job_peak_flops, metrics),
+    : setup_(std::move(setup)),
+      reporter_(setup_.terminal, setup_.peak_flops, setup_.metrics),
       gather_(session, pipeline),
       server_(std::move(server)) {
   if (!session.leads()) return;
-  if (server_) reporter_.also(&live_.emplace(live_run(settings, plan, session, first_step, machine.job_peak_flops), session, pipeline));
-  if (settings.directory.empty()) return;
-  if (settings.tensorboard) reporter_.also(&tensorboard_.emplace(settings.directory, first_step));
-  if (!settings.profiled) return;
+  if (server_) reporter_.also(&live_.emplace(live_run(setup_, plan, session), session, pipeline));
+  if (setup_.directory.empty()) return;
+  if (setup_.tensorboard) reporter_.also(&tensorboard_.emplace(setup_.directory, setup_.first_step));
+  if (!setup_.profiled) return;
   runtime::Machine job;  // operations are not timed, so there is nothing to compare a rank's share with
-  job.job_peak_flops = machine.job_peak_flops;
-  reporter_.also(&profile_.emplace(settings, plan, needs, session.topology(), gather_, job));
+  job.job_peak_flops = setup_.peak_flops;
+  reporter_.also(&profile_.emplace(plan, needs, session.topology(), setup_.build, gather_, job));
 }
 
 void Telemetry::serve() {
   if (!server_) return;
   auto pages = live_->pages();
-  pages.push_back(profile_page(profile_ ? &*profile_ : nullptr, settings_.directory));
+  pages.push_back(profile_page(profile_ ? &*profile_ : nullptr, setup_.directory));
   server_->start(std::move(pages));
 }
 
@@ -96,7 +95,7 @@ void Telemetry::write_profile() try {
   auto measured = profile_->take();
   MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
-  reporter_.say(settings_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(settings_.directory, "profiles"), name)));
+  reporter_.say(setup_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(setup_.directory, "profiles"), name)));
 } catch (const std::exception& error) {
   reporter_.warn(fmt::format("no profile: {}", error.what()));
 }

@@ -21,16 +21,28 @@ using Ending = std::pair<ExitCode, std::string>;
 
 /// The status server with the port that the settings ask for, bound but not serving yet; null if none is requested, and in all
 /// processes but 0. Errors: those of StatusServer.
-[[nodiscard]] std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const RunSettings& settings);
+[[nodiscard]] std::unique_ptr<cluster::StatusServer> status_server(const Session& session, const cluster::StatusConfig& config);
+
+/// What a run shows, and where.
+struct TelemetrySetup {
+  std::string directory;     // run.directory, for event files and profiles; empty: none are written
+  bool tensorboard = false;  // run.tensorboard
+  bool terminal = false;     // stdout is a terminal that somebody watches
+  std::string build;         // identifies the binary, for profiles
+  std::int64_t first_step = 0, steps = 0;
+  double peak_flops = 0;                    // of all ranks together, for fractions of it; 0: not known
+  runtime::MetricsFile* metrics = nullptr;  // may be null; must outlive the telemetry
+  /// Writes a requested profile to a folder (RunSettings::profiled); empty: profiles cannot be requested.
+  std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
+};
 
 /// The complete output of a training run: lines and metrics.jsonl, TensorBoard's files, the status port, requested profiles.
 /// Exists in every process; only process 0 shows anything.
 class Telemetry {
  public:
-  /// To be created before the agree() after which the ranks start. `metrics` may be null; it and all references must outlive this
-  /// object. `machine`: process 0's, for fractions of the peak.
-  Telemetry(Session& session, const RunSettings& settings, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline,
-            std::int64_t first_step, const runtime::Machine& machine, runtime::MetricsFile* metrics,
+  /// To be created before the agree() after which the ranks start. All references must outlive this object. `server`: from
+  /// status_server().
+  Telemetry(Session& session, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline, TelemetrySetup setup,
             std::unique_ptr<cluster::StatusServer> server);
 
   [[nodiscard]] RunReporter& reporter() noexcept { return reporter_; }
@@ -47,7 +59,7 @@ class Telemetry {
 
  private:
   void write_profile();
-  const RunSettings& settings_;
+  const TelemetrySetup setup_;
   RunReporter reporter_;
   RecordGather gather_;
   std::optional<TensorboardLog> tensorboard_;

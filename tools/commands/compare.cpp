@@ -30,10 +30,11 @@ struct Side {
 
 /// Keys that decide about the numbers and differ.
 void print_settings(const Side& left, const Side& right) {
-  const auto here = left.run.settings.identity(1), there = right.run.settings.identity(1);
-  for (const auto& [key, value] : here) {
+  const auto& there = right.run.settings.identity.keys;
+  for (const auto& [key, value] : left.run.settings.identity.keys) {
     const auto other = there.find(key);
-    if (other != there.end() && other->second != value) fmt::print("{} = {} here, {} there\n", key, value, other->second);
+    if (key != "train.threads" && other != there.end() && other->second != value)
+      fmt::print("{} = {} here, {} there\n", key, value, other->second);
   }
 }
 

@@ -45,7 +45,8 @@ void look_at_data(Inspection& run) {
   auto& evaluated = run.options.evaluation_microbatches;
   if (config.data.held_out > 0) evaluated = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
   try {
-    const actors::DatasetBatches batches(runtime::open_dataset(config.data, config.model.vocab_size), actors::batch_shape(config));
+    const actors::DatasetBatches batches(runtime::open_dataset(config.data, config.model.vocab_size),
+                                         actors::batch_shape(config.train, config.data));
     const auto& data = batches.dataset();
     evaluated = batches.evaluation_microbatches();
     if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);
@@ -71,7 +72,7 @@ Inspection inspection_of(const std::vector<std::string>& words) {
       {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
   result.threads_given = config.train.threads > 0;
   const auto automatic = std::max<std::int64_t>(1, cluster::usable_cores() / config.pipeline.ranks);
-  actors::plan_for_devices(result.options, config);
+  actors::plan_for_devices(result.options, kernels::device_kind(config.device));
   result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
   result.options.staging = !config.directory.empty();
   result.options.logits = config.sample.tokens > 0;

@@ -34,7 +34,7 @@ std::vector<std::string> names_of(const std::string& text) {
 
 actors::RankResources needs_of(const configs::RunConfig& config) {
   actors::RankResources needs;
-  actors::plan_for_devices(needs, config);
+  actors::plan_for_devices(needs, kernels::device_kind(config.device));
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   needs.threads =
       static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.pipeline.ranks));

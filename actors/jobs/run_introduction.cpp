@@ -1,0 +1,55 @@
+#include "actors/jobs/run_introduction.hpp"
+
+#include <fmt/format.h>
+
+#include "cluster/host/host_cores.hpp"
+#include "kernels/base/device_type.hpp"
+#include "runtime/units.hpp"
+
+namespace millrace::actors {
+namespace {
+
+/// The GPUs of process 0's host, such as " | 2 x NVIDIA H200".
+std::string gpus_text(kernels::DeviceKind kind) {
+  const auto devices = kernels::device_type(kind).devices();
+  return devices.empty() ? "" : fmt::format(" | {} x {}", devices.size(), devices.front().name);
+}
+
+/// Formats " | 4 ranks take turns on 2 cores | peak 312.0 GFLOP/s".
+std::string cores_text(const Session& session, const RankResources& needs, const runtime::Machine& machine) {
+  const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), needs.threads);
+  std::string text;
+  if (needs.devices.empty() && teams.ranks > teams.cores)
+    text += fmt::format(" | {} ranks take turns on {} cores", teams.ranks, teams.cores);
+  if (machine.job_peak_flops > 0) text += fmt::format(" | peak {:.1f} GFLOP/s", machine.job_peak_flops * 1e-9);
+  return text;
+}
+
+}  // namespace
+
+void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
+               const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
+               const std::string& directory) {
+  auto& reporter = telemetry.reporter();
+  std::int64_t parameters = 0;
+  for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
+  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
+                           runtime::count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size,
+                           plan.model.vocab_size, runtime::dtype_text(plan.compute)));
+  const auto& data = batches.dataset();
+  reporter.say(fmt::format("data      {} tokens{} in {} files", runtime::count_text(static_cast<double>(data.train->size())),
+                           data.format.empty() ? "" : " (" + data.format + ")", data.train_files));
+  reporter.say(fmt::format("held out  {}{}", held_out.text,
+                           held_out.microbatches > 0 ? fmt::format(" | {} microbatches an evaluation", held_out.microbatches) : ""));
+  reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
+                           session.topology().processes(), plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, plan.rows,
+                           plan.sequence));
+  reporter.say(fmt::format("machine   {} | {} threads a rank{}{}", instruction_set(), beginning.threads,
+                           cores_text(session, needs, machine), gpus_text(plan.device)));
+  if (!directory.empty())
+    reporter.say(fmt::format("run       {}{}", directory,
+                             beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
+  if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
+}
+
+}  // namespace millrace::actors
