@@ -37,18 +37,10 @@ std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages)
   return all;
 }
 
-/// The number of tokens of a microbatch: from any batch field that a program reads, else from the stage's input (a stage that
-/// only copies reads no field, but its rank's loader fills the batch like all others).
+/// The number of tokens of a microbatch; 0 on a rank whose programs take none.
 std::size_t tokens_in(const std::vector<Stage*>& stages) {
-  for (const Stage* stage : stages) {
-    for (const Value& value : stage->programs().values) {
-      if (value.role == Role::batch) return static_cast<std::size_t>(value.type.shape.elements());
-    }
-  }
-  for (const Stage* stage : stages) {
-    const ProgramSet& programs = stage->programs();
-    if (programs.boundary_in.valid()) return static_cast<std::size_t>(programs.value(programs.boundary_in).type.shape[0]);
-  }
+  for (const Stage* stage : stages)
+    if (stage->plan().region_bytes[static_cast<std::size_t>(Region::batch)] > 0) return static_cast<std::size_t>(stage->programs().tokens);
   return 0;
 }
 

@@ -16,14 +16,18 @@ constexpr int no_producer = -1;
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
-/// The number of reads of each value, over all programs; the stage's output counts as read.
+/// The number of reads of each value, over all programs; what leaves the stage counts as read, and so does what would leave it if the
+/// model were cut there.
 std::vector<int> count_readers(const ProgramSet& set) {
   std::vector<int> readers(set.values.size(), 0);
   for (const auto& program : set.programs)
     for (const auto& operation : program)
       for (const auto input : operation.inputs) ++readers[index(input)];
-  for (const auto id : {set.boundary_out, set.logits, set.gradient_out})
-    if (id.valid()) ++readers[index(id)];
+  for (const auto id : set.handed_on) ++readers[index(id)];
+  for (const auto& port : set.outputs) ++readers[index(port.value)];
+  for (const auto& port : set.inputs)
+    if (port.gradient.valid()) ++readers[index(port.gradient)];
+  if (set.logits.valid()) ++readers[index(set.logits)];
   for (const auto& loss : set.losses) ++readers[index(loss.value)];
   return readers;
 }

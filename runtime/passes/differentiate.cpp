@@ -20,8 +20,6 @@ constexpr const char* who = "runtime.differentiate";
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
-bool is_real(const ValueType& type) { return type.dtype == kernels::DType::f32 || type.dtype == kernels::DType::bf16; }
-
 /// Walks the forward in reverse and lets every rule write its part of I and W.
 class Differentiator final : public GradientBuilder {
  public:
@@ -30,13 +28,14 @@ class Differentiator final : public GradientBuilder {
   }
 
   void run() {
-    if (set_.boundary_out.valid()) {
+    for (Port& port : set_.outputs) {
+      if (!has_gradient(set_.value(port.value).type)) continue;
       Value value;
-      value.type = set_.value(set_.boundary_out).type;
+      value.type = set_.value(port.value).type;
       value.role = Role::gradient_in;
-      value.name = "gradient_in";
-      set_.gradient_in = add_value(std::move(value));
-      gradients_[index(set_.boundary_out)] = set_.gradient_in;
+      value.name = port_value_name("gradient_in", port.name);
+      port.gradient = add_value(std::move(value));
+      gradients_[index(port.value)] = port.gradient;
     }
     const auto& forward_operations = set_.program(ProgramKind::forward);
     for (auto operation = forward_operations.rbegin(); operation != forward_operations.rend(); ++operation) {
@@ -49,7 +48,7 @@ class Differentiator final : public GradientBuilder {
       sum_into_bias();
       operation->rule->weight_gradient(*this);
     }
-    if (set_.boundary_in.valid()) set_.gradient_out = gradients_[index(set_.boundary_in)];
+    for (Port& port : set_.inputs) port.gradient = gradients_[index(port.value)];
   }
 
   const Operation& forward() const override { return *forward_; }
@@ -160,11 +159,11 @@ class Differentiator final : public GradientBuilder {
   /// The activations that depend on a parameter or on the stage's input.
   static std::vector<bool> wanted_values(const ProgramSet& set) {
     std::vector<bool> wanted(set.values.size(), false);
-    if (set.boundary_in.valid()) wanted[index(set.boundary_in)] = true;
+    for (const Port& port : set.inputs) wanted[index(port.value)] = has_gradient(set.value(port.value).type);
     for (const auto& operation : set.program(ProgramKind::forward)) {
       const bool depends = std::any_of(operation.inputs.begin(), operation.inputs.end(),
                                        [&](ValueId id) { return wanted[index(id)] || set.value(id).role == Role::parameter; });
-      for (const auto output : operation.outputs) wanted[index(output)] = depends && is_real(set.value(output).type);
+      for (const auto output : operation.outputs) wanted[index(output)] = depends && has_gradient(set.value(output).type);
     }
     return wanted;
   }
@@ -226,15 +225,16 @@ bool reads(const std::vector<Operation>& program, ValueId id) {
   });
 }
 
-/// Appends a new value with `id`'s bits at the end of a program.
-ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_view name) {
+/// Appends an operation with one new value at the end of a program.
+ValueId append(ProgramSet& set, ProgramKind kind, const OperationRule& rule, std::vector<ValueId> inputs, const ValueType& type,
+               const std::string& name) {
   Value value;
-  value.type = set.value(id).type;
+  value.type = type;
   value.name = name;
   set.values.push_back(std::move(value));
   Operation operation;
-  operation.rule = &copy_rule();
-  operation.inputs = {id};
+  operation.rule = &rule;
+  operation.inputs = std::move(inputs);
   operation.outputs = {{static_cast<std::int32_t>(set.values.size()) - 1}};
   operation.name = name;
   const auto result = operation.outputs[0];
@@ -242,16 +242,52 @@ ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, std::string_v
   return result;
 }
 
-/// The stage's output is written to its ring slot, which is gone afterwards: a value that is read later, or is itself an input,
-/// leaves as a copy.
+/// Appends a new value with `id`'s bits.
+ValueId append_copy(ProgramSet& set, ProgramKind kind, ValueId id, const std::string& name) {
+  return append(set, kind, copy_rule(), {id}, set.value(id).type, name);
+}
+
+/// Whether a port before this one leaves in the same value.
+bool leaves_before(const std::vector<Port>& ports, std::size_t port, ValueId Port::*member) {
+  const auto end = ports.begin() + static_cast<std::ptrdiff_t>(port);
+  return std::find_if(ports.begin(), end, [&](const Port& other) { return other.*member == ports[port].*member; }) != end;
+}
+
+/// An input that is handed on unchanged, and a value that is several ports, leave as copies: each port has a place of its own, and the
+/// gradients that come back are added like those of any value that is read several times.
+void copy_what_passes(ProgramSet& set) {
+  for (std::size_t i = 0; i < set.outputs.size(); ++i) {
+    Port& port = set.outputs[i];
+    if (!writes(set.program(ProgramKind::forward), port.value) || leaves_before(set.outputs, i, &Port::value))
+      port.value = append_copy(set, ProgramKind::forward, port.value, port_value_name("boundary_out", port.name));
+  }
+}
+
+/// What leaves the stage is written to its ring slot, which is gone afterwards: an activation that the backward reads leaves as a copy, and
+/// so does a gradient that W reads, that is itself an input, or that is the gradient of several ports.
 void copy_what_stays(ProgramSet& set) {
   const auto& input_gradient = set.program(ProgramKind::input_gradient);
   const auto& weight_gradient = set.program(ProgramKind::weight_gradient);
-  if (set.boundary_out.valid() && (!writes(set.program(ProgramKind::forward), set.boundary_out) ||
-                                   reads(input_gradient, set.boundary_out) || reads(weight_gradient, set.boundary_out)))
-    set.boundary_out = append_copy(set, ProgramKind::forward, set.boundary_out, "boundary_out");
-  if (set.gradient_out.valid() && (!writes(input_gradient, set.gradient_out) || reads(weight_gradient, set.gradient_out)))
-    set.gradient_out = append_copy(set, ProgramKind::input_gradient, set.gradient_out, "gradient_out");
+  for (Port& port : set.outputs) {
+    if (reads(input_gradient, port.value) || reads(weight_gradient, port.value))
+      port.value = append_copy(set, ProgramKind::forward, port.value, port_value_name("boundary_out", port.name));
+  }
+  for (std::size_t i = 0; i < set.inputs.size(); ++i) {
+    Port& port = set.inputs[i];
+    if (port.gradient.valid() &&
+        (!writes(input_gradient, port.gradient) || reads(weight_gradient, port.gradient) || leaves_before(set.inputs, i, &Port::gradient)))
+      port.gradient = append_copy(set, ProgramKind::input_gradient, port.gradient, port_value_name("gradient_out", port.name));
+  }
+}
+
+/// An input that no gradient reaches has a gradient of zeros, unless the stage has no backward.
+void fill_missing_gradients(ProgramSet& set) {
+  if (set.logits.valid()) return;
+  for (Port& port : set.inputs) {
+    const ValueType type = set.value(port.value).type;
+    if (!port.gradient.valid() && has_gradient(type))
+      port.gradient = append(set, ProgramKind::input_gradient, zeros_rule(), {}, type, port_value_name("gradient_out", port.name));
+  }
 }
 
 /// Separates F from the evaluation: operations whose results I computes are not part of F.
@@ -272,15 +308,19 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   ProgramSet set;
   set.values = std::move(forward.values);
   set.programs[static_cast<std::size_t>(ProgramKind::forward)] = std::move(forward.operations);
-  set.boundary_in = forward.boundary_in;
-  set.boundary_out = forward.boundary_out;
+  set.tokens = forward.tokens;
+  set.inputs = std::move(forward.inputs);
+  set.outputs = std::move(forward.outputs);
+  set.handed_on = std::move(forward.handed_on);
   set.losses = std::move(forward.losses);
   set.logits = forward.logits;
+  copy_what_passes(set);
   choose_epilogues(set, ProgramKind::forward, device);
   Differentiator(set).run();
   choose_epilogues(set, ProgramKind::input_gradient, device);
   insert_recomputation(set, policy);
   copy_what_stays(set);
+  fill_missing_gradients(set);
   choose_packed_weights(set, device);
   leave_to_input_gradient(set);
   insert_offload(set, policy);

@@ -21,6 +21,14 @@ std::vector<ValueType> infer(const OperationRule& rule, std::span<const ValueTyp
   }
 }
 
+/// Links carry slots of bytes, so any shape and either kind of number can pass; f64 sums belong to losses.
+void check_port(std::string_view boundary, std::string_view name, const ValueType& type) {
+  MILLRACE_CHECK(!name.empty(), ExitCode::internal, who, "{} has a port without a name", boundary);
+  MILLRACE_CHECK((has_gradient(type) || type.dtype == kernels::DType::i32) && type.shape.rank() >= 1, ExitCode::internal, who,
+                 "the port '{}' of {} is {} {}, expected f32, bf16 or i32 with one or more axes", name, boundary,
+                 kernels::to_string(type.dtype), kernels::to_string(type.shape));
+}
+
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(Options options) : options_(options) {
@@ -66,13 +74,21 @@ ValueId ProgramBuilder::batch(std::string_view field) {
   return add_named(key, std::move(value));
 }
 
-ValueId ProgramBuilder::boundary_in(std::int64_t width) {
+ValueId ProgramBuilder::boundary_in(std::string_view name, const ValueType& type) {
+  check_port("boundary_in", name, type);
   Value value;
-  value.type = {options_.compute, {tokens_dimension(), width}};
+  value.type = type;
   value.role = Role::boundary_in;
-  value.name = "boundary_in";
-  program_.boundary_in = add_named("boundary_in", std::move(value));
-  return program_.boundary_in;
+  value.name = port_value_name("boundary_in", name);
+  const auto key = "boundary_in " + value.name;
+  const auto id = add_named(key, std::move(value));
+  if (std::ranges::find(program_.inputs, name, &Port::name) == program_.inputs.end())
+    program_.inputs.push_back({std::string(name), id, {}});
+  return id;
+}
+
+ValueId ProgramBuilder::boundary_in(std::int64_t width) {
+  return boundary_in(hidden_port, {options_.compute, {tokens_dimension(), width}});
 }
 
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const ParameterForm& form) {
@@ -151,12 +167,21 @@ void ProgramBuilder::label(ValueId value, std::string_view label) {
 
 const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }
 
-void ProgramBuilder::set_boundary_out(ValueId value) {
+void ProgramBuilder::set_boundary_out(std::string_view name, ValueId value) {
   const auto& type = checked(value, "boundary_out").type;
-  MILLRACE_CHECK(type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension(),
-                 ExitCode::internal, who, "boundary_out is {} {}, expected {} [{}, width]", kernels::to_string(type.dtype),
-                 kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
-  program_.boundary_out = value;
+  check_port("boundary_out", name, type);
+  // The residual stream has one dtype from the embedding to the head; a stream of another form has another name.
+  const bool residual = type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension();
+  MILLRACE_CHECK(name != hidden_port || residual, ExitCode::internal, who, "boundary_out is {} {}, expected {} [{}, width]",
+                 kernels::to_string(type.dtype), kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
+  MILLRACE_CHECK(std::ranges::find(program_.outputs, name, &Port::name) == program_.outputs.end(), ExitCode::internal, who,
+                 "boundary_out has two ports '{}', expected different names", name);
+  program_.outputs.push_back({std::string(name), value, {}});
+}
+
+void ProgramBuilder::hand_on(ValueId value) {
+  static_cast<void>(checked(value, "hand_on"));
+  program_.handed_on.push_back(value);
 }
 
 void ProgramBuilder::loss_term(LossTerm term, ValueId value) {
@@ -181,10 +206,11 @@ void ProgramBuilder::set_logits(ValueId value) {
 
 ForwardProgram ProgramBuilder::finish() {
   if (program_.logits.valid()) program_.losses.clear();
-  const bool boundary = program_.boundary_out.valid(), logits = program_.logits.valid();
+  const bool boundary = !program_.outputs.empty(), logits = program_.logits.valid();
   MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, who, "the program ends in boundary_out and in logits, expected one of them");
   MILLRACE_CHECK(boundary || logits || !program_.losses.empty(), ExitCode::internal, who,
                  "the program has no end, expected boundary_out, a loss term or logits");
+  program_.tokens = tokens_count();
   named_.clear();
   layer_ = -1;
   scope_.clear();

@@ -42,7 +42,10 @@ class ProgramBuilder {
   // -- inputs -----------------------------------------------------------------------------------------------------------------------------
   /// i32 [T]: a field of batch_fields (runtime/batch.hpp), "tokens" for one; the same id each time.
   [[nodiscard]] ValueId batch(std::string_view field);
-  /// The activation [T, width] from the stage before, in the compute dtype.
+  /// The port `name` of the boundary to the previous stage: an activation (f32, bf16) or integers (i32), usually [T, width]. The same id
+  /// each time; the first calls give the order of the ports.
+  [[nodiscard]] ValueId boundary_in(std::string_view name, const ValueType& type);
+  /// The port "hidden", [T, width] in the compute dtype.
   [[nodiscard]] ValueId boundary_in(std::int64_t width);
   /// A weight under the checkpoint's name. The layer that declares it says its dtype and how files have it.
   [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, const ParameterForm& form = {});
@@ -60,7 +63,13 @@ class ProgramBuilder {
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
   // -- the end ----------------------------------------------------------------------------------------------------------------------------
-  void set_boundary_out(ValueId value);
+  /// `value` is the next port of the boundary to the next stage. It may be one of the stage's inputs, or a value of another port: it then
+  /// leaves as a copy.
+  void set_boundary_out(std::string_view name, ValueId value);
+  /// The port "hidden".
+  void set_boundary_out(ValueId value) { set_boundary_out(hidden_port, value); }
+  /// The model may be cut where this value is handed on: no operation is fused with one that reads it, in this stage or in two.
+  void hand_on(ValueId value);
   /// `value` (f64 [n]) is a term of the loss: its first entry is the term's sum over the microbatch. Any stage may have any number of them;
   /// several may have one name. The operation that computes it reads GradientBuilder::loss_scale() in its gradient rules.
   void loss_term(LossTerm term, ValueId value);

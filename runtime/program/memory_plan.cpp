@@ -59,8 +59,8 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
 /// The region of a value that an operation writes.
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
   if (programs.loss_of(id) != nullptr) return Region::result;
-  if (id == programs.boundary_out || id == programs.logits) return Region::boundary_out;
-  if (id == programs.gradient_out) return Region::gradient_out;
+  if (id == programs.logits || std::ranges::find(programs.outputs, id, &Port::value) != programs.outputs.end()) return Region::boundary_out;
+  if (std::ranges::find(programs.inputs, id, &Port::gradient) != programs.inputs.end()) return Region::gradient_out;
   if (programs.value(id).offloaded) return Region::offload;
   if (life.written[index(ProgramKind::forward)]) {
     if (life.read[index(ProgramKind::weight_gradient)]) return Region::stash_weight;
@@ -117,11 +117,11 @@ class Planner {
     for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind))
         for (const auto& operation : programs_.program(kind)) require_kernels(operation);
+    place_ports();
     for (std::size_t i = 0; i < programs_.values.size(); ++i)
       if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
     // A stage that reads no batch field (an empty one) still receives the microbatch: the region is the same for all stages.
-    if (programs_.boundary_in.valid())
-      plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.value(programs_.boundary_in).type.shape[0]);
+    if (!programs_.inputs.empty()) plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.tokens);
     for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind)) place_workspace(kind);
     return std::move(plan_);
@@ -134,6 +134,21 @@ class Planner {
     for (const auto* row : operation.rule->kernel_rows())
       MILLRACE_CHECK(row->has(backend), ExitCode::config, who, "device {} has no kernel for {} ({})", kernels::to_string(backend),
                      row->name(), operation.name);
+  }
+
+  /// Ports lie in the order of the boundary, whatever the programs do with them: the neighbour's programs find them there.
+  void place_ports() {
+    const auto place_each = [&](Region region, const std::vector<Port>& ports, ValueId Port::*member, const SlotLayout& slot) {
+      plan_.region_bytes[index(region)] = kernels::align_up(slot.bytes);
+      for (std::size_t i = 0; i < ports.size(); ++i)
+        if (const ValueId id = ports[i].*member; id.valid()) plan_.placements[index(id)] = {region, slot.offsets[i]};
+    };
+    const auto in = programs_.types(programs_.inputs), out = programs_.types(programs_.outputs);
+    place_each(Region::boundary_in, programs_.inputs, &Port::value, activation_slot(in));
+    place_each(Region::boundary_out, programs_.outputs, &Port::value, activation_slot(out));
+    if (plan_.mode == BackwardMode::forward_only) return;
+    place_each(Region::gradient_in, programs_.outputs, &Port::gradient, gradient_slot(out));
+    place_each(Region::gradient_out, programs_.inputs, &Port::gradient, gradient_slot(in));
   }
 
   void place(ValueId id) {
@@ -149,9 +164,8 @@ class Planner {
       case Role::batch:
         return place_batch(value, placement);
       case Role::boundary_in:
-        return append(Region::boundary_in, value, placement);
       case Role::gradient_in:
-        return append(Region::gradient_in, value, placement);
+        return;  // a port
       case Role::scalar:
         return append(Region::scalar, value, placement);
       case Role::constant:
@@ -161,7 +175,8 @@ class Planner {
     }
     const auto region = region_of(programs_, id, lives_[index(id)]);
     MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, who, "'{}' is written by {} programs, expected one", value.name, writers(id));
-    if (region != Region::workspace) append(region, value, placement);
+    const bool port = region == Region::gradient_out || (region == Region::boundary_out && id != programs_.logits);
+    if (region != Region::workspace && !port) append(region, value, placement);
   }
 
   int writers(ValueId id) const {

@@ -18,8 +18,8 @@ enum class Region : std::uint8_t {
   copy,          // bf16 and packed copies of the matrices, refreshed after the optimizer
   accumulator,   // fp32 gradient sums (parameter, use); the base selects the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
-  boundary_in,   // slot of the incoming activation ring
-  boundary_out,  // slot of the outgoing activation ring; the logits where the program ends in them
+  boundary_in,   // slot of the incoming activation ring: the input ports, in their order (runtime/program/port.hpp)
+  boundary_out,  // slot of the outgoing activation ring: the output ports; the logits where the program ends in them
   gradient_in,   // slot of the incoming gradient ring
   gradient_out,  // slot of the outgoing gradient ring
   stash_input,   // written in F, last read in I (or B); one slot per microbatch in flight

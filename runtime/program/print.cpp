@@ -47,6 +47,20 @@ void add_rows(std::vector<Row>& rows, const ProgramSet& programs, const MemoryPl
   }
 }
 
+/// One line per port, for boundaries that are more than the residual stream: name, type, and where its activation and its gradient lie.
+std::string ports_text(const ProgramSet& programs, const MemoryPlan& plan, std::string_view direction, const std::vector<Port>& ports) {
+  if (ports.size() == 1 && ports[0].name == hidden_port) return "";
+  std::string text;
+  for (const Port& port : ports) {
+    const auto place = [&](ValueId id) { return place_of(plan.placements.at(static_cast<std::size_t>(id.index))); };
+    const auto& type = programs.value(port.value).type;
+    text +=
+        fmt::format("port {:<4} {:<12} {} {}  {}{}\n", direction, port.name, kernels::to_string(type.dtype), kernels::to_string(type.shape),
+                    place(port.value), port.gradient.valid() && plan.mode != BackwardMode::forward_only ? ", " + place(port.gradient) : "");
+  }
+  return text;
+}
+
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows)
@@ -77,6 +91,7 @@ std::string print(const ProgramSet& programs, ProgramKind kind, const MemoryPlan
   text += fmt::format("total {}flop, {}B moved; workspace {} B, of it scratch {} B\n", short_number(sum.flops) + " ",
                       short_number(sum.bytes) + " ", plan.workspace_bytes[static_cast<std::size_t>(kind)],
                       plan.scratch_bytes[static_cast<std::size_t>(kind)]);
+  text += ports_text(programs, plan, "in", programs.inputs) + ports_text(programs, plan, "out", programs.outputs);
   for (const auto region : {Region::stash_input, Region::stash_weight, Region::handoff, Region::boundary_in, Region::boundary_out,
                             Region::gradient_in, Region::gradient_out, Region::batch, Region::workspace, Region::offload})
     text += fmt::format("{:<12} {:>12} B per slot\n", to_string(region), plan.region_bytes[static_cast<std::size_t>(region)]);

@@ -27,6 +27,12 @@ Cost cost(const ProgramSet& programs, const Operation& operation) {
   return operation.rule->cost(inputs, outputs, operation.attributes);
 }
 
+std::vector<ValueType> ProgramSet::types(const std::vector<Port>& ports) const {
+  std::vector<ValueType> types;
+  for (const Port& port : ports) types.push_back(value(port.value).type);
+  return types;
+}
+
 const StageLoss* ProgramSet::loss_of(ValueId id) const {
   const auto found = std::ranges::find(losses, id, &StageLoss::value);
   return found != losses.end() ? &*found : nullptr;

@@ -9,6 +9,7 @@
 
 #include "runtime/program/loss_term.hpp"
 #include "runtime/program/operation.hpp"
+#include "runtime/program/port.hpp"
 #include "runtime/program/value.hpp"
 
 namespace millrace::runtime {
@@ -34,10 +35,12 @@ struct StageLoss {
 struct ForwardProgram {
   std::vector<Value> values;
   std::vector<Operation> operations;
-  ValueId boundary_in;            // invalid in the first stage
-  ValueId boundary_out;           // the stage's output for the next stage; invalid in the last
-  ValueId logits;                 // f32 [T, V] if the builder was asked for logits, else invalid
-  std::vector<StageLoss> losses;  // in the order in which layers declared them; any stage may have some, none has them with logits
+  std::int64_t tokens = 0;         // of a microbatch, at its capacity
+  std::vector<Port> inputs;        // what the previous stage hands on; none in the first stage
+  std::vector<Port> outputs;       // what the stage hands to the next one; none in the last
+  std::vector<ValueId> handed_on;  // values that layers hand on: no operation is fused across them, wherever the model is cut
+  ValueId logits;                  // f32 [T, V] if the builder was asked for logits, else invalid
+  std::vector<StageLoss> losses;   // in the order in which layers declared them; any stage may have some, none has them with logits
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -46,13 +49,17 @@ struct ForwardProgram {
 struct ProgramSet {
   std::vector<Value> values;
   std::array<std::vector<Operation>, kProgramKinds> programs;
-  ValueId boundary_in, boundary_out, logits;
+  std::int64_t tokens = 0;    // of a microbatch, at its capacity
+  std::vector<Port> inputs;   // each `gradient` is what this stage hands back
+  std::vector<Port> outputs;  // each `gradient` is what the next stage hands back
+  std::vector<ValueId> handed_on;
+  ValueId logits;
   std::vector<StageLoss> losses;
-  ValueId gradient_in;   // gradient of boundary_out; invalid in the last stage
-  ValueId gradient_out;  // gradient of boundary_in; invalid in the first
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] Cost cost(ProgramKind kind) const;
+  /// The types of some of its ports, in their order.
+  [[nodiscard]] std::vector<ValueType> types(const std::vector<Port>& ports) const;
   /// The loss term that `id` is the value of; nullptr if it is none.
   [[nodiscard]] const StageLoss* loss_of(ValueId id) const;
 };

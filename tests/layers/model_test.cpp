@@ -127,11 +127,12 @@ TEST(LayerSpecs, SayWhatEachLayerIs) {
 TEST(Stages, AnEmptyStageCopies) {
   const auto program = build_stage(llama3_8b(), {false, 3, 0, false}, {kernels::DType::bf16, 2, 16, 0, Output::loss});
   ASSERT_EQ(program.operations.size(), 1U);
-  EXPECT_TRUE(program.boundary_in.valid());
-  EXPECT_TRUE(program.boundary_out.valid());
-  EXPECT_FALSE(program.boundary_in == program.boundary_out);
-  EXPECT_EQ(program.value(program.boundary_out).type, program.value(program.boundary_in).type);
-  EXPECT_EQ(program.value(program.boundary_out).type.dtype, kernels::DType::bf16);
+  ASSERT_EQ(program.inputs.size(), 1U);
+  ASSERT_EQ(program.outputs.size(), 1U);
+  const runtime::ValueId in = program.inputs[0].value, out = program.outputs[0].value;
+  EXPECT_FALSE(in == out);
+  EXPECT_EQ(program.value(out).type, program.value(in).type);
+  EXPECT_EQ(program.value(out).type.dtype, kernels::DType::bf16);
 }
 
 TEST(Stages, LastStageEndsInLossOrLogits) {

@@ -10,8 +10,9 @@
 /// What the rules of the operations share.
 namespace millrace::runtime {
 
-/// y = x, a + b, accumulator += x: what the transforms insert themselves.
+/// y = x, y = 0, a + b, accumulator += x: what the transforms insert themselves.
 [[nodiscard]] const OperationRule& copy_rule();
+[[nodiscard]] const OperationRule& zeros_rule();
 [[nodiscard]] const OperationRule& add_rule();
 [[nodiscard]] const OperationRule& accumulate_rule();
 /// y = x + b, and db += Σ dy.

@@ -116,7 +116,7 @@ TEST(Builder, AProgramHasOneEnd) {
   const auto x = builder.boundary_in(16);
   expect_words(message_of([&] { (void)builder.finish(); }), {"no end"});
   builder.set_boundary_out(x);
-  EXPECT_EQ(builder.finish().boundary_out, x);
+  EXPECT_EQ(builder.finish().outputs.at(0).value, x);
   expect_words(message_of([&] { builder.set_boundary_out(x); }), {"boundary_out"});
 }
 

@@ -74,11 +74,11 @@ TEST(ChooseEpilogues, AResidualJoinsItsProductWithTheProductsLabel) {
   const auto set = differentiate(builder.finish(), {});
   EXPECT_EQ(kinds_of(set, ProgramKind::forward), (Names{"linear + addend"}));
   const auto& product = set.program(ProgramKind::forward)[0];
-  EXPECT_EQ(product.inputs[2], set.boundary_in);
+  EXPECT_EQ(product.inputs[2], set.inputs.at(0).value);
   EXPECT_EQ(set.value(product.outputs[0]).labels, (Names{"out_proj"}));
   // Backward: the residual's gradient is that of the result, and the product adds dx to it.
   EXPECT_EQ(kinds_of(set, ProgramKind::input_gradient), (Names{"linear_input_gradient + addend"}));
-  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[2], set.gradient_in);
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[2], set.outputs.at(0).gradient);
 }
 
 TEST(ChooseEpilogues, WhatSomebodyElseReadsStays) {
@@ -107,7 +107,8 @@ TEST(ChooseEpilogues, AGradientThatLeavesStays) {
   const auto set = differentiate(builder.finish(), {});
   int writers = 0;
   for (const auto& operation : set.program(ProgramKind::input_gradient))
-    for (const auto output : operation.outputs) writers += output == set.gradient_out || set.value(output).name == "left.dx" ? 1 : 0;
+    for (const auto output : operation.outputs)
+      writers += output == set.inputs.at(0).gradient || set.value(output).name == "left.dx" ? 1 : 0;
   EXPECT_GE(writers, 1);
   for (const auto& operation : set.program(ProgramKind::input_gradient))
     for (const auto input : operation.inputs) {

@@ -219,11 +219,11 @@ TEST(Differentiate, AnEmptyStageCopiesBothWays) {
   builder.set_boundary_out(builder.boundary_in(8));
   const auto set = differentiate(builder.finish(), {});
   ASSERT_EQ(set.program(ProgramKind::forward).size(), 1U);
-  EXPECT_EQ(set.program(ProgramKind::forward)[0].outputs[0], set.boundary_out);
-  EXPECT_EQ(set.program(ProgramKind::forward)[0].inputs[0], set.boundary_in);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].outputs[0], set.outputs.at(0).value);
+  EXPECT_EQ(set.program(ProgramKind::forward)[0].inputs[0], set.inputs.at(0).value);
   ASSERT_EQ(set.program(ProgramKind::input_gradient).size(), 1U);
-  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].outputs[0], set.gradient_out);
-  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[0], set.gradient_in);
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].outputs[0], set.inputs.at(0).gradient);
+  EXPECT_EQ(set.program(ProgramKind::input_gradient)[0].inputs[0], set.outputs.at(0).gradient);
   EXPECT_TRUE(set.program(ProgramKind::weight_gradient).empty());
 }
 
@@ -251,7 +251,7 @@ TEST(Differentiate, WhatLeavesAndIsReadLaterLeavesAsACopy) {
   const auto set = differentiate(read.finish(), {});
   EXPECT_EQ(set.program(ProgramKind::forward).back().rule->name(), "copy");
   EXPECT_EQ(set.program(ProgramKind::forward).back().inputs[0], a);
-  EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.boundary_out);
+  EXPECT_EQ(set.program(ProgramKind::forward).back().outputs[0], set.outputs.at(0).value);
 }
 
 // The input gradient of the matrix product is also the stage's, and the bias's gradient reads it in W.
@@ -263,7 +263,7 @@ TEST(Differentiate, AGradientThatWReadsLeavesAsACopy) {
   const auto& last = set.program(ProgramKind::input_gradient).back();
   EXPECT_EQ(last.rule->name(), "copy");
   EXPECT_EQ(set.value(last.inputs[0]).name, "w.dx");
-  EXPECT_EQ(last.outputs[0], set.gradient_out);
+  EXPECT_EQ(last.outputs[0], set.inputs.at(0).gradient);
 }
 
 TEST(Differentiate, GradientsOfAValueAreAddedLastReaderFirst) {
@@ -280,7 +280,7 @@ TEST(Differentiate, GradientsOfAValueAreAddedLastReaderFirst) {
   EXPECT_EQ(kind_of(sum), "linear_input_gradient + addend");
   EXPECT_EQ(set.value(sum.inputs[2]).name, "b.dx");
   EXPECT_EQ(set.value(sum.outputs[0]).name, "a.dx_sum");
-  EXPECT_EQ(sum.outputs[0], set.gradient_out);
+  EXPECT_EQ(sum.outputs[0], set.inputs.at(0).gradient);
 }
 
 TEST(Differentiate, LogitsHaveNoBackward) {

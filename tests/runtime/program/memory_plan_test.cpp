@@ -322,10 +322,10 @@ TEST(MemoryPlan, ResultsGoStraightToTheirRings) {
   middle.first = middle.last = false;
   const Rig rig(middle, {});
   const auto region = [&](ValueId id) { return rig.plan.placements[static_cast<std::size_t>(id.index)].region; };
-  EXPECT_EQ(region(rig.set.boundary_in), Region::boundary_in);
-  EXPECT_EQ(region(rig.set.boundary_out), Region::boundary_out);
-  EXPECT_EQ(region(rig.set.gradient_in), Region::gradient_in);
-  EXPECT_EQ(region(rig.set.gradient_out), Region::gradient_out);
+  EXPECT_EQ(region(rig.set.inputs.at(0).value), Region::boundary_in);
+  EXPECT_EQ(region(rig.set.outputs.at(0).value), Region::boundary_out);
+  EXPECT_EQ(region(rig.set.outputs.at(0).gradient), Region::gradient_in);
+  EXPECT_EQ(region(rig.set.inputs.at(0).gradient), Region::gradient_out);
   EXPECT_EQ(kind_of(rig.set.program(ProgramKind::forward).back()), "linear + addend");  // no copy
   EXPECT_EQ(kind_of(rig.set.program(ProgramKind::input_gradient).back()), "rms_norm_input_gradient + addend");
 }

@@ -7,6 +7,7 @@ millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/offload_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/ports_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/print_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rematerialize_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rig.cpp
