@@ -16,13 +16,15 @@ target_sources(millrace_layers PRIVATE
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  models/boundary.cpp
   models/maxtext_family.cpp
   models/model.cpp
   models/registry.cpp
   models/standard_family.cpp
   norm.cpp
   partition.cpp
-  rotary.cpp)
+  rotary.cpp
+  streams.cpp)
 # A family is a folder: its sources are found, so that a new one needs no line here.
 file(GLOB family_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS models/*/*.cpp)
 target_sources(millrace_layers PRIVATE ${family_sources})

@@ -250,7 +250,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   return model;
 }
 
-ValueId MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
+Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
   ValueId x = drop(builder, model, token_embedding(builder, model.vocab_size, model.width, token_table), "embedding_dropout");
   if (model.sinusoidal_positions) {
     const std::int64_t half = model.width / 2;
@@ -269,7 +269,7 @@ ValueId MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) co
   return x;
 }
 
-ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, ValueId x, bool want_logits, double z_loss) const {
+ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits, double z_loss) const {
   builder.label(x, "decoder_output");
   const ValueId normed = norm_of(builder, blocks_, model, x, "decoder.decoder_norm", "decoder_norm");
   builder.label(normed, "final_norm");

@@ -54,8 +54,8 @@ class MaxTextFamily : public ModelFamily {
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
-  [[nodiscard]] runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, bool want_logits,
+  [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
                                       double z_loss) const override;
   /// The distributions of MaxText's initialisers: by fan-in, tables with deviation 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/base/check.hpp"
+#include "layers/models/boundary.hpp"
 #include "layers/models/model_family.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -14,26 +15,39 @@ namespace {
 using runtime::ForwardProgram;
 using runtime::ProgramBuilder;
 using runtime::Role;
-using runtime::ValueId;
 
 StageLayout whole_model(const ModelConfig& config) { return {true, 0, static_cast<int>(config.layers), true}; }
+
+/// The name of what receives the streams before layer `index`, in messages.
+std::string receiver(int index, int layers) { return index == layers ? "the head" : fmt::format("layer {}", index); }
+
+ProgramBuilder builder_of(const StageOptions& options) {
+  return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment});
+}
 
 ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, const StageLayout& stage, const StageOptions& options) {
   const auto layers = static_cast<int>(model.layers.size());
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= layers, ExitCode::internal,
                  "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer, stage.first_layer + stage.layer_count,
                  layers);
-  ProgramBuilder builder({options.compute, options.rows, options.sequence, -1, options.one_segment});
+  ProgramBuilder builder = builder_of(options);
   builder.enter(-1, "");
-  ValueId x = stage.embedding ? family.embed(builder, model) : builder.boundary_in(model.width);
+  Streams x;
+  if (stage.embedding) {
+    x = hand_on(builder, family.embed(builder, model), streams_before(family, model, 0, builder), "the embedding", receiver(0, layers));
+  } else {
+    x = receive(builder, streams_before(family, model, stage.first_layer, builder));
+  }
   for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {
     builder.enter(index, fmt::format("layers.{}", index));
-    x = family.layer(builder, model, index, x);
+    x = hand_on(builder, family.layer(builder, model, index, x), streams_before(family, model, index + 1, builder), receiver(index, layers),
+                receiver(index + 1, layers));
   }
   builder.enter(-1, "");
   if (!stage.head) {
-    // An empty stage copies its input to its output, since it receives and sends in different rings.
-    builder.set_boundary_out(stage.empty() ? runtime::copy(builder, x, "copy") : x);
+    // An empty stage copies its inputs to its outputs, since it receives and sends in different rings.
+    for (const auto& [name, value] : x.all())
+      builder.set_boundary_out(name, stage.empty() ? runtime::copy(builder, value, runtime::port_value_name("copy", name)) : value);
   } else if (options.output == Output::logits) {
     builder.set_logits(family.head(builder, model, x, true, options.z_loss));
   } else {
@@ -67,6 +81,13 @@ ModelSpec resolve(const ModelConfig& config) {
 
 ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options) {
   return stage_program(family_of(config), resolve(config), stage, options);
+}
+
+std::vector<runtime::ValueType> boundary_types(const ModelConfig& config, int layer, const StageOptions& options) {
+  std::vector<runtime::ValueType> types;
+  for (const StreamType& stream : streams_before(family_of(config), resolve(config), layer, builder_of(options)))
+    types.push_back(stream.type);
+  return types;
 }
 
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {

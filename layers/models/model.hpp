@@ -34,6 +34,10 @@ struct StageOptions {
 /// Throws Error(model) if the config does not fit its family.
 [[nodiscard]] runtime::ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options);
 
+/// The types of the ports of the boundary before decoder layer `layer` (the number of layers: before the head), in their order: those of
+/// the programs of build_stage on either side.
+[[nodiscard]] std::vector<runtime::ValueType> boundary_types(const ModelConfig& config, int layer, const StageOptions& options);
+
 /// The parameters of a stage, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's
 /// stage with use 0 and in that of the head's stage with use 1, under one name.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage);

@@ -10,6 +10,7 @@
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
 #include "layers/parameter.hpp"
+#include "layers/streams.hpp"
 #include "runtime/io/json_reader.hpp"
 #include "runtime/program/builder.hpp"
 
@@ -26,14 +27,16 @@ class ModelFamily {
   // -- the model --------------------------------------------------------------------------------------------------------------------------
   /// Returns the parts of each layer. Throws Error(model) naming the member of the config that does not fit the family.
   [[nodiscard]] virtual ModelSpec resolve(const ModelConfig& config) const = 0;
-  /// tokens → the residual stream [T, width].
-  [[nodiscard]] virtual runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const = 0;
-  /// Decoder layer `index` on the residual stream.
-  [[nodiscard]] virtual runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                               runtime::ValueId x) const = 0;
+  /// The streams that layer `index` receives; with the number of layers, those that the head receives. A stream exists where it is listed:
+  /// it begins and ends between two layers. Default: the residual stream, "hidden" [T, width] in the compute dtype, everywhere.
+  [[nodiscard]] virtual std::vector<StreamSpec> streams(const ModelSpec& model, int index) const;
+  /// tokens → the streams of layer 0.
+  [[nodiscard]] virtual Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const = 0;
+  /// Decoder layer `index`: its streams → those of layer `index` + 1.
+  [[nodiscard]] virtual Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const = 0;
   /// Final norm and output head: the loss (f64 [2]), or if `want_logits` fp32 logits [T, vocab_size].
-  [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x,
-                                              bool want_logits, double z_loss) const = 0;
+  [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in, bool want_logits,
+                                              double z_loss) const = 0;
   /// Default: matrices normal, biases zeros, other vectors ones (norm scales).
   [[nodiscard]] virtual Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const;
 

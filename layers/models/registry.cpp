@@ -34,6 +34,8 @@ Initial ModelFamily::initial(const ModelSpec&, const std::string& name, const ke
   return {shape.rank() >= 2 ? InitialKind::normal : InitialKind::ones};
 }
 
+std::vector<StreamSpec> ModelFamily::streams(const ModelSpec& model, int) const { return {{.axes = {model.width}}}; }
+
 bool FamilyTraits::reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 
 std::span<const FamilyTraits* const> family_traits() {

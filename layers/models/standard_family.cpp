@@ -124,12 +124,12 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   return model;
 }
 
-ValueId StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
+Streams StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
   const ValueId x = token_embedding(builder, model.vocab_size, model.width, embedding_table);
   return model.embedding_scale == 1.0 ? x : runtime::scale(builder, x, model.embedding_scale, "embed_scale");
 }
 
-ValueId StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, ValueId x) const {
+Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
   const std::string module = fmt::format("model.layers.{}", index);
   const kernels::RmsNormOptions form = norm_form(model.norm);
@@ -157,7 +157,7 @@ ValueId StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
 }
 
-ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, ValueId x, bool want_logits, double z_loss) const {
+ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits, double z_loss) const {
   const ValueId h = rms_norm(builder, x, model.width, norm_form(model.norm), "model.norm", "norm");
   builder.label(h, "final_norm");
   const HeadTable table{.name = model.tied ? embedding_table : "lm_head.weight",

@@ -35,12 +35,11 @@ class StandardFamily final : public ModelFamily {
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
-  [[nodiscard]] runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
+  [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
   /// Norms as the layer's spec places them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
   /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm.
-  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                       runtime::ValueId x) const override;
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, bool want_logits,
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override;
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
                                       double z_loss) const override;
   /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;

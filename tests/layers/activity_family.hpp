@@ -56,11 +56,10 @@ class ActivityFamily final : public ModelFamily {
  public:
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override { return llama().resolve(as_llama(config)); }
-  [[nodiscard]] runtime::ValueId embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override {
+  [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override {
     return llama().embed(builder, model);
   }
-  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                       runtime::ValueId x) const override {
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
     static const Activity rule;
     const runtime::ValueId y = llama().layer(builder, model, index, x);
     builder.loss_term({.name = "activity_loss",
@@ -71,7 +70,7 @@ class ActivityFamily final : public ModelFamily {
                       builder.append(rule, {y}, {}, "activity")[0]);
     return y;
   }
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, bool want_logits,
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
                                       double z_loss) const override {
     return llama().head(builder, model, x, want_logits, z_loss);
   }

@@ -7,8 +7,7 @@ class DefaultBlock final : public MaxTextFamily {
  public:
   using MaxTextFamily::MaxTextFamily;
 
-  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                       runtime::ValueId x) const override {
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
     const MaxTextLayer layer = begin_layer(builder, model, index, x);
     const runtime::ValueId u = layer.norm(x, "pre_self_attention_norm");
     return layer.add(x, layer.dropout(layer.add(layer.mlp(u), layer.attention(u), "branches"), "dropout"), "residual");

@@ -104,7 +104,7 @@ class Gpt2 final : public ModelFamily {
     return model;
   }
 
-  [[nodiscard]] ValueId embed(ProgramBuilder& builder, const ModelSpec& model) const override {
+  [[nodiscard]] Streams embed(ProgramBuilder& builder, const ModelSpec& model) const override {
     MILLRACE_CHECK(builder.options().sequence <= model.learned_positions, ExitCode::model, "layers.gpt2",
                    "rows of {} tokens, expected at most max_position_embeddings = {}, the positions that were learned",
                    builder.options().sequence, model.learned_positions);
@@ -113,7 +113,7 @@ class Gpt2 final : public ModelFamily {
     return runtime::add(builder, tokens, positions, "embeddings");
   }
 
-  [[nodiscard]] ValueId layer(ProgramBuilder& builder, const ModelSpec& model, int index, ValueId x) const override {
+  [[nodiscard]] Streams layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
     const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
     const std::string module = fmt::format("transformer.h.{}", index);
     builder.label(x, "decoder_layer_input");
@@ -124,7 +124,8 @@ class Gpt2 final : public ModelFamily {
     return runtime::add(builder, middle, fed, "mlp_residual");
   }
 
-  [[nodiscard]] ValueId head(ProgramBuilder& builder, const ModelSpec& model, ValueId x, bool want_logits, double z_loss) const override {
+  [[nodiscard]] ValueId head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
+                             double z_loss) const override {
     const ValueId h = norm(builder, model, x, "transformer.ln_f", "ln_f");
     builder.label(h, "final_norm");
     const HeadTable table{.name = model.tied ? gpt2_table : "lm_head.weight",

@@ -7,8 +7,7 @@ class Gpt3 final : public MaxTextFamily {
  public:
   using MaxTextFamily::MaxTextFamily;
 
-  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                       runtime::ValueId x) const override {
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
     const MaxTextLayer layer = begin_layer(builder, model, index, x);
     const runtime::ValueId middle = layer.add(x, layer.attention(layer.norm(x, "pre_self_attention_norm")), "attention_residual");
     return layer.dropout(layer.add(middle, layer.mlp(layer.norm(middle, "mlp.mlp_layer_norm")), "mlp_residual"), "dropout");

@@ -7,8 +7,7 @@ class Simple final : public MaxTextFamily {
  public:
   using MaxTextFamily::MaxTextFamily;
 
-  [[nodiscard]] runtime::ValueId layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index,
-                                       runtime::ValueId x) const override {
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
     return begin_layer(builder, model, index, x).product(x, "weights", model.width, model.width);
   }
 };
