@@ -54,7 +54,7 @@ std::string queue_text(const actors::Stepper& stepper) {
     const int taken = edge.local() ? state.tokens : stepper.control(edge.producer_rank).engine().ring(edge.id).taken;
     text += fmt::format("{:>4}  {:<30} {:<11} {:>7} {:>12} {:>12}\n", edge.id.value,
                         fmt::format("stage {} (rank {}) → {} ({})", edge.producer, edge.producer_rank, edge.consumer, edge.consumer_rank),
-                        runtime::to_string(edge.kind), state.tokens, state.depth - taken, plan.boundary_bytes());
+                        runtime::to_string(edge.kind), state.tokens, state.depth - taken, plan.boundary_bytes(edge.id));
   }
   return text;
 }

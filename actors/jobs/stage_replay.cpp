@@ -21,11 +21,36 @@ std::string hash(const std::byte* data, std::size_t bytes) {
   return data == nullptr ? "" : runtime::hash_of(std::span<const std::byte>(data, bytes)).hex();
 }
 
+/// The boundaries of one stage: the types of their ports, and how they lie in slots.
+struct Boundaries {
+  explicit Boundaries(const runtime::ProgramSet& programs) : in(programs.types(programs.inputs)), out(programs.types(programs.outputs)) {}
+  std::vector<runtime::ValueType> in, out;
+  [[nodiscard]] runtime::SlotLayout boundary_in() const { return runtime::activation_slot(in); }
+  [[nodiscard]] runtime::SlotLayout boundary_out() const { return runtime::activation_slot(out); }
+  [[nodiscard]] runtime::SlotLayout gradient_in() const { return runtime::gradient_slot(out); }
+  [[nodiscard]] runtime::SlotLayout gradient_out() const { return runtime::gradient_slot(in); }
+};
+
+Boundaries boundaries_of(const Rank& rank, runtime::StageId stage) { return Boundaries(rank.compute().stage(stage).programs()); }
+
+/// The hash of the ports in a slot, one after the other, without what lies between them; empty if there is no slot.
+std::string ports_hash(const std::byte* slot, const std::vector<runtime::ValueType>& types, bool gradients) {
+  if (slot == nullptr) return "";
+  const auto layout = gradients ? runtime::gradient_slot(types) : runtime::activation_slot(types);
+  std::vector<std::byte> all;
+  for (std::size_t port = 0; port < types.size(); ++port) {
+    if (gradients && !runtime::has_gradient(types[port])) continue;
+    const std::byte* begin = slot + layout.offsets[port];
+    all.insert(all.end(), begin, begin + runtime::bytes_of(types[port]));
+  }
+  return hash(all.data(), all.size());
+}
+
 /// The hash of the action's output for another stage.
 std::string output_hash(const Rank& rank, const Execute& execute) {
-  const auto bytes = rank.plan().boundary_bytes();
-  if (execute.action.kind == ActionKind::forward) return hash(execute.slots.boundary_out, bytes);
-  return runtime::makes_gradient(execute.action.kind) ? hash(execute.slots.gradient_out, bytes) : "";
+  const Boundaries boundaries = boundaries_of(rank, execute.action.stage);
+  if (execute.action.kind == ActionKind::forward) return ports_hash(execute.slots.boundary_out, boundaries.out, false);
+  return runtime::makes_gradient(execute.action.kind) ? ports_hash(execute.slots.gradient_out, boundaries.in, true) : "";
 }
 
 std::string gradient_hash(const Rank& rank, runtime::StageId stage) {
@@ -47,14 +72,14 @@ std::string gradient_hash(const Rank& rank, runtime::StageId stage) {
 
 void RecordingRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execute) {
   if (execute.action.stage != recording_.stage) return ProgramRunner::run(rank, stage, execute);
-  const auto bytes = rank.plan().boundary_bytes();
+  const Boundaries boundaries = boundaries_of(rank, recording_.stage);
   StageCall call;
   call.execute = execute;
   if (execute.action.kind == ActionKind::forward) {
-    call.boundary_in = copy(execute.slots.boundary_in, bytes);
+    call.boundary_in = copy(execute.slots.boundary_in, boundaries.boundary_in().bytes);
     call.batch = runtime::Batch(rank.compute().batch(execute.slots.batch));
   }
-  if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, bytes);
+  if (runtime::makes_gradient(execute.action.kind)) call.gradient_in = copy(execute.slots.gradient_in, boundaries.gradient_in().bytes);
   ProgramRunner::run(rank, stage, execute);
   call.output = output_hash(rank, execute);
   recording_.calls.push_back(std::move(call));
@@ -62,8 +87,8 @@ void RecordingRunner::run(Rank& rank, runtime::Stage& stage, const Execute& exec
 }
 
 ReplayedRound replay(Rank& rank, const StageRecording& recording) {
-  const auto bytes = rank.plan().boundary_bytes();
-  std::vector<std::byte> boundary_out(bytes), gradient_out(bytes);
+  const Boundaries boundaries = boundaries_of(rank, recording.stage);
+  std::vector<std::byte> boundary_out(boundaries.boundary_out().bytes), gradient_out(boundaries.gradient_out().bytes);
   // By microbatch: a backward reads the inputs of its forward again, and W those of its I.
   std::map<int, const StageCall*> forwards, gradients;
   ReplayedRound round;

@@ -16,7 +16,7 @@ namespace millrace::actors {
 /// One action of a stage with all its inputs from elsewhere, and a hash of its output.
 struct StageCall {
   Execute execute;
-  std::vector<std::byte> boundary_in, gradient_in;  // of actions that are the first to read them
+  std::vector<std::byte> boundary_in, gradient_in;  // slots with all their ports, of actions that are the first to read them
   runtime::Batch batch;                             // of forwards
   std::string output;                               // hash of the activation or gradient that it produces; empty if there is none
 };

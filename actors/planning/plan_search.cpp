@@ -210,9 +210,10 @@ class Planner {
   runtime::Costs fixed(const actors::PipelinePlan& plan) const {
     runtime::Costs costs;
     if (search_.latency > 0 || search_.bytes_per_unit > 0) costs.links = runtime::uniform_links(plan.schedule.placement, search_.latency);
-    for (auto& link : costs.links) {
-      if (search_.bytes_per_unit <= 0) continue;
-      link.bytes = static_cast<double>(plan.boundary_bytes());
+    for (const auto& edge : plan.edges) {
+      if (search_.bytes_per_unit <= 0) break;
+      auto& link = costs.links.at(edge.id.index());
+      link.bytes = static_cast<double>(plan.boundary_bytes(edge.id));
       link.bytes_per_second = search_.bytes_per_unit;
     }
     return costs;

@@ -191,7 +191,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
 void RankControl::carry_out(const runtime::Decisions& decisions) {
   for (const auto& slot : decisions.sends)
     if (!rank_.leaves_in_parts(slot.edge.value))
-      rank_.link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(), finished_at_);
+      rank_.link(slot.edge.value).send(slot.sequence, rank_.plan().boundary_bytes(slot.edge), finished_at_);
   for (const auto& slot : decisions.releases) rank_.link(slot.edge.value).release(slot.sequence);
   for (const auto& decision : decisions.issues) issue(decision);
   const bool finished = decisions.finished;
@@ -211,8 +211,9 @@ void RankControl::pass_over() {
     finished_at_ = runtime::steady_now();
     if (issue.output.present() && rank_.leaves_in_parts(issue.output.edge.value)) {
       auto& link = rank_.link(issue.output.edge.value);
-      link.begin(issue.output.sequence, rank_.plan().boundary_bytes(), finished_at_);
-      link.ready(issue.output.sequence, rank_.plan().boundary_bytes());
+      const std::size_t bytes = rank_.plan().boundary_bytes(issue.output.edge);
+      link.begin(issue.output.sequence, bytes, finished_at_);
+      link.ready(issue.output.sequence, bytes);
     }
     evaluation_batches_.used(issue.action.microbatch.index());
     request_batches();
@@ -237,12 +238,13 @@ std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) co
 
 /// The boundary that the action is the first to read, and the one that it produces.
 void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const {
-  const auto bytes = rank_.plan().boundary_bytes();
+  const PipelinePlan& plan = rank_.plan();
   const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
   if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient)
-    execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), bytes);
+    execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), plan.boundary_bytes(first_read.edge));
   if (issue.output.present())
-    execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), bytes, issue.output.sequence);
+    execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), plan.boundary_bytes(issue.output.edge),
+                                       issue.output.sequence);
 }
 
 void RankControl::issue(const runtime::Issue& issue) {

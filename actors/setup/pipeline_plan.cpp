@@ -66,6 +66,18 @@ std::vector<runtime::RematerializationPolicy> policies_of(const runtime::Remater
   return policies;
 }
 
+/// The bytes of each edge, from the ports of the stages that it connects.
+std::vector<std::size_t> bytes_of_edges(const PipelinePlan& plan) {
+  std::vector<std::size_t> bytes;
+  for (const auto& edge : plan.edges) {
+    const bool activation = edge.kind == runtime::BoundaryKind::activation;
+    const auto& after = plan.layout.at((activation ? edge.consumer : edge.producer).index());
+    const auto ports = layers::boundary_types(plan.model, after.first_layer, plan.stage_options());
+    bytes.push_back((activation ? runtime::activation_slot(ports) : runtime::gradient_slot(ports)).bytes);
+  }
+  return bytes;
+}
+
 /// Rejects more stages than the model can fill, and parts that do not divide.
 void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
@@ -127,11 +139,8 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
   const auto model_layout = plan.layout;
   for (int replica = 1; replica < replicas; ++replica) plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
+  plan.edge_bytes = bytes_of_edges(plan);
   return plan;
-}
-
-std::size_t PipelinePlan::boundary_bytes() const {
-  return static_cast<std::size_t>(rows * sequence * model.hidden_size) * kernels::size_of(compute);
 }
 
 std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
@@ -143,7 +152,7 @@ std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
     spec.to_rank = edge.consumer_rank.value;
     spec.kind = edge.kind == runtime::BoundaryKind::activation ? cluster::ChannelKind::activation : cluster::ChannelKind::gradient;
     spec.depth = ledger.depths.at(edge.id.index());
-    spec.bytes = boundary_bytes();
+    spec.bytes = boundary_bytes(edge.id);
     channels.push_back(spec);
   }
   for (const auto& exchange : exchanges()) {
@@ -188,14 +197,20 @@ std::vector<SumExchange> PipelinePlan::exchanges() const {
   return exchanges;
 }
 
-runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Output output, std::int64_t other_rows) const {
+layers::StageOptions PipelinePlan::stage_options() const {
   layers::StageOptions options;
   options.compute = compute;
-  options.rows = other_rows > 0 ? other_rows : rows;
+  options.rows = rows;
   options.sequence = sequence;
   options.z_loss = z_loss;
-  options.output = output;
   options.one_segment = one_segment;
+  return options;
+}
+
+runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Output output, std::int64_t other_rows) const {
+  layers::StageOptions options = stage_options();
+  if (other_rows > 0) options.rows = other_rows;
+  options.output = output;
   return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
                                 rematerialize.at(stage.index() % rematerialize.size()), {device, 0});
 }

@@ -44,6 +44,7 @@ struct PipelinePlan {
   runtime::Schedule schedule;                                   // of a training step
   runtime::Ledger ledger;                                       // slots and depths
   std::vector<runtime::Edge> edges;                             // edges[i].id == i; the channel of edge i has id i
+  std::vector<std::size_t> edge_bytes;                          // by edge
   std::vector<layers::ParameterSpec> parameters;                // of the whole model, in model order
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
@@ -83,10 +84,13 @@ struct PipelinePlan {
   }
   /// The pairs of ranks that exchange gradient sums; a rank is part of at most one exchange.
   [[nodiscard]] std::vector<SumExchange> exchanges() const;
-  /// Bytes of one boundary: the activation or gradient of one microbatch.
-  [[nodiscard]] std::size_t boundary_bytes() const;
+  /// Bytes of one boundary of this edge: all its ports, for one microbatch. The activation and the gradient of one boundary differ where
+  /// ports have no gradient, and boundaries differ where the streams of their layers do.
+  [[nodiscard]] std::size_t boundary_bytes(runtime::EdgeId edge) const { return edge_bytes.at(edge.index()); }
   /// Every channel of the job with its depth and size.
   [[nodiscard]] std::vector<cluster::ChannelSpec> channels() const;
+  /// What the stages of the training microbatch are built with; they end in the loss.
+  [[nodiscard]] layers::StageOptions stage_options() const;
   /// The derived programs of one stage. rows = 0: those of the training microbatch; Output::logits selects the forward that ends
   /// in logits.
   [[nodiscard]] runtime::ProgramSet programs(runtime::StageId stage, layers::Output output = layers::Output::loss,

@@ -6,6 +6,7 @@
 
 #include "actors/rank/rank_blueprint.hpp"
 #include "runtime/schedule/table.hpp"
+#include "tests/layers/streams_family.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -44,6 +45,38 @@ TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
   EXPECT_FALSE(plan.held_twice(plan.parameters[1].name));
   EXPECT_TRUE(make_plan(request("1f1b", 4, 4, false)).exchanges().empty());
   EXPECT_TRUE(make_plan(request("1f1b", 1, 4, true)).exchanges().empty());
+}
+
+TEST(PipelinePlan, AnEdgeHasTheBytesOfItsPorts) {
+  const auto plain = make_plan(request("1f1b", 4, 4, false));
+  for (const auto& edge : plain.edges) EXPECT_EQ(plain.boundary_bytes(edge.id), std::size_t{8} * 32 * 4);
+
+  layers::testing::StreamsFamily::add();
+  auto several = request("dualpipe", 2, 4, false);
+  several.model.family = "streams";
+  several.pipeline.layout = "E t*2 | t*2 H";
+  const auto two = make_plan(several);
+  several.pipeline = {.ranks = 3, .schedule = "zb-h1", .layout = "E t*2 | t | t H"};
+  for (const PipelinePlan& plan : {two, make_plan(several)}) {
+    const auto channels = plan.channels();
+    for (const auto& edge : plan.edges) {
+      const bool activation = edge.kind == runtime::BoundaryKind::activation;
+      const auto from = plan.programs(edge.producer), to = plan.programs(edge.consumer);
+      const auto sent = from.types(activation ? from.outputs : from.inputs), received = to.types(activation ? to.inputs : to.outputs);
+      EXPECT_EQ(sent, received);
+      EXPECT_EQ(plan.boundary_bytes(edge.id), (activation ? runtime::activation_slot(sent) : runtime::gradient_slot(sent)).bytes);
+      EXPECT_EQ(channels.at(edge.id.index()).bytes, plan.boundary_bytes(edge.id));
+    }
+  }
+  // classes i32 [8], padded to 128 bytes, hidden and early f32 [8, 32], side f32 [8, 16]; before layer 3 without early.
+  const auto plan = make_plan(several);
+  const auto bytes = [&](int stage, runtime::BoundaryKind kind) {
+    return plan.boundary_bytes(*runtime::edge_into(plan.schedule.placement, runtime::StageId(stage), kind));
+  };
+  EXPECT_EQ(bytes(1, runtime::BoundaryKind::activation), 128U + 2 * 1024 + 512);
+  EXPECT_EQ(bytes(0, runtime::BoundaryKind::gradient), 2U * 1024 + 512);
+  EXPECT_EQ(bytes(2, runtime::BoundaryKind::activation), 128U + 1024 + 512);
+  EXPECT_EQ(bytes(1, runtime::BoundaryKind::gradient), 1024U + 512);
 }
 
 TEST(PipelinePlan, EachStageMayHaveItsPolicyOfRematerialization) {

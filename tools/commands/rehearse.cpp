@@ -49,7 +49,9 @@ Request run_request(const Arguments& parsed) {
   request.settings.schedule = actors::as_run(plan.schedule);
   request.settings.costs = costs_of(request.settings.schedule, parsed);
   request.settings.costs.stages = runtime::stage_costs(plan.schedule.placement, parts, counts);
-  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", static_cast<long>(plan.boundary_bytes()), 1, 1L << 30));
+  const auto widest = std::ranges::max_element(plan.edge_bytes);  // none with a single stage
+  const long bytes = widest == plan.edge_bytes.end() ? 1 : static_cast<long>(*widest);
+  request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", bytes, 1, 1L << 30));
   request.costs = "the parts' times of pipeline.costs, " + plan.layout_text();
   request.tokens = static_cast<double>(config.train.microbatches * config.train.batch * config.train.sequence);
   return request;
