@@ -90,12 +90,13 @@ TEST(Pages, NameFunctionsThatExist) {
 
 TEST(AddingALayer, ShowsTheCodeOfItsExample) {
   const auto page = read_source("docs/adding_a_layer.md");
-  const auto sources = read_source("examples/add_a_layer.cpp") + read_source("tests/layers/activity_family.hpp");
+  const auto sources = read_source("examples/add_a_layer.cpp") + read_source("tests/layers/activity_family.hpp") +
+                       read_source("tests/layers/streams_family.hpp");
   const auto blocks = code_blocks(page, "cpp");
   for (const auto& code : blocks)
-    EXPECT_NE(sources.find(code), std::string::npos) << "neither in examples/add_a_layer.cpp nor in tests/layers/activity_family.hpp:\n"
+    EXPECT_NE(sources.find(code), std::string::npos) << "neither in examples/add_a_layer.cpp nor in the families of tests/layers:\n"
                                                      << code;
-  EXPECT_EQ(blocks.size(), 8U);
+  EXPECT_EQ(blocks.size(), 9U);
 }
 
 TEST(Numerics, NamesTestsThatExist) {

@@ -25,14 +25,15 @@ std::string contents(const std::string& path) {
 
 }  // namespace
 
-JobResult run_job(int processes, const std::vector<std::string>& words, int seconds, const std::vector<std::string>& environment) {
+JobResult run_job(int processes, const std::vector<std::string>& words, int seconds, const std::vector<std::string>& environment,
+                  const std::string& program) {
   const TemporaryFolder folder;
   std::string line = "cd " + in_quotes(source_path()) + " && env ";
   for (const auto& variable : environment) line += in_quotes(variable) + " ";
   line += "timeout --kill-after=5 " + std::to_string(seconds) + " ";
   if (processes > 1)
     line += in_quotes(MPIEXEC) + " --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(processes) + " ";
-  line += in_quotes(build_path("millrace"));
+  line += in_quotes(build_path(program));
   for (const auto& word : words) line += " " + in_quotes(word);
   line += " > " + in_quotes(folder / "out") + " 2> " + in_quotes(folder / "err") + " < /dev/null";
   const int status = std::system(line.c_str());

@@ -12,8 +12,8 @@ struct JobResult {
 };
 
 /// Runs the built `millrace` with these arguments: directly, or with more than one process under mpirun. Killed after `seconds`.
-/// `environment` has entries NAME=value.
+/// `environment` has entries NAME=value. `program`: another command than millrace, by its path in the build folder.
 [[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120,
-                                const std::vector<std::string>& environment = {});
+                                const std::vector<std::string>& environment = {}, const std::string& program = "millrace");
 
 }  // namespace millrace::tests
