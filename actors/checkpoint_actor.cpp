@@ -17,6 +17,17 @@ void begin(runtime::CheckpointStore& store, const BeginCheckpoint& request) {
   }
 }
 
+/// Appends the tensors of a stage's last snapshot that its rank is to write.
+void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::CheckpointTensor>& tensors) {
+  for (const auto& tensor : shard.tensors()) {
+    if (!tensor.is_owner()) continue;
+    const auto shape = tensor.shape.sizes();
+    tensors.push_back({tensor.name, runtime::FileDType::f32, shape, shard.snapshot_master(tensor), {}});
+    for (std::size_t i = 0; i < shard.states().size(); ++i)
+      tensors.push_back({shard.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, shard.snapshot_state(tensor, i), {}});
+  }
+}
+
 }  // namespace
 
 CheckpointActor::CheckpointActor(caf::actor_config& config, CheckpointActorSetup setup) : MessageActor(config), setup_(std::move(setup)) {}
@@ -38,16 +49,8 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
     const auto found =
         std::find_if(setup_.ranks.begin(), setup_.ranks.end(), [&](const Rank* rank) { return rank->id().value == request.rank; });
     const Rank& rank = **found;
-    const auto& store = rank.compute().store();
     std::vector<runtime::CheckpointTensor> tensors;
-    for (const auto& tensor : rank.compute().parameters().tensors()) {
-      if (!tensor.is_owner()) continue;
-      const auto shape = tensor.shape.sizes();
-      tensors.push_back({tensor.name, runtime::FileDType::f32, shape, store.snapshot_master(tensor), {}});
-      for (std::size_t i = 0; i < store.states().size(); ++i)
-        tensors.push_back(
-            {store.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, store.snapshot_state(tensor, i), {}});
-    }
+    for (const auto* stage : rank.compute().stages()) add_snapshot(stage->shard(), tensors);
     result.report = runtime::write_shard(request.folder, request.rank, rank.plan().ranks(), tensors).text();
   } catch (const std::exception& error) {
     result.error = error.what();

@@ -5,8 +5,8 @@
 namespace millrace::actors {
 
 /// The last stage: has the final norm and the output head besides its layers. Norm, head and loss are in its program. What its lists leave
-/// for the coordinator is read by actors/rank/list_results.hpp. Where its table is tied to the embedding of another rank, it updates a
-/// copy.
+/// for the coordinator is read by actors/rank/list_results.hpp. Where its table is tied to the embedding of another rank, its shard has
+/// a replica; where the embedding is on the same rank, it reads the table in that shard, and has only its gradient sum in its own.
 class HeadActor : public StageActor {
  public:
   using StageActor::StageActor;

@@ -12,9 +12,9 @@
 
 namespace millrace::actors {
 
-/// A decoder stage: owns its programs, and runs what its rank has decided, on the rank's compute worker. The stage's weights, gradients and
-/// optimizer states lie in the rank's ParameterStore. Reports every action that is done to the rank actor. When it ends, it gives its
-/// stage back to the rank.
+/// A decoder stage: owns its shard (parameters, gradient sums, optimizer states) and its programs, and runs what its rank has decided, on
+/// the rank's compute worker. Reports every action that is done to the rank actor. At the end of a step the rank's worker puts the work on
+/// the shards of its stages in order (RankTasks). When the actor ends, it gives its stage back to the rank.
 class StageActor : public WorkerActor {
  public:
   /// `rank` must outlive the actor.

@@ -214,26 +214,26 @@ struct Gradient {
 
 /// The gradient of up_proj, and how far it is from measured slopes.
 Gradient gradient_of(runtime::SequentialTrainer& loop, const kernels::ExecutionContext& context) {
-  for (const auto& tensor : loop.rank().parameters().tensors()) {
+  const auto& shard = loop.rank().stage(runtime::StageId(0)).shard();
+  for (const auto& tensor : shard.tensors()) {
     unsigned state = static_cast<unsigned>(tensor.order) + 1;
-    for (float& element : loop.rank().store().master(tensor.name)) {
+    for (float& element : shard.master(tensor.name)) {
       state = state * 1664525U + 1013904223U;
       element = static_cast<float>(state >> 8) / static_cast<float>(1U << 24) - 0.5F;
     }
   }
-  const auto& store = loop.rank().store();
   const std::string name = "layers.0.mlp.up_proj.weight";
-  store.refresh_copies(context);  // what programs read beside the masters: weights packed for products
-  store.zero_accumulators(context);
+  shard.refresh_copies(context);  // what programs read beside the masters: weights packed for products
+  shard.zero_accumulators(context);
   static_cast<void>(loop.accumulate(context, 1, tokens, fill_batch));
-  const auto tensor = store.gradient(loop.rank().parameters().at(name));
+  const auto tensor = shard.gradient(shard.layout().at(name));
   Gradient result{{tensor.as<float>(), tensor.as<float>() + tensor.elements()}, 0};
-  const auto weights = store.master(name);
+  const auto weights = shard.master(name);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     constexpr float step = 1e-2F;
     const auto loss_at = [&](float value) {
       const float before = std::exchange(weights[i], value);
-      store.refresh_copies(context);
+      shard.refresh_copies(context);
       const double loss = loop.evaluate(context, 1, fill_batch).mean().total;
       weights[i] = before;
       return loss;

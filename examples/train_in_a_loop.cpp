@@ -67,7 +67,7 @@ int main() {
   options.optimizer = runtime::make_optimizer({.optimizer = "adamw", .weight_decay = 0});
   runtime::SequentialTrainer loop(std::move(stages), options);
   for (const auto& spec : layers::model_parameters(model))
-    layers::initial_values(spec, model.initializer_range, 1, 0, loop.rank().store().master(spec.name));
+    layers::initial_values(spec, model.initializer_range, 1, 0, loop.rank().shard_with(spec.name).master(spec.name));
 
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);

@@ -44,10 +44,10 @@ runtime::ForwardProgram write_forward() {
 }
 
 /// Weights between -0.5 and 0.5, norm scales of 1.
-void fill_weights(const runtime::RankCompute& rank) {
-  for (const auto& tensor : rank.parameters().tensors()) {
+void fill_weights(const runtime::StageShard& shard) {
+  for (const auto& tensor : shard.tensors()) {
     unsigned state = static_cast<unsigned>(tensor.order) + 1;
-    for (float& element : rank.store().master(tensor.name)) {
+    for (float& element : shard.master(tensor.name)) {
       state = state * 1664525U + 1013904223U;
       element = tensor.shape.rank() == 1 ? 1.0F : static_cast<float>(state >> 8) / static_cast<float>(1U << 24) - 0.5F;
     }
@@ -80,19 +80,19 @@ int main() {
 
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
-  fill_weights(loop.rank());
-  const auto& store = loop.rank().store();
-  store.refresh_copies(context);  // updates the weights packed for matrix products, which programs read instead of the masters
-  store.zero_accumulators(context);
+  const auto& shard = runner.shard();
+  fill_weights(shard);
+  shard.refresh_copies(context);  // updates the weights packed for matrix products, which programs read instead of the masters
+  shard.zero_accumulators(context);
   const auto sums = loop.accumulate(context, 1, tokens, fill_batch);
-  const auto& weight = loop.rank().parameters().at("block.down.weight");
-  const float gradient = store.gradient(weight).as<float>()[0];
+  const auto& weight = shard.layout().at("block.down.weight");
+  const float gradient = shard.gradient(weight).as<float>()[0];
 
   // The same derivative, measured: the loss at slightly larger and slightly smaller values.
   const auto loss_at = [&](float step) {
-    float& element = store.master("block.down.weight")[0];
+    float& element = shard.master("block.down.weight")[0];
     const float before = std::exchange(element, element + step);
-    store.refresh_copies(context);
+    shard.refresh_copies(context);
     const double loss = loop.evaluate(context, 1, fill_batch).mean().total;
     element = before;
     return loss;

@@ -33,9 +33,10 @@ class Watcher final : public runtime::OperationHook {
 
 std::optional<RecapturedTensor> weight_of(const Stepper& stepper, const std::string& name) {
   for (int index = 0; index < stepper.plan().ranks(); ++index) {
-    const auto& compute = stepper.rank(runtime::RankId(index)).compute();
-    for (const auto& tensor : compute.parameters().tensors())
-      if (tensor.name == name && tensor.is_owner()) return copy_of(compute.store().master(tensor));
+    for (const auto* stage : stepper.rank(runtime::RankId(index)).compute().stages()) {
+      const auto* tensor = stage->shard().layout().find(name);
+      if (tensor != nullptr && tensor->is_owner()) return copy_of(stage->shard().master(*tensor));
+    }
   }
   return std::nullopt;
 }

@@ -43,19 +43,21 @@ TensorFinder::TensorFinder(const actors::Stepper& stepper, const DebugCursor& st
 void TensorFinder::add_weights() {
   for (int index = 0; index < stepper_.plan().ranks(); ++index) {
     const runtime::RankId id(index);
-    const auto& compute = stepper_.rank(id).compute();
-    const auto& store = compute.store();
-    for (const auto& tensor : compute.parameters().tensors()) {
-      if (!tensor.is_owner()) continue;
-      const auto add = [&](const std::string& name, const std::string& what, const kernels::Tensor& found) {
-        entries_.push_back({{name, fmt::format("{} on rank {}", what, id), found}, ""});
-      };
-      add(tensor.name, "weight", store.master(tensor));
-      add("grad." + tensor.name, "gradient sum", store.gradient(tensor));
-      for (std::size_t i = 0; i < store.states().size(); ++i) {
-        const auto& state = store.states()[i];
-        add(state.tensor_name(tensor.name), "state " + state.name, store.state(tensor, i));
-      }
+    for (const auto* stage : stepper_.rank(id).compute().stages()) add_weights(id, stage->shard());
+  }
+}
+
+void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& shard) {
+  for (const auto& tensor : shard.tensors()) {
+    if (!tensor.is_owner()) continue;
+    const auto add = [&](const std::string& name, const std::string& what, const kernels::Tensor& found) {
+      entries_.push_back({{name, fmt::format("{} on rank {}", what, rank), found}, ""});
+    };
+    add(tensor.name, "weight", shard.master(tensor));
+    add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
+    for (std::size_t i = 0; i < shard.states().size(); ++i) {
+      const auto& state = shard.states()[i];
+      add(state.tensor_name(tensor.name), "state " + state.name, shard.state(tensor, i));
     }
   }
 }

@@ -34,6 +34,7 @@ class TensorFinder {
 
  private:
   void add_weights();
+  void add_weights(runtime::RankId rank, const runtime::StageShard& shard);
   void add_values();
   [[nodiscard]] std::string elsewhere(const std::string& name) const;
   struct Entry {

@@ -54,17 +54,9 @@ std::string output_hash(const Rank& rank, const Execute& execute) {
 }
 
 std::string gradient_hash(const Rank& rank, runtime::StageId stage) {
-  const auto& store = rank.compute().store();
   std::string text;
-  for (const auto& tensor : rank.compute().parameters().tensors()) {
-    for (const auto& use : tensor.uses) {
-      if (use.stage != stage) continue;
-      for (int set = 0; set < store.accumulator_sets(); ++set) {
-        const auto sum = store.accumulator(tensor, use.use, set);
-        text += hash(sum.data, sum.bytes());
-      }
-    }
-  }
+  for (const auto& set : rank.compute().stage(stage).shard().accumulators())
+    for (const auto& sum : set) text += hash(sum.data, sum.bytes());
   return runtime::hash_of(std::as_bytes(std::span(text))).hex();
 }
 
@@ -92,7 +84,7 @@ ReplayedRound replay(Rank& rank, const StageRecording& recording) {
   // By microbatch: a backward reads the inputs of its forward again, and W those of its I.
   std::map<int, const StageCall*> forwards, gradients;
   ReplayedRound round;
-  rank.compute().store().zero_accumulators(rank.context());
+  rank.compute().stage(recording.stage).shard().zero_accumulators(rank.context());
   for (const auto& call : recording.calls) {
     auto execute = call.execute;
     auto& slots = execute.slots;

@@ -20,9 +20,9 @@ constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::st
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
   std::vector<std::span<std::byte>> parts;
-  for (const auto kind : kState)
-    if (const auto* section = rank.compute().memory_plan().find(kind))
-      parts.emplace_back(rank.compute().memory().slot(kind), section->bytes());
+  for (const auto& section : rank.compute().memory_plan().sections())
+    if (std::ranges::find(kState, section.kind) != kState.end())
+      parts.emplace_back(rank.compute().memory().slot(section.kind, section.stage), section.bytes());
   return parts;
 }
 
@@ -32,13 +32,17 @@ std::vector<std::byte> copy_of(const Rank& rank) {
   return bytes;
 }
 
+void refresh_copies(const runtime::RankCompute& compute, const kernels::ExecutionContext& context) {
+  for (const auto* stage : compute.stages()) stage->shard().refresh_copies(context);
+}
+
 void restore(Rank& rank, const std::vector<std::byte>& bytes) {
   const std::byte* from = bytes.data();
   for (const auto part : state_of(rank)) {
     std::copy_n(from, part.size(), part.begin());
     from += part.size();
   }
-  rank.worker().run([&rank] { rank.compute().store().refresh_copies(rank.context()); });
+  rank.worker().run([&rank] { refresh_copies(rank.compute(), rank.context()); });
 }
 
 RankResources needs_of(const StepperSetup& setup) {
@@ -241,7 +245,7 @@ void Stepper::refresh_copies() {
   // Uses a separate team, since the ranks' workers may be in the middle of an operation.
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
-  for (auto& seat : seats_) seat->rank->compute().store().refresh_copies(context);
+  for (auto& seat : seats_) actors::refresh_copies(seat->rank->compute(), context);
 }
 
 void Stepper::set_hook(runtime::OperationHook* hook) {

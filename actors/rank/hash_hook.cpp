@@ -24,14 +24,15 @@ void HashHook::before(const Call& call) {
 }
 
 void HashHook::record_weights() {
-  const auto& store = rank_.compute().store();
-  for (const auto& tensor : rank_.compute().parameters().tensors()) {
-    if (!tensor.is_owner()) continue;
-    runtime::TensorHash record;
-    record.name = recorder_.name("", tensor.name);
-    record.stage = static_cast<std::uint16_t>(tensor.uses.front().stage.value);
-    const auto master = store.master(tensor);
-    recorder_.add(record, bytes_of(kernels::HostCopies(rank_.context(), {&master, 1}).tensors().front()));
+  for (const runtime::Stage* stage : rank_.compute().stages()) {
+    for (const auto& tensor : stage->shard().tensors()) {
+      if (!tensor.is_owner()) continue;
+      runtime::TensorHash record;
+      record.name = recorder_.name("", tensor.name);
+      record.stage = static_cast<std::uint16_t>(stage->stage().value);
+      const auto master = stage->shard().master(tensor);
+      recorder_.add(record, bytes_of(kernels::HostCopies(rank_.context(), {&master, 1}).tensors().front()));
+    }
   }
 }
 

@@ -6,46 +6,46 @@
 namespace millrace::actors {
 namespace {
 
-/// Calls fill(spec, store) for each tensor of the rank, on its worker, then updates the bf16 copies.
+using layers::ParameterSpec;
+using runtime::StageShard;
+using runtime::StoredParameter;
+using Numbers = std::span<float>;
+
+/// Calls fill(spec, tensor, shard) for each tensor of the rank's shards, on its worker, then updates the bf16 copies.
 template <class Fill>
 void for_each_tensor(Rank& rank, Fill fill) {
   rank.worker().run([&] {
-    const auto& store = rank.compute().store();
-    for (const auto& tensor : rank.compute().parameters().tensors())
-      fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), store, rank.context());
-    store.refresh_copies(rank.context());
+    for (const runtime::Stage* stage : rank.compute().stages()) {
+      const StageShard& shard = stage->shard();
+      for (const auto& tensor : shard.tensors()) fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), tensor, shard);
+      shard.refresh_copies(rank.context());
+    }
   });
 }
-
-using Numbers = std::span<float>;
 
 }  // namespace
 
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
-  for_each_tensor(
-      rank, [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-        store.fill(context, store.master(store.layout().at(spec.name)),
-                   [&](Numbers numbers) { layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, numbers); });
-      });
+  for_each_tensor(rank, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
+    shard.fill(rank.context(), shard.master(tensor),
+               [&](Numbers numbers) { layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, numbers); });
+  });
 }
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
   const auto weights = layers::open_weights(folder, rank.plan().model);
-  for_each_tensor(rank,
-                  [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-                    store.fill(context, store.master(store.layout().at(spec.name)), [&](Numbers numbers) { weights->read(spec, numbers); });
-                  });
+  for_each_tensor(rank, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
+    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) { weights->read(spec, numbers); });
+  });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
-  for_each_tensor(rank,
-                  [&](const layers::ParameterSpec& spec, const runtime::ParameterStore& store, const kernels::ExecutionContext& context) {
-                    const auto& tensor = store.layout().at(spec.name);
-                    store.fill(context, store.master(tensor), [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
-                    for (std::size_t i = 0; i < store.states().size(); ++i)
-                      store.fill(context, store.state(tensor, i),
-                                 [&](Numbers numbers) { checkpoint.read(store.states()[i].tensor_name(spec.name), numbers); });
-                  });
+  for_each_tensor(rank, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
+    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
+    for (std::size_t i = 0; i < shard.states().size(); ++i)
+      shard.fill(rank.context(), shard.state(tensor, i),
+                 [&](Numbers numbers) { checkpoint.read(shard.states()[i].tensor_name(spec.name), numbers); });
+  });
 }
 
 }  // namespace millrace::actors

@@ -147,16 +147,17 @@ void RankControl::handle(const Collect& message) {
   };
   if (setup_.captured)
     for (const auto& tensor : setup_.captured()) tell(tensor);
-  const auto& store = rank_.compute().store();
-  for (const auto& tensor : rank_.compute().parameters().tensors()) {
-    if (!tensor.is_owner()) continue;
-    CapturedTensor captured;
-    captured.name = (message.parameters ? "" : "grad.") + tensor.name;
-    captured.shape = tensor.shape.sizes();
-    captured.values.resize(tensor.elements());
-    const kernels::Tensor place = message.parameters ? store.master(tensor) : store.gradient(tensor);
-    rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });
-    tell(captured);
+  for (const runtime::Stage* stage : rank_.compute().stages()) {
+    for (const auto& tensor : stage->shard().tensors()) {
+      if (!tensor.is_owner()) continue;
+      CapturedTensor captured;
+      captured.name = (message.parameters ? "" : "grad.") + tensor.name;
+      captured.shape = tensor.shape.sizes();
+      captured.values.resize(tensor.elements());
+      const kernels::Tensor place = message.parameters ? stage->shard().master(tensor) : stage->shard().gradient(tensor);
+      rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });
+      tell(captured);
+    }
   }
   port_.report(Collected{rank_.id().value, true, {}});
 }

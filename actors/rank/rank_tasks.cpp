@@ -6,26 +6,36 @@
 
 namespace millrace::actors {
 
+RankTasks::RankTasks(Rank& rank, const SumExchangeState& exchange)
+    : rank_(rank), exchange_(exchange), exchanged_sums_(exchanged_sums(rank)) {}
+
+/// Calls body(shard) for the shard of each of the rank's stages, in their order.
+template <class Body>
+void RankTasks::for_each_shard(const Body& body) {
+  for (const runtime::Stage* stage : rank_.compute().stages()) body(stage->shard());
+}
+
 void RankTasks::perform(const RankTask& task) {
-  const auto& store = rank_.compute().store();
   switch (task.work) {
     case RankTaskKind::clear:
-      return store.zero_accumulators(rank_.context());
+      return for_each_shard([this](const auto& shard) { shard.zero_accumulators(rank_.context()); });
     case RankTaskKind::sums:
-      store.add_accumulator_sets(rank_.context());
-      if (!exchange_.there()) store.add_local_uses(rank_.context());
+      for_each_shard([this](const auto& shard) { shard.add_accumulator_sets(rank_.context()); });
+      if (!exchange_.there()) add_local_uses();
       return;
     case RankTaskKind::sums_sent:
       return send_sums();
     case RankTaskKind::sums_added:
       return add_sums();
     case RankTaskKind::squares:
-      return runtime::compute_square_sums(rank_.context(), store);
+      return for_each_shard([this](const auto& shard) { runtime::compute_square_sums(rank_.context(), shard); });
     case RankTaskKind::optimizer:
-      store.after_snapshot(rank_.context());
-      return runtime::apply_optimizer(rank_.context(), task.scalars, store);
+      return for_each_shard([this, &task](const auto& shard) {
+        shard.after_snapshot(rank_.context());
+        runtime::apply_optimizer(rank_.context(), task.scalars, shard);
+      });
     case RankTaskKind::snapshot:
-      return store.take_snapshot(rank_.context());
+      return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });
   }
 }
 
@@ -36,7 +46,8 @@ void RankTasks::finish(const RankTask& task) {
     case RankTaskKind::sums_added:
       return rank_.link(exchange_.arrival().channel).release(exchange_.arrival().sequence);
     case RankTaskKind::squares:
-      return runtime::read_square_sums(rank_.compute().store(), squares_);
+      squares_.clear();
+      return for_each_shard([this](const auto& shard) { runtime::read_square_sums(shard, squares_); });
     case RankTaskKind::snapshot:
       return hash_copies();
     default:
@@ -52,8 +63,8 @@ kernels::StreamKind RankTasks::lane(const RankTask& task) const {
 /// Sends the sums that another rank also has to that rank: for a tied table those of this rank's use, for a replica all of them.
 void RankTasks::send_sums() {
   std::byte* slot = rank_.link(exchange_.channel()).slot(exchange_.sequence());
-  for_each_exchanged_sum(rank_, rank_.program_place(exchange_.channel(), slot, false),
-                         [this](const auto& sum, const auto& part) { kernels::convert(rank_.context(), sum, part); });
+  for_each_part(exchanged_sums_, rank_.program_place(exchange_.channel(), slot, false),
+                [this](const auto& sum, const auto& part) { kernels::convert(rank_.context(), sum, part); });
   rank_.context().device_context().wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
   rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes(), exchange_.sequence()));
 }
@@ -63,17 +74,23 @@ void RankTasks::send_sums() {
 void RankTasks::add_sums() {
   const auto& arrival = exchange_.arrival();
   rank_.copy_in(rank_.incoming(arrival.channel, arrival.data, exchange_.bytes()));
-  for_each_exchanged_sum(rank_, rank_.program_place(arrival.channel, arrival.data, true),
-                         [this](const auto& sum, const auto& part) { kernels::accumulate(rank_.context(), part, sum); });
-  rank_.compute().store().add_local_uses(rank_.context());
+  for_each_part(exchanged_sums_, rank_.program_place(arrival.channel, arrival.data, true),
+                [this](const auto& sum, const auto& part) { kernels::accumulate(rank_.context(), part, sum); });
+  add_local_uses();
+}
+
+void RankTasks::add_local_uses() {
+  for_each_shard([this](const auto& shard) { shard.add_local_uses(rank_.context()); });
 }
 
 /// Hashes the weights that another rank also has.
 void RankTasks::hash_copies() {
-  const auto& store = rank_.compute().store();
   copy_hashes_.clear();
-  for (const auto& tensor : rank_.compute().parameters().tensors())
-    if (rank_.plan().held_twice(tensor.name)) copy_hashes_.push_back({tensor.name, runtime::hash_of(store.snapshot_master(tensor)).hex()});
+  for_each_shard([this](const auto& shard) {
+    for (const auto& tensor : shard.tensors())
+      if (rank_.plan().held_twice(tensor.name))
+        copy_hashes_.push_back({tensor.name, runtime::hash_of(shard.snapshot_master(tensor)).hex()});
+  });
 }
 
 }  // namespace millrace::actors

@@ -9,18 +9,19 @@
 
 namespace millrace::actors {
 
-/// Rank-wide work for the compute worker, with its arguments.
+/// Work on all shards of a rank for the compute worker, with its arguments.
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
   runtime::UpdateScalars scalars;  // for the optimizer
 };
 
-/// The work of a rank besides its stages' programs: gradient sums, their squares, the optimizer, snapshots. Runs on the worker,
-/// in order with the actions; results may be read once completion of the task has been reported to the control.
+/// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,
+/// snapshots. Runs on the worker, in order with the actions, while no stage runs a program; results may be read once completion of the
+/// task has been reported to the control.
 class RankTasks {
  public:
   /// Both must outlive this object.
-  RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange) {}
+  RankTasks(Rank& rank, const SumExchangeState& exchange);
 
   /// Performs the task or, on an asynchronous device, enqueues it.
   void perform(const RankTask& task);
@@ -35,12 +36,16 @@ class RankTasks {
   [[nodiscard]] const std::vector<CopyHash>& copy_hashes() const noexcept { return copy_hashes_; }
 
  private:
+  template <class Body>
+  void for_each_shard(const Body& body);
   void send_sums();
   void add_sums();
+  void add_local_uses();
   void hash_copies();
 
   Rank& rank_;
   const SumExchangeState& exchange_;
+  std::vector<kernels::Tensor> exchanged_sums_;
   std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step reuses its memory
   std::vector<CopyHash> copy_hashes_;
 };

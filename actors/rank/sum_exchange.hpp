@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "actors/rank/rank.hpp"
 #include "cluster/links/link.hpp"
@@ -76,20 +78,18 @@ class SumExchangeState {
   cluster::Arrival arrival_;
 };
 
-/// Calls body(sum, part) for each f32 gradient sum of the rank that another rank also has, with its part of `message`. Both ranks
-/// of an exchange have the same sums in the same order; each use of a tied table is separate.
+/// The f32 gradient sums of the rank that another rank also has, from the shards of all its stages. Both ranks of an exchange have the same
+/// sums in the same order, that of the model; each use of a tied table is separate.
+[[nodiscard]] std::vector<kernels::Tensor> exchanged_sums(const Rank& rank);
+
+/// Calls body(sum, part) for each of the sums with its part of `message`.
 template <class Body>
-void for_each_exchanged_sum(const Rank& rank, std::byte* message, Body body) {
-  const auto& store = rank.compute().store();
-  for (const auto& tensor : rank.compute().parameters().tensors()) {
-    if (!rank.plan().held_twice(tensor.name)) continue;
-    for (const auto& use : tensor.uses) {
-      const auto sum = store.accumulator(tensor, use.use);
-      auto part = sum;
-      part.data = message;
-      body(sum, part);
-      message += kernels::align_up(sum.bytes());
-    }
+void for_each_part(std::span<const kernels::Tensor> sums, std::byte* message, Body body) {
+  for (const kernels::Tensor& sum : sums) {
+    auto part = sum;
+    part.data = message;
+    body(sum, part);
+    message += kernels::align_up(sum.bytes());
   }
 }
 

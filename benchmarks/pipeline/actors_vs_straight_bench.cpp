@@ -31,8 +31,9 @@ class Straight {
         team_(threads, driver.cores()),
         context_(team_) {
     for (const auto& spec : plan_.parameters)
-      layers::initial_values(spec, plan_.model.initializer_range, PipelineDriver::seed, 0, loop_.rank().store().master(spec.name));
-    loop_.rank().store().refresh_copies(context_);
+      layers::initial_values(spec, plan_.model.initializer_range, PipelineDriver::seed, 0,
+                             loop_.rank().shard_with(spec.name).master(spec.name));
+    for (const auto* stage : loop_.rank().stages()) stage->shard().refresh_copies(context_);
   }
 
   PipelineDriver::Step step() {

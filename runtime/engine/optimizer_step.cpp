@@ -9,23 +9,22 @@
 
 namespace millrace::runtime {
 
-std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store) {
+std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, std::span<Stage* const> stages) {
   std::vector<TensorSquareSum> sums;
-  compute_square_sums(context, store);
+  for (const Stage* stage : stages) compute_square_sums(context, stage->shard());
   context.device_context().drain();
-  read_square_sums(store, sums);
+  for (const Stage* stage : stages) read_square_sums(stage->shard(), sums);
   return sums;
 }
 
-void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store) {
-  if (!store.owned_gradients().empty()) kernels::square_sums(context, store.owned_gradients(), store.square_sums());
+void compute_square_sums(const kernels::ExecutionContext& context, const StageShard& shard) {
+  if (!shard.owned_gradients().empty()) kernels::square_sums(context, shard.owned_gradients(), shard.square_sums());
 }
 
-void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums) {
-  sums.clear();
-  const double* values = store.square_sums().as<double>();
-  for (const StoredParameter& tensor : store.layout().tensors()) {
-    if (tensor.is_owner()) sums.push_back({tensor.order, values[sums.size()]});
+void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sums) {
+  const double* next = shard.square_sums().as<double>();
+  for (const StoredParameter& tensor : shard.tensors()) {
+    if (tensor.is_owner()) sums.push_back({tensor.order, *next++});
   }
 }
 
@@ -51,13 +50,14 @@ float clip_scale(double norm, const TrainConfig& train) {
   return norm < train.clip ? 1.0F : static_cast<float>(train.clip / norm);
 }
 
-void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store) {
-  const auto updates = store.updates();
-  if (!store.packs()) return store.optimizer().update(context, scalars, updates);
-  const auto& tensors = store.layout().tensors();
+void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const StageShard& shard) {
+  const auto updates = shard.updates();
+  if (updates.empty()) return;
+  if (!shard.packs()) return shard.optimizer().update(context, scalars, updates);
+  const auto& tensors = shard.tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    store.optimizer().update(context, scalars, updates.subspan(i, 1));
-    store.pack_copies(context, tensors[i]);  // before the next tensor, since bf16 copies may share memory
+    shard.optimizer().update(context, scalars, updates.subspan(i, 1));
+    shard.pack_copies(context, tensors[i]);  // before the next tensor, since bf16 copies may share memory
   }
 }
 

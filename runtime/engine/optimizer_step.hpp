@@ -7,24 +7,24 @@
 #include <vector>
 
 #include "kernels/base/execution_context.hpp"
-#include "runtime/engine/parameter_store.hpp"
+#include "runtime/engine/stage.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::runtime {
 
-/// Σ g² of one tensor of the rank.
+/// Σ g² of one tensor.
 struct TensorSquareSum {
   std::int32_t order = 0;  // index of the tensor in the model
   double value = 0;
   auto tie() { return std::tie(order, value); }  // for the wire between processes
 };
 
-/// Sums of squares of the complete gradients, in model order. A tensor that two ranks hold is reported by its owner, after the
-/// exchange. Not finite if an entry is not.
-[[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
-/// The same in two parts, between which the device works. `sums` is reused: after the first step nothing is allocated.
-void compute_square_sums(const kernels::ExecutionContext& context, const ParameterStore& store);
-void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>& sums);
+/// Sums of squares of the complete gradients of some stages, stage by stage. A tensor that two ranks hold is reported by its owner, after
+/// the exchange. Not finite if an entry is not.
+[[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, std::span<Stage* const> stages);
+/// The same for one shard in two parts, between which the device works. The second appends to `sums`.
+void compute_square_sums(const kernels::ExecutionContext& context, const StageShard& shard);
+void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sums);
 
 /// √ of the sums added in model order, whichever rank reported them; each tensor once. Throws Error(internal) for a duplicate
 /// tensor.
@@ -36,7 +36,7 @@ void read_square_sums(const ParameterStore& store, std::vector<TensorSquareSum>&
 /// The same with train.clip as the limit, by the rule of train.numerics: MaxText's is 1 where norm < limit, else limit / norm.
 [[nodiscard]] float clip_scale(double norm, const TrainConfig& train);
 
-/// One update of every tensor of the rank by the store's optimizer: copies are refreshed, gradients zeroed.
-void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const ParameterStore& store);
+/// One update of every tensor of the shard by its optimizer: copies are refreshed, gradients zeroed.
+void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const StageShard& shard);
 
 }  // namespace millrace::runtime

@@ -24,9 +24,11 @@ void note_forms(const ProgramSet& programs, StageParameter& parameter) {
       }
 }
 
-std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages) {
+RankShards shards_of(const std::vector<RankStage>& stages, kernels::DType compute) {
+  std::vector<StageId> ids;
   std::vector<StageParameter> all;
   for (const RankStage& stage : stages) {
+    ids.push_back(stage.stage);
     for (StageParameter parameter : stage.parameters) {
       parameter.plain = false;
       note_forms(stage.training, parameter);
@@ -34,7 +36,7 @@ std::vector<StageParameter> all_parameters(const std::vector<RankStage>& stages)
       all.push_back(std::move(parameter));
     }
   }
-  return all;
+  return lay_out_shards(ids, all, compute);
 }
 
 /// The number of tokens of a microbatch; 0 on a rank whose programs take none.
@@ -46,31 +48,32 @@ std::size_t tokens_in(const std::vector<Stage*>& stages) {
 
 }  // namespace
 
-RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) : layout_(all_parameters(stages), options.compute) {
-  const ParameterPlaces places = layout_.places();
+RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) {
+  RankShards shards = shards_of(stages, options.compute);
   RankMemoryRequest demand{options.accumulators,
                            options.training,
                            options.optimizer == nullptr ? 0 : static_cast<int>(options.optimizer->states().size()),
                            options.staging,
                            options.batches,
                            !kernels::device_type(options.device).facts().host_readable,
+                           shards.shared_copy,
                            {},
                            options.rings};
-  for (RankStage& stage : stages) {
-    owned_.push_back(std::make_unique<Stage>(stage.stage, std::move(stage.training), std::move(stage.logits), options.mode, places,
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    RankStage& stage = stages[i];
+    owned_.push_back(std::make_unique<Stage>(std::move(shards.stages[i]), std::move(stage.training), std::move(stage.logits), options.mode,
                                              options.processor()));
     stages_.push_back(owned_.back().get());
     demand.stages.push_back(stages_.back()->demand(stage.slots));
   }
-  plan_ = std::make_unique<RankMemoryPlan>(layout_, demand);
+  plan_ = std::make_unique<RankMemoryPlan>(demand);
   if (options.plan_only) return;
   memory_ = std::make_unique<RankMemory>(*plan_, options.device);
   std::size_t scalars = 0;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    stages_[i]->attach(*memory_, scalars);
+    stages_[i]->attach(*memory_, scalars, options.training ? options.optimizer : nullptr);
     scalars += demand.stages[i].scalar;
   }
-  store_ = std::make_unique<ParameterStore>(layout_, *memory_, options.training ? options.optimizer : nullptr);
   batch_tokens_ = tokens_in(stages_);
 }
 
@@ -79,6 +82,13 @@ Stage& RankCompute::stage(StageId stage) const {
     if (each->stage() == stage) return *each;
   }
   fail(ExitCode::internal, "runtime.rank_compute", "stage {} is not on this rank", stage);
+}
+
+const StageShard& RankCompute::shard_with(std::string_view parameter) const {
+  for (const Stage* each : stages_) {
+    if (each->shard_layout().find(parameter) != nullptr) return each->shard();
+  }
+  fail(ExitCode::internal, "runtime.rank_compute", "no parameter \"{}\" on this rank", parameter);
 }
 
 std::unique_ptr<Stage> RankCompute::hand_over(StageId stage) {

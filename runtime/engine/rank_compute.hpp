@@ -4,12 +4,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/batch.hpp"
 #include "runtime/engine/optimizer_step.hpp"
-#include "runtime/engine/parameter_layout.hpp"
-#include "runtime/engine/parameter_store.hpp"
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/engine/stage.hpp"
 
@@ -39,7 +38,7 @@ struct RankOptions {
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 
-/// All that one rank computes with: its stages' programs, the layout of their weights, the arena under both. No thread, no schedule:
+/// All that one rank computes with: its stages, each with its programs and its shard, and the arena under them. No thread, no schedule:
 /// whoever owns it says what runs next on which slots.
 class RankCompute {
  public:
@@ -49,11 +48,11 @@ class RankCompute {
 
   [[nodiscard]] const RankMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] const RankMemoryPlan& memory_plan() const noexcept { return *plan_; }
-  [[nodiscard]] const ParameterLayout& parameters() const noexcept { return layout_; }
-  [[nodiscard]] const ParameterStore& store() const noexcept { return *store_; }
   [[nodiscard]] const std::vector<Stage*>& stages() const noexcept { return stages_; }
   /// Throws Error(internal) for a stage of another rank.
   [[nodiscard]] Stage& stage(StageId stage) const;
+  /// The shard in which a parameter lies. Throws Error(internal) if it is in none of this rank.
+  [[nodiscard]] const StageShard& shard_with(std::string_view parameter) const;
   /// The stage belongs to the caller, who gives it back before the rank goes; it is found here as before. Throws Error(internal) for a
   /// stage that is elsewhere or belongs to somebody already.
   [[nodiscard]] std::unique_ptr<Stage> hand_over(StageId stage);
@@ -71,12 +70,10 @@ class RankCompute {
   [[nodiscard]] const float* logits(StageId stage) const;
 
  private:
-  ParameterLayout layout_;
   std::vector<Stage*> stages_;                 // all, by chunk
   std::vector<std::unique_ptr<Stage>> owned_;  // by chunk too; null where it was handed over
   std::unique_ptr<RankMemoryPlan> plan_;
   std::unique_ptr<RankMemory> memory_;
-  std::unique_ptr<ParameterStore> store_;
   std::size_t batch_tokens_ = 0;
 };
 

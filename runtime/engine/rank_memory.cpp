@@ -14,27 +14,20 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, kMemoryKinds> names = {
-      "master",      "copy",         "state",   "accumulator", "staging",      "workspace",   "batch",        "scalar",   "constant",
-      "stash_input", "stash_weight", "handoff", "boundary_in", "boundary_out", "gradient_in", "gradient_out", "result",   "logits",
-      "ring",        "square",       "offload", "batch_copy",  "result_copy",  "scalar_copy", "logits_copy",  "ring_copy"};
+      "master",   "copy",        "state",        "accumulator", "staging",     "square",       "workspace",   "batch",        "scalar",
+      "constant", "stash_input", "stash_weight", "handoff",     "boundary_in", "boundary_out", "gradient_in", "gradient_out", "result",
+      "logits",   "ring",        "offload",      "batch_copy",  "result_copy", "scalar_copy",  "logits_copy", "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
-RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand) : on_device_(demand.on_device) {
+RankMemoryPlan::RankMemoryPlan(const RankMemoryRequest& demand) : on_device_(demand.on_device) {
   using enum MemoryKind;
   const auto largest = [&](std::size_t StageMemoryRequest::*member) {
     std::size_t bytes = 0;
     for (const StageMemoryRequest& stage : demand.stages) bytes = std::max(bytes, stage.*member);
     return bytes;
   };
-  add(master, no_stage, parameters.master_bytes(), 1);
-  add(copy, no_stage, parameters.copy_bytes(), 1);
-  if (demand.training) {
-    add(state, no_stage, parameters.master_bytes(), demand.states);
-    add(accumulator, no_stage, parameters.accumulator_bytes(), demand.accumulators);
-  }
-  const int staged = demand.staging ? 1 + (demand.training ? demand.states : 0) : 0;
-  on_device_ ? add_pinned(staging, no_stage, parameters.master_bytes(), staged) : add(staging, no_stage, parameters.master_bytes(), staged);
+  add_shards(demand);
   add(workspace, no_stage, largest(&StageMemoryRequest::workspace), 1);
   add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   std::size_t scalars = 0;
@@ -43,9 +36,6 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
   add(scalar, no_stage, scalars, 1);
   add_pinned(batch_copy, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   add_pinned(scalar_copy, no_stage, scalars, 1);
-  // A few numbers, which kernels write where the host can read them.
-  const std::size_t squares = demand.training ? parameters.tensors().size() * sizeof(double) : 0;
-  on_device_ ? add_pinned(square, no_stage, squares, 1) : add(square, no_stage, squares, 1);
   for (const StageMemoryRequest& stage : demand.stages) {
     add(constant, stage.stage, stage.constant, stage.constants);
     add(stash_input, stage.stage, stage.stash_input, stage.slots.stash_input);
@@ -59,12 +49,27 @@ RankMemoryPlan::RankMemoryPlan(const ParameterLayout& parameters, const RankMemo
     add_pinned(result_copy, stage.stage, stage.result, stage.slots.results);
     add(logits, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
     add_pinned(logits_copy, stage.stage, stage.logits, stage.logits > 0 ? 1 : 0);
-    on_device_ ? add_pinned(offload, stage.stage, stage.offload, stage.slots.stash_input)
-               : add(offload, stage.stage, stage.offload, stage.slots.stash_input);
+    add_readable(offload, stage.stage, stage.offload, stage.slots.stash_input);
   }
   for (const RingDemand& channel : demand.rings) {
     add(ring, no_stage, channel.bytes, 1, channel.channel);
     if (channel.copied) add_pinned(ring_copy, no_stage, channel.bytes, 1, channel.channel);
+  }
+}
+
+/// Kind by kind, so that masters and copies are one region each (ShardLayout).
+void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
+  using enum MemoryKind;
+  for (const StageMemoryRequest& stage : demand.stages) add(master, stage.stage, stage.master, 1);
+  for (const StageMemoryRequest& stage : demand.stages) add(copy, stage.stage, stage.copy, 1);
+  add(copy, no_stage, demand.shared_copy, 1);
+  const int states = demand.training ? demand.states : 0;
+  for (const StageMemoryRequest& stage : demand.stages) {
+    add(state, stage.stage, stage.master, states);
+    if (demand.training) add(accumulator, stage.stage, stage.accumulator, demand.accumulators);
+    if (demand.staging) add_readable(staging, stage.stage, stage.master, 1 + states);
+    // A few numbers, which kernels write where the host can read them.
+    if (demand.training) add_readable(square, stage.stage, stage.square, 1);
   }
 }
 
@@ -79,6 +84,10 @@ void RankMemoryPlan::add_pinned(MemoryKind kind, StageId stage, std::size_t slot
   if (!on_device_ || slot_bytes == 0 || slots <= 0) return;
   sections_.push_back({kind, stage, channel, pinned_, kernels::align_up(slot_bytes), slots, kernels::MemorySpace::pinned_host});
   pinned_ += sections_.back().bytes();
+}
+
+void RankMemoryPlan::add_readable(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots) {
+  on_device_ ? add_pinned(kind, stage, slot_bytes, slots) : add(kind, stage, slot_bytes, slots);
 }
 
 const MemorySection* RankMemoryPlan::find(MemoryKind kind, StageId stage) const noexcept {
@@ -128,7 +137,7 @@ std::string RankMemoryPlan::needs() const {
   };
   std::string all;
   for (const auto& [stage, bytes] : stages) all += fmt::format("stage {}: {}, ", stage, text(bytes));
-  all += fmt::format("weights, gradients, optimizer, workspace and rings: {}", text(rank));
+  all += fmt::format("workspace, batches and rings: {}", text(rank));
   return pinned_ == 0 ? all : fmt::format("{}; of the host, pinned: {}", all, text(pinned_));
 }
 
@@ -168,6 +177,12 @@ kernels::Buffer make_arena(const RankMemoryPlan& plan, std::size_t bytes, kernel
 RankMemory::RankMemory(RankMemoryPlan plan, kernels::Device device)
     : plan_(std::move(plan)), device_(device), buffer_(make_arena(plan_, plan_.total_bytes(), device, computing_space(device))) {
   if (plan_.pinned_bytes() > 0) pinned_ = make_arena(plan_, plan_.pinned_bytes(), device, kernels::MemorySpace::pinned_host);
+}
+
+std::byte* RankMemory::region(MemoryKind kind) const noexcept {
+  const auto& sections = plan_.sections();
+  const auto first = std::ranges::find(sections, kind, &MemorySection::kind);
+  return first == sections.end() ? nullptr : arena(*first).data() + first->offset;
 }
 
 std::byte* RankMemory::slot_or_null(MemoryKind kind, StageId stage, int index) const noexcept {

@@ -10,18 +10,20 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/device_context.hpp"
-#include "runtime/engine/parameter_layout.hpp"
 #include "runtime/ids.hpp"
 
 namespace millrace::runtime {
 
 /// The purpose of a section of a rank's arena.
 enum class MemoryKind : std::uint8_t {
-  master,        // fp32 parameters
-  copy,          // bf16 and packed copies of the matrices
-  state,         // of the optimizer, fp32: a slot is one state of all parameters
-  accumulator,   // gradient sums; a slot is a whole set
-  staging,       // of a snapshot: slot 0 parameters, then a slot for each state
+  // The shard of a stage:
+  master,       // fp32 parameters
+  copy,         // bf16 and packed copies of the matrices; the rank's own section is the place of those that are only read packed
+  state,        // of the optimizer, fp32: a slot is one state of all parameters
+  accumulator,  // gradient sums; a slot is a whole set
+  staging,      // of a snapshot: slot 0 parameters, then a slot for each state
+  square,       // f64: the sum of squares of each gradient
+  // Of the rank:
   workspace,     // one, shared by all programs of the rank
   batch,         // tokens, positions, segments, targets of a microbatch
   scalar,        // f32 scales of the loss terms of all stages
@@ -36,7 +38,6 @@ enum class MemoryKind : std::uint8_t {
   result,  // of a stage with loss terms: their f64 sums, one slot per microbatch
   logits,  // of the last stage, if text is to be generated
   ring,    // of a channel, in its link's layout
-  square,  // f64: the sum of squares of each gradient
   // of a stage: values that rematerialisation offloads, one slot per microbatch in flight, in memory that the host can access
   offload,
   // Where the host cannot access the device's memory: pinned host memory, from or to which the rank copies:
@@ -61,6 +62,7 @@ struct StageSlotCounts {
 struct StageMemoryRequest {
   StageId stage;
   StageSlotCounts slots;
+  std::size_t master = 0, copy = 0, accumulator = 0, square = 0;  // of its shard
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs
@@ -81,12 +83,13 @@ struct RingDemand {
 };
 
 struct RankMemoryRequest {
-  int accumulators = 1;    // number of sets
-  bool training = true;    // accumulators, and the optimizer's states
-  int states = 0;          // that the optimizer keeps for each parameter
-  bool staging = false;    // with memory for a snapshot
-  int batches = 1;         // number of microbatches whose tokens are held at a time
-  bool on_device = false;  // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory
+  int accumulators = 1;         // number of sets
+  bool training = true;         // accumulators, and the optimizer's states
+  int states = 0;               // that the optimizer keeps for each parameter
+  bool staging = false;         // with memory for a snapshot
+  int batches = 1;              // number of microbatches whose tokens are held at a time
+  bool on_device = false;       // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory
+  std::size_t shared_copy = 0;  // bytes of the place of copies that are only read packed
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
 };
@@ -106,7 +109,7 @@ struct MemorySection {
 /// The arena of a rank, or its two arenas if the host cannot access the device's memory, planned before anything is allocated. Pure data.
 class RankMemoryPlan {
  public:
-  RankMemoryPlan(const ParameterLayout& parameters, const RankMemoryRequest& demand);
+  explicit RankMemoryPlan(const RankMemoryRequest& demand);
   [[nodiscard]] const std::vector<MemorySection>& sections() const noexcept { return sections_; }
   /// nullptr if the rank has none.
   [[nodiscard]] const MemorySection* find(MemoryKind kind, StageId stage = no_stage) const noexcept;
@@ -125,7 +128,10 @@ class RankMemoryPlan {
 
  private:
   void add(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
-  /// The same in pinned memory; does nothing on a CPU.
+  void add_shards(const RankMemoryRequest& demand);
+  /// In memory that the host can access: pinned memory, or the arena on a CPU.
+  void add_readable(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots);
+  /// The same as `add` in pinned memory; does nothing on a CPU.
   void add_pinned(MemoryKind kind, StageId stage, std::size_t slot_bytes, int slots, int channel = -1);
   bool on_device_;
   std::vector<MemorySection> sections_;
@@ -138,6 +144,9 @@ class RankMemory {
   /// Throws Error(memory) if the system refuses, with the memory that each stage needs.
   explicit RankMemory(RankMemoryPlan plan, kernels::Device device = {});
   [[nodiscard]] const RankMemoryPlan& plan() const noexcept { return plan_; }
+  /// Region::master or Region::copy: where the sections of this kind begin, which lie one after another in the order of the stages. nullptr
+  /// if there is none.
+  [[nodiscard]] std::byte* region(MemoryKind kind) const noexcept;
   /// The first byte of a slot. Throws Error(internal) for a slot that was not planned.
   [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;
   /// The same; nullptr for a slot that was not planned.

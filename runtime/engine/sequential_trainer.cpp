@@ -51,7 +51,7 @@ StepLoss StraightSums::mean() const {
 }
 
 SequentialTrainer::SequentialTrainer(std::vector<RankStage> stages, RankOptions options)
-    : mode_(options.mode), rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
+    : mode_(options.mode), accumulators_(options.accumulators), rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
 
 ExecutionSlots SequentialTrainer::slots_of(std::size_t position) const {
   const auto& stages = rank_.stages();
@@ -84,10 +84,9 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
                                            const FillBatch& fill, OperationHook* hook) {
   MILLRACE_CHECK(valid_targets > 0, ExitCode::data, "runtime.straight_loop", "{} valid targets in the step, expected 1 or more",
                  valid_targets);
-  const int sets = rank_.store().accumulator_sets();
-  MILLRACE_CHECK(sets <= 1 || microbatches % sets == 0, ExitCode::config, "runtime.straight_loop",
-                 "{} microbatches for {} accumulators, expected a multiple", microbatches, sets);
-  const std::int64_t part = microbatches / std::max(sets, 1);
+  MILLRACE_CHECK(microbatches % accumulators_ == 0, ExitCode::config, "runtime.straight_loop",
+                 "{} microbatches for {} accumulators, expected a multiple", microbatches, accumulators_);
+  const std::int64_t part = microbatches / accumulators_;
   rank_.set_loss_scales({valid_targets, microbatches});
   StraightSums sums{loss_terms(rank_), 0, microbatches};
   for (std::int64_t m = 0; m < microbatches; ++m) {
@@ -101,8 +100,8 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     context.device_context().drain();
     add_losses(rank_, sums.losses);
   }
-  rank_.store().add_accumulator_sets(context);
-  rank_.store().add_local_uses(context);
+  for (const Stage* stage : rank_.stages()) stage->shard().add_accumulator_sets(context);
+  for (const Stage* stage : rank_.stages()) stage->shard().add_local_uses(context);
   return sums;
 }
 
@@ -111,11 +110,11 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
   StraightStep step;
   step.sums = accumulate(context, microbatches, valid_targets, fill, hook);
   step.loss = step.sums.mean().total;
-  step.norm = global_norm(square_sums(context, rank_.store()));
+  step.norm = global_norm(square_sums(context, rank_.stages()));
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
                  "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
   scalars.gradient_scale = clip_scale(step.norm, clip);
-  apply_optimizer(context, scalars, rank_.store());
+  for (const Stage* stage : rank_.stages()) apply_optimizer(context, scalars, stage->shard());
   return step;
 }
 

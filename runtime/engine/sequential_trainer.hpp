@@ -56,6 +56,7 @@ class SequentialTrainer {
   [[nodiscard]] ExecutionSlots slots_of(std::size_t position) const;
   void backward(const kernels::ExecutionContext& context, int set, OperationHook* hook);
   BackwardMode mode_;
+  int accumulators_;  // number of sets
   RankCompute rank_;
 };
 

@@ -61,14 +61,14 @@ Pass pass_of(ActionKind kind) {
   fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
 }
 
-Stage::Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
+Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
              const kernels::Processor& processor)
-    : stage_(stage),
-      training_(std::make_shared<const ProgramSet>(std::move(training)), mode, places, processor),
-      evaluation_(training_.shared_programs(), BackwardMode::forward_only, places, processor) {
+    : layout_(std::move(shard)),
+      training_(std::make_shared<const ProgramSet>(std::move(training)), mode, layout_.places(), processor),
+      evaluation_(training_.shared_programs(), BackwardMode::forward_only, layout_.places(), processor) {
   if (logits)
-    logits_ =
-        std::make_unique<Executable>(std::make_shared<const ProgramSet>(std::move(*logits)), BackwardMode::forward_only, places, processor);
+    logits_ = std::make_unique<Executable>(std::make_shared<const ProgramSet>(std::move(*logits)), BackwardMode::forward_only,
+                                           layout_.places(), processor);
   for (const ProgramKind kind : all_program_kinds) {
     for (std::size_t term = 0; term < losses().size(); ++term) {
       const auto computes = [&](const Operation& operation) {
@@ -81,7 +81,7 @@ Stage::Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logit
 
 const Executable& Stage::executable(Pass pass) const {
   const Executable* chosen = executables()[constant_slot(pass)];
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage_);
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage());
   return *chosen;
 }
 
@@ -93,8 +93,12 @@ std::size_t Stage::constant_slot(Pass pass) noexcept { return pass == Pass::logi
 
 StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   StageMemoryRequest demand;
-  demand.stage = stage_;
+  demand.stage = stage();
   demand.slots = slots;
+  demand.master = layout_.master.bytes;
+  demand.copy = layout_.copy.bytes;
+  demand.accumulator = layout_.accumulator_bytes;
+  demand.square = layout_.tensors.size() * sizeof(double);
   demand.stash_input = training_.bytes(Region::stash_input);
   demand.stash_weight = training_.bytes(Region::stash_weight);
   demand.handoff = training_.bytes(Region::handoff);
@@ -116,40 +120,46 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   return demand;
 }
 
-void Stage::attach(const RankMemory& memory, std::size_t scalars) {
+const StageShard& Stage::shard() const {
+  MILLRACE_CHECK(shard_.has_value(), ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
+  return *shard_;
+}
+
+void Stage::attach(const RankMemory& memory, std::size_t scalars, std::shared_ptr<const Optimizer> optimizer) {
   memory_ = &memory;
   scalars_ = scalars;
+  shard_.emplace(layout_, memory, std::move(optimizer));
   const auto all = executables();
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i] == nullptr) continue;
-    std::byte* base = memory.slot_or_null(MemoryKind::constant, stage_, static_cast<int>(i));
+    std::byte* base = memory.slot_or_null(MemoryKind::constant, stage(), static_cast<int>(i));
     if (base != nullptr) write_constants(all[i]->programs(), all[i]->plan(), base, memory.device());
   }
 }
 
 Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
   Bindings bindings;
   const auto own = [&](Region region, MemoryKind kind, StageId stage, int index) {
     bindings[region] = memory_->slot_or_null(kind, stage, index);
   };
-  own(Region::master, MemoryKind::master, no_stage, 0);
-  own(Region::copy, MemoryKind::copy, no_stage, 0);
-  own(Region::accumulator, MemoryKind::accumulator, no_stage, slots.accumulators);
+  bindings[Region::master] = memory_->region(MemoryKind::master);
+  bindings[Region::copy] = memory_->region(MemoryKind::copy);
+  own(Region::accumulator, MemoryKind::accumulator, stage(), slots.accumulators);
   own(Region::batch, MemoryKind::batch, no_stage, slots.batch);
-  own(Region::stash_input, MemoryKind::stash_input, stage_, slots.stash_input);
-  own(Region::stash_weight, MemoryKind::stash_weight, stage_, slots.stash_weight);
-  own(Region::offload, MemoryKind::offload, stage_, slots.stash_input);
-  own(Region::handoff, MemoryKind::handoff, stage_, slots.handoff);
+  own(Region::stash_input, MemoryKind::stash_input, stage(), slots.stash_input);
+  own(Region::stash_weight, MemoryKind::stash_weight, stage(), slots.stash_weight);
+  own(Region::offload, MemoryKind::offload, stage(), slots.stash_input);
+  own(Region::handoff, MemoryKind::handoff, stage(), slots.handoff);
   own(Region::workspace, MemoryKind::workspace, no_stage, 0);
   if (std::byte* scalars = memory_->slot_or_null(MemoryKind::scalar)) bindings[Region::scalar] = scalars + scalars_;
-  own(Region::constant, MemoryKind::constant, stage_, static_cast<int>(constant_slot(pass)));
+  own(Region::constant, MemoryKind::constant, stage(), static_cast<int>(constant_slot(pass)));
   bindings[Region::boundary_in] = slots.boundary_in;
   bindings[Region::gradient_in] = slots.gradient_in;
   bindings[Region::gradient_out] = slots.gradient_out;
   bindings[Region::boundary_out] = slots.boundary_out;
-  if (pass == Pass::logits) own(Region::boundary_out, MemoryKind::logits, stage_, 0);
-  bindings[Region::result] = memory_->working_slot(MemoryKind::result, stage_, slots.result);
+  if (pass == Pass::logits) own(Region::boundary_out, MemoryKind::logits, stage(), 0);
+  bindings[Region::result] = memory_->working_slot(MemoryKind::result, stage(), slots.result);
   return bindings;
 }
 
@@ -165,8 +175,8 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
 /// same. Only those that the program has written are copied from there: the others are another microbatch's.
 void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
   for (const std::size_t term : written_losses_[static_cast<std::size_t>(kind)])
-    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage_, index, loss_offset(term),
-                               sizeof(double));
+    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage(), index,
+                               loss_offset(term), sizeof(double));
 }
 
 kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
@@ -178,7 +188,7 @@ std::size_t Stage::loss_offset(std::size_t term) const {
 }
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
   std::byte* base = memory_->host_slot(MemoryKind::scalar) + scalars_;
   for (const StageLoss& loss : losses()) {
     if (!loss.scale.valid()) continue;
@@ -188,9 +198,9 @@ void Stage::set_loss_scales(const StepCounts& counts) const {
 }
 
 double Stage::loss_sum(std::size_t term, int index) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage_);
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
   double sum = 0;
-  std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage_, index) + loss_offset(term), sizeof(sum));
+  std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage(), index) + loss_offset(term), sizeof(sum));
   return sum;
 }
 

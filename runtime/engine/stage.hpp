@@ -11,6 +11,8 @@
 
 #include "runtime/engine/executable.hpp"
 #include "runtime/engine/rank_memory.hpp"
+#include "runtime/engine/shard_layout.hpp"
+#include "runtime/engine/stage_shard.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/schedule/action.hpp"
 
@@ -36,19 +38,21 @@ struct ExecutionSlots {
   int result = 0;        // for a stage with loss terms
 };
 
-/// The programs of one virtual stage with a place for every value: training (fused or split backward), evaluation (the same
-/// forward, of which nothing is kept) and, if needed, logits. It has no schedule and no thread; used on the rank's compute
-/// worker.
+/// One virtual stage: its shard (parameters, gradient sums, optimizer states) and its programs with a place for every value: training
+/// (fused or split backward), evaluation (the same forward, of which nothing is kept) and, if needed, logits. It has no schedule and no
+/// thread; used on the rank's compute worker.
 class Stage {
  public:
   /// `mode`: fused (F, B) or split (F, I, W). `logits`: for the last stage, a program that ends in logits; other stages generate
   /// with evaluate.
-  Stage(StageId stage, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const ParameterPlaces& places,
-        const kernels::Processor& processor);
+  Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode, const kernels::Processor& processor);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  [[nodiscard]] StageId stage() const noexcept { return stage_; }
+  [[nodiscard]] StageId stage() const noexcept { return layout_.stage; }
+  [[nodiscard]] const ShardLayout& shard_layout() const noexcept { return layout_; }
+  /// Throws Error(internal) before `attach`.
+  [[nodiscard]] const StageShard& shard() const;
   [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs(); }
   [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan(); }
   [[nodiscard]] const std::vector<StageLoss>& losses() const noexcept { return training_.programs().losses; }
@@ -59,9 +63,9 @@ class Stage {
 
   /// Bytes of one slot of each kind, for the rank's plan.
   [[nodiscard]] StageMemoryRequest demand(const StageSlotCounts& slots) const;
-  /// Binds the memory and writes the constants. To be called before the first run; `memory` must outlive the runner. `scalars`: where the
-  /// stage's part of the rank's scalars begins, in bytes.
-  void attach(const RankMemory& memory, std::size_t scalars = 0);
+  /// Binds the memory, where the shard is from now on, and writes the constants. To be called before the first run; `memory` must outlive
+  /// the stage. `scalars`: where the stage's part of the rank's scalars begins, in bytes. `optimizer`: of the shard; may be null.
+  void attach(const RankMemory& memory, std::size_t scalars, std::shared_ptr<const Optimizer> optimizer);
   /// Sets the scales of the loss terms' gradients for the step that begins.
   void set_loss_scales(const StepCounts& counts) const;
 
@@ -82,11 +86,12 @@ class Stage {
   [[nodiscard]] std::size_t loss_offset(std::size_t term) const;  // in a result slot
   void copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const;
 
-  StageId stage_;
+  ShardLayout layout_;
   Executable training_;
   Executable evaluation_;
   std::unique_ptr<Executable> logits_;
   const RankMemory* memory_ = nullptr;
+  std::optional<StageShard> shard_;
   std::size_t scalars_ = 0;
   std::array<std::vector<std::size_t>, kProgramKinds> written_losses_;  // by program: the places in losses() of the terms that it computes
 };

@@ -15,7 +15,7 @@ namespace millrace::runtime {
 void choose_epilogues(ProgramSet& set, ProgramKind kind, kernels::Device device);
 
 /// Lets every product of a stage read its weight packed, where the processor's kernels do: its operand becomes a new value of the same
-/// parameter in that form. The rank packs each form once after it changed (ParameterStore).
+/// parameter in that form. The rank packs each form once after it changed (StageShard).
 void choose_packed_weights(ProgramSet& set, kernels::Device device);
 
 }  // namespace millrace::runtime

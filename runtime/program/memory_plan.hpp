@@ -14,9 +14,9 @@ namespace millrace::runtime {
 /// The memory of a rank, divided by lifetime. A program addresses memory as (region, offset); an execution supplies each region's
 /// base.
 enum class Region : std::uint8_t {
-  master,        // fp32 master parameters; f32 programs compute with them
-  copy,          // bf16 and packed copies of the matrices, refreshed after the optimizer
-  accumulator,   // fp32 gradient sums (parameter, use); the base selects the accumulator set
+  master,        // fp32 master parameters of the rank's stages, shard after shard; f32 programs compute with them
+  copy,          // their bf16 and packed copies, in the same order, refreshed after the optimizer
+  accumulator,   // fp32 gradient sums (parameter, use) of the stage; the base selects the accumulator set
   batch,         // i32 tokens, positions, segments, targets of one microbatch, in this order
   boundary_in,   // slot of the incoming activation ring: the input ports, in their order (runtime/program/port.hpp)
   boundary_out,  // slot of the outgoing activation ring: the output ports; the logits where the program ends in them
@@ -43,7 +43,7 @@ struct Place {
 /// logits).
 enum class BackwardMode : std::uint8_t { fused, split, forward_only };
 
-/// Where the rank placed a parameter: its master or copy, and its accumulator for a use. Offsets into
+/// Where a parameter lies: its master or copy, and its accumulator for a use. Offsets into
 /// Region::master/copy/accumulator.
 struct ParameterPlaces {
   std::function<Place(const Value&)> parameter;
@@ -55,7 +55,7 @@ struct ParameterPlaces {
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
   std::vector<Place> placements;                     // by value id; values that no program of this mode touches are at (workspace, 0)
-  std::array<std::size_t, kRegions> region_bytes{};  // size of one slot; 0 for master, copy and accumulator, which the rank lays out
+  std::array<std::size_t, kRegions> region_bytes{};  // size of one slot; 0 for master, copy and accumulator (ShardLayout)
   std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, including scratch
   std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace
   std::array<std::size_t, kProgramKinds> scratch_bytes{};

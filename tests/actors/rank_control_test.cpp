@@ -485,15 +485,17 @@ TEST(RankControl, CollectsCapturesAndGradientsInParts) {
     EXPECT_EQ(empty, 1U) << "a tensor without elements is reported";
     EXPECT_EQ(of_large, 3U);
     EXPECT_TRUE(values == large.values);
-    for (const auto& parameter : seat.rank->compute().parameters().tensors()) {
-      const auto found = std::ranges::find_if(parts, [&](const Collected& part) { return part.tensor.name == "grad." + parameter.name; });
-      EXPECT_EQ(found != parts.end(), parameter.is_owner()) << parameter.name;
-      if (!parameter.is_owner()) continue;
-      EXPECT_TRUE(names.insert(parameter.name).second) << "one rank reports a tensor";
-      EXPECT_EQ(found->tensor.shape, parameter.shape.sizes());
-      ASSERT_EQ(found->tensor.values.size(), static_cast<std::size_t>(parameter.elements()));
-      const auto gradient = seat.rank->compute().store().gradient(parameter);
-      EXPECT_EQ(std::memcmp(found->tensor.values.data(), gradient.data, gradient.bytes()), 0);
+    for (const auto* stage : seat.rank->compute().stages()) {
+      for (const auto& parameter : stage->shard().tensors()) {
+        const auto found = std::ranges::find_if(parts, [&](const Collected& part) { return part.tensor.name == "grad." + parameter.name; });
+        EXPECT_EQ(found != parts.end(), parameter.is_owner()) << parameter.name;
+        if (!parameter.is_owner()) continue;
+        EXPECT_TRUE(names.insert(parameter.name).second) << "one rank reports a tensor";
+        EXPECT_EQ(found->tensor.shape, parameter.shape.sizes());
+        ASSERT_EQ(found->tensor.values.size(), static_cast<std::size_t>(parameter.elements()));
+        const auto gradient = stage->shard().gradient(parameter);
+        EXPECT_EQ(std::memcmp(found->tensor.values.data(), gradient.data, gradient.bytes()), 0);
+      }
     }
   }
   EXPECT_EQ(names.size(), bench.plan.parameters.size());

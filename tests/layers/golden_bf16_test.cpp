@@ -65,8 +65,8 @@ class Folder {
     Model model(config, options);
     model.load(path_);
     if (mutant.parameter) {
-      for (const ParameterSpec& spec : model_parameters(config)) mutant.parameter(spec.name, model.store().master(spec.name));
-      model.store().refresh_copies(model.context());
+      for (const ParameterSpec& spec : model_parameters(config)) mutant.parameter(spec.name, model.master(spec.name));
+      model.refresh_copies();
     }
 
     Distances distances;

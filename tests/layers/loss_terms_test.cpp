@@ -58,7 +58,7 @@ TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
   (void)plain.loop().accumulate(plain.context(), kMicrobatches, kTargets, batches());
   for (const auto& spec : model_parameters(model.config())) {
     const auto gradient = model.gradient(spec.name);
-    const auto place = model.store().master(spec.name);
+    const auto place = model.master(spec.name);
     const std::vector<float> before(place.begin(), place.end());
     double expected = 0, without = 0;
     std::vector<double> direction;
@@ -69,7 +69,7 @@ TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
     for (std::size_t i = 0; i < gradient.size(); ++i) without += static_cast<double>(lm_alone[i]) * direction[i];
     const auto loss_at = [&](double distance) {
       for (std::size_t i = 0; i < before.size(); ++i) place[i] = before[i] + static_cast<float>(distance * direction[i]);
-      model.store().refresh_copies(model.context());
+      model.refresh_copies();
       return model.loop().evaluate(model.context(), kMicrobatches, batches()).mean().total;
     };
     const double step = 3e-3, slope = (loss_at(step) - loss_at(-step)) / (2 * step);

@@ -62,30 +62,44 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
 
 void Model::load(const std::string& folder) {
   const FolderWeights weights(folder, config_);
-  for (const ParameterSpec& spec : model_parameters(config_)) weights.read(spec, store().master(spec.name));
-  store().refresh_copies(context_);
+  for (const ParameterSpec& spec : model_parameters(config_)) weights.read(spec, master(spec.name));
+  refresh_copies();
 }
 
 void Model::initialise(std::uint64_t seed) {
-  for (const ParameterSpec& spec : model_parameters(config_))
-    initial_values(spec, config_.initializer_range, seed, 0, store().master(spec.name));
-  store().refresh_copies(context_);
+  for (const ParameterSpec& spec : model_parameters(config_)) initial_values(spec, config_.initializer_range, seed, 0, master(spec.name));
+  refresh_copies();
 }
 
-std::vector<float> Model::gradient(const std::string& name) const { return values(store().gradient(store().layout().at(name))); }
-std::vector<float> Model::parameter(const std::string& name) const { return values(store().master(store().layout().at(name))); }
+void Model::refresh_copies() const {
+  for (const runtime::Stage* stage : stages()) stage->shard().refresh_copies(context_);
+}
+
+std::vector<float> Model::gradient(const std::string& name) const {
+  const runtime::StageShard& shard = loop_.rank().shard_with(name);
+  return values(shard.gradient(shard.layout().at(name)));
+}
+
+std::vector<float> Model::parameter(const std::string& name) const {
+  const auto elements = master(name);
+  return {elements.begin(), elements.end()};
+}
 
 std::vector<std::uint32_t> Model::gradient_bits() const {
   std::vector<std::uint32_t> bits;
-  for (const auto& tensor : store().layout().tensors()) append_bits(bits, store().gradient(tensor));
+  for (const runtime::Stage* stage : stages())
+    for (const auto& tensor : stage->shard().tensors()) append_bits(bits, stage->shard().gradient(tensor));
   return bits;
 }
 
 std::vector<std::uint32_t> Model::parameter_bits() const {
   std::vector<std::uint32_t> bits;
-  for (const auto& tensor : store().layout().tensors()) {
-    append_bits(bits, store().master(tensor));
-    for (std::size_t state = 0; state < store().states().size(); ++state) append_bits(bits, store().state(tensor, state));
+  for (const runtime::Stage* stage : stages()) {
+    const runtime::StageShard& shard = stage->shard();
+    for (const auto& tensor : shard.tensors()) {
+      append_bits(bits, shard.master(tensor));
+      for (std::size_t state = 0; state < shard.states().size(); ++state) append_bits(bits, shard.state(tensor, state));
+    }
   }
   return bits;
 }

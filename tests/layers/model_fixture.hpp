@@ -38,7 +38,11 @@ class Model {
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const kernels::ExecutionContext& context() const { return context_; }
   [[nodiscard]] runtime::SequentialTrainer& loop() { return loop_; }
-  [[nodiscard]] const runtime::ParameterStore& store() const { return loop_.rank().store(); }
+  [[nodiscard]] const std::vector<runtime::Stage*>& stages() const { return loop_.rank().stages(); }
+  /// The elements of a parameter, for reading and writing.
+  [[nodiscard]] std::span<float> master(const std::string& name) const { return loop_.rank().shard_with(name).master(name); }
+  /// To be called after parameters were written.
+  void refresh_copies() const;
   void load(const std::string& folder);
   void initialise(std::uint64_t seed);
   /// The complete gradient of a tensor after accumulate.

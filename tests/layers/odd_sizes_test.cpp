@@ -154,7 +154,7 @@ TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   for (const auto& spec : model_parameters(config())) most = std::max(most, norm(model.gradient(spec.name)));
   for (const auto& spec : model_parameters(config())) {
     const auto gradient = model.gradient(spec.name);
-    const auto master = model.store().master(spec.name);
+    const auto master = model.master(spec.name);
     const std::vector<float> before(master.begin(), master.end());
     // The loss is curved and in fp32: a step of h has an error of h² times a part of the third derivative, plus 1e-6 / h. MaxText
     // rounds a tied table to bf16, so that only a step of many roundings has a slope.
@@ -163,7 +163,7 @@ TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
     const auto direction = random_direction(gradient.size(), 1);
     const auto loss_at = [&](double distance) {
       for (std::size_t i = 0; i < before.size(); ++i) master[i] = before[i] + static_cast<float>(distance * direction[i]);
-      model.store().refresh_copies(model.context());
+      model.refresh_copies();
       return model.loop().evaluate(model.context(), 1, fill).mean().terms.at(0).sum;
     };
     const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);

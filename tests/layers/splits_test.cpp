@@ -161,8 +161,8 @@ TEST(TiedTable, SumsBothUsesAndCountsOnce) {
   tied.initialise(7);
   untied.initialise(7);
   // The untied model with the same table in both places: its two gradients belong to the two uses.
-  const auto table = untied.store().master("model.embed_tokens.weight");
-  const auto head = untied.store().master("lm_head.weight");
+  const auto table = untied.master("model.embed_tokens.weight");
+  const auto head = untied.master("lm_head.weight");
   std::copy(table.begin(), table.end(), head.begin());
   const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
   for (Model* model : {&tied, &untied}) (void)model->loop().accumulate(model->context(), 1, 22, fill);
@@ -170,7 +170,7 @@ TEST(TiedTable, SumsBothUsesAndCountsOnce) {
   const auto second = untied.gradient("lm_head.weight");
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
   EXPECT_EQ(tied.gradient("model.embed_tokens.weight"), sum);
-  const auto sums = runtime::square_sums(tied.context(), tied.store());
+  const auto sums = runtime::square_sums(tied.context(), tied.stages());
   EXPECT_EQ(sums.size(), model_parameters(tied.config()).size());
 }
 

@@ -30,7 +30,7 @@ TEST(HostLimits, ARunThatDoesNotFitIsRefusedByRankAndStage) {
   const auto result = run_millrace(train({}), host.variable());
   expect_failure(result, ExitCode::memory,
                  {"2 ranks need ", "1.0 MiB are free: memory.max = 1048576 of cgroup /sys/fs/cgroup/job; nothing was allocated",
-                  "rank 0: ", "rank 1: ", "stage 0: ", "stage 1: ", "weights, gradients, optimizer"});
+                  "rank 0: ", "rank 1: ", "stage 0: ", "stage 1: ", "workspace, batches and rings"});
   EXPECT_EQ(result.out.find("step 1/"), std::string::npos);
 }
 

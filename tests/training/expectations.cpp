@@ -16,7 +16,8 @@ void expect_own_parameters_alone(actors::Pipeline& pipeline) {
         if (own.insert(spec.name).second) bytes += kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float));
       }
     }
-    for (const auto& tensor : rank->compute().parameters().tensors()) held.insert(tensor.name);
+    for (const auto* stage : rank->compute().stages())
+      for (const auto& tensor : stage->shard().tensors()) held.insert(tensor.name);
     EXPECT_EQ(held, own) << "rank " << rank->id().value;
     EXPECT_LT(own.size(), plan.parameters.size());
     const auto& memory = rank->compute().memory().plan();

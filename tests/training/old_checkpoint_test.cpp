@@ -63,18 +63,19 @@ TEST_F(OldCheckpoint, GivesARankItsParametersAndMoments) {
   actors::Rank rank(plan, {.id = runtime::RankId(0), .needs = {}});
   const runtime::CheckpointReader checkpoint(directory() + "/checkpoints/step-00000002");
   actors::initialize_from_checkpoint(rank, checkpoint);
-  const auto& store = rank.compute().store();
-  ASSERT_EQ(store.states().size(), 2U);
-  for (const auto& tensor : store.layout().tensors()) {
+  const auto& shard = rank.compute().stage(runtime::StageId(0)).shard();
+  ASSERT_EQ(shard.states().size(), 2U);
+  ASSERT_EQ(shard.tensors().size(), plan.parameters.size());
+  for (const auto& tensor : shard.tensors()) {
     const auto expect = [&](const std::string& name, std::span<const float> found) {
       std::vector<float> expected(found.size());
       checkpoint.read(name, std::span<float>(expected));
       EXPECT_EQ(std::vector<float>(found.begin(), found.end()), expected) << name;
       EXPECT_NE(expected, std::vector<float>(found.size())) << name << " has nothing but zeros";
     };
-    expect(tensor.name, store.master(tensor.name));
-    expect("adamw.m/" + tensor.name, store.state(tensor.name, 0));
-    expect("adamw.v/" + tensor.name, store.state(tensor.name, 1));
+    expect(tensor.name, shard.master(tensor.name));
+    expect("adamw.m/" + tensor.name, shard.state(tensor.name, 0));
+    expect("adamw.v/" + tensor.name, shard.state(tensor.name, 1));
   }
 }
 

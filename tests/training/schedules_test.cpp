@@ -66,6 +66,13 @@ TEST(DualPipe, GoesOnAsOneReplicaWithTwoAccumulators) {
   EXPECT_NE((other.out + other.err).find("train.accumulators"), std::string::npos) << other.out << other.err;
 }
 
+std::set<std::string> tensors_of(const actors::Rank& rank) {
+  std::set<std::string> names;
+  for (const auto* stage : rank.compute().stages())
+    for (const auto& tensor : stage->shard().tensors()) names.insert(tensor.name);
+  return names;
+}
+
 TEST(DualPipe, HoldsEachWeightOnTwoRanksAndLetsOneSpeak) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
@@ -76,14 +83,14 @@ TEST(DualPipe, HoldsEachWeightOnTwoRanksAndLetsOneSpeak) {
                  for (std::size_t r = 0; r < ranks.size(); ++r) {
                    const auto& own = *ranks[r];
                    const auto& twin = *ranks[ranks.size() - 1 - r];
-                   ASSERT_EQ(own.compute().parameters().tensors().size(), twin.compute().parameters().tensors().size());
-                   for (const auto& tensor : own.compute().parameters().tensors()) {
-                     const auto* other = twin.compute().parameters().find(tensor.name);
-                     ASSERT_NE(other, nullptr) << tensor.name;
-                     EXPECT_NE(tensor.is_owner(), other->is_owner()) << tensor.name;
-                     if (tensor.is_owner()) spoken.insert(tensor.name);
-                     const auto mine = own.compute().store().master(tensor.name), his = twin.compute().store().master(tensor.name);
-                     EXPECT_TRUE(std::equal(mine.begin(), mine.end(), his.begin(), his.end())) << tensor.name;
+                   ASSERT_EQ(tensors_of(own), tensors_of(twin));
+                   for (const auto& name : tensors_of(own)) {
+                     const auto& shard = own.compute().shard_with(name);
+                     const auto& other = twin.compute().shard_with(name);
+                     EXPECT_NE(shard.layout().at(name).is_owner(), other.layout().at(name).is_owner()) << name;
+                     if (shard.layout().at(name).is_owner()) spoken.insert(name);
+                     const auto mine = shard.master(name), his = other.master(name);
+                     EXPECT_TRUE(std::equal(mine.begin(), mine.end(), his.begin(), his.end())) << name;
                    }
                  }
                  const auto& plan = ranks.front()->plan();
@@ -111,12 +118,16 @@ TEST(VPlacement, HoldsATiedTableOnce) {
                    const auto& table = plan.parameters.front().name;
                    EXPECT_EQ(plan.channels().size(), plan.edges.size()) << "a table that is held once is not exchanged";
                    for (auto* rank : pipeline.ranks()) {
-                     const auto* held = rank->compute().parameters().find(table);
-                     ASSERT_EQ(held != nullptr, rank->id().value == 0);
-                     if (held == nullptr) continue;
-                     ASSERT_EQ(held->uses.size(), 2U);
-                     EXPECT_EQ(held->uses[0].stage, runtime::StageId(0));
-                     EXPECT_EQ(held->uses[1].stage, runtime::StageId(7));
+                     ASSERT_EQ(tensors_of(*rank).contains(table), rank->id().value == 0);
+                     if (rank->id().value != 0) continue;
+                     const auto& first = rank->compute().stage(runtime::StageId(0)).shard_layout();
+                     const auto& last = rank->compute().stage(runtime::StageId(7)).shard_layout();
+                     ASSERT_EQ(first.at(table).uses.size(), 2U);
+                     EXPECT_EQ(first.at(table).uses[1].stage, last.stage);
+                     EXPECT_EQ(last.find(table), nullptr) << "the head reads the table in the embedding's shard";
+                     ASSERT_EQ(last.borrowed.size(), 1U);
+                     EXPECT_EQ(last.borrowed.front().name, table);
+                     EXPECT_EQ(last.accumulators.size(), last.tensors.size() + 1) << "and has a gradient sum for its use";
                    }
                  });
   }

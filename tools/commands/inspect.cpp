@@ -207,7 +207,7 @@ runtime::BackwardMode mode_of(const actors::PipelinePlan& plan) {
 }
 
 /// The program with the places that this run's schedule gives it, or, where the schedule does not run it, those of one that does.
-void print_program(const Inspection& run, const RankPreview& rank, const runtime::Stage& runner, ProgramKind kind) {
+void print_program(const Inspection& run, const runtime::Stage& runner, ProgramKind kind) {
   fmt::print("\n");
   if (kind == ProgramKind::evaluate) {
     fmt::print("{}", runtime::print(runner.programs(), kind, runner.plan(runtime::Pass::evaluate)));
@@ -220,8 +220,8 @@ void print_program(const Inspection& run, const RankPreview& rank, const runtime
   const auto other = run.plan.split_backward ? runtime::BackwardMode::fused : runtime::BackwardMode::split;
   fmt::print("schedule {} does not run this program; the places are those of a schedule with {}:\n", run.plan.schedule.name,
              run.plan.split_backward ? "B in one piece" : "B split in I and W");
-  fmt::print("{}",
-             runtime::print(runner.programs(), kind, runtime::plan_memory(runner.programs(), other, rank.places(), run.options.threads)));
+  fmt::print("{}", runtime::print(runner.programs(), kind,
+                                  runtime::plan_memory(runner.programs(), other, runner.shard_layout().places(), run.options.threads)));
 }
 
 void print_stage(const Inspection& run, runtime::StageId stage, const std::string& program) {
@@ -231,7 +231,7 @@ void print_stage(const Inspection& run, runtime::StageId stage, const std::strin
   fmt::print("\nstage {} on rank {}, holds {}\n", stage.value, rank_id.value, layers::print_layout({run.plan.layout[stage.index()]}));
   for (const auto& [name, kind] : program_words()) {
     const bool wanted = program.empty() ? runtime::runs(mode_of(run.plan), kind) : name == program;
-    if (wanted) print_program(run, rank, runner, kind);
+    if (wanted) print_program(run, runner, kind);
   }
   fmt::print("\nmemory of rank {}, with all its stages ({}):\n{}", rank_id.value,
              stages_text(run.plan.schedule.placement.stages_of(rank_id)), rank.print());

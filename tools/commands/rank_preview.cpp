@@ -11,7 +11,8 @@ RankPreview::RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank,
 
 std::size_t RankPreview::parameters() const noexcept {
   std::size_t elements = 0;
-  for (const auto& tensor : compute_->parameters().tensors()) elements += tensor.elements();
+  for (const auto* stage : compute_->stages())
+    for (const auto& tensor : stage->shard_layout().tensors) elements += tensor.elements();
   return elements;
 }
 

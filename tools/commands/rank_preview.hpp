@@ -14,7 +14,6 @@ class RankPreview {
 
   [[nodiscard]] runtime::RankId rank() const noexcept { return rank_; }
   [[nodiscard]] const runtime::Stage& stage(runtime::StageId stage) const { return compute_->stage(stage); }
-  [[nodiscard]] runtime::ParameterPlaces places() const { return compute_->parameters().places(); }
   [[nodiscard]] const runtime::RankMemoryPlan& memory() const noexcept { return compute_->memory_plan(); }
   /// Weights that the rank holds: a tied table is held on both ranks that use it.
   [[nodiscard]] std::size_t parameters() const noexcept;

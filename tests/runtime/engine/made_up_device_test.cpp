@@ -75,14 +75,20 @@ TEST(MadeUpDevice, HasASnapshotOnceTheUpdateWaitedForIt) {
   Model model(tiny_model(true), options_on(&device));
   model.initialise(1);
   const auto before = model.parameter_bits();
-  const auto& store = model.store();
-  store.take_snapshot(model.context());
-  EXPECT_EQ(device.copies(StreamKind::background), 3) << "parameters and two states";
-  store.after_snapshot(model.context());
-  for (const auto& tensor : store.layout().tensors()) {
-    const auto staged = store.snapshot_master(tensor);
-    EXPECT_NE(staged.data(), store.master(tensor).data);
-    EXPECT_EQ(std::memcmp(staged.data(), store.master(tensor).data, staged.size()), 0) << tensor.name;
+  int copies = 0;
+  for (const Stage* stage : model.stages()) {
+    stage->shard().take_snapshot(model.context());
+    copies += 3;
+    EXPECT_EQ(device.copies(StreamKind::background), copies) << "parameters and two states of a stage";
+  }
+  for (const Stage* stage : model.stages()) {
+    const StageShard& shard = stage->shard();
+    shard.after_snapshot(model.context());
+    for (const auto& tensor : shard.tensors()) {
+      const auto staged = shard.snapshot_master(tensor);
+      EXPECT_NE(staged.data(), shard.master(tensor).data);
+      EXPECT_EQ(std::memcmp(staged.data(), shard.master(tensor).data, staged.size()), 0) << tensor.name;
+    }
   }
   EXPECT_EQ(model.parameter_bits(), before);
 }

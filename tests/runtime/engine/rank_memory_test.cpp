@@ -6,158 +6,11 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/device_context.hpp"
-#include "kernels/packing.hpp"
 #include "tests/runtime/engine/made_up_device.hpp"
 #include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-ParameterLayout layout(kernels::DType compute) {
-  return ParameterLayout({{"norm", {10}, StageId{1}, 0, 2, false, false, true, {}, true},
-                          {"table", {16, 8}, StageId{0}, 0, 0, true},
-                          {"table", {16, 8}, StageId{1}, 1, 0, true}},
-                         compute);
-}
-
-TEST(ParameterLayout, HoldsATiedTableOnceWithTwoAccumulators) {
-  const auto parameters = layout(kernels::DType::bf16);
-  ASSERT_EQ(parameters.tensors().size(), 2U);
-  const auto& table = parameters.tensors()[0];  // model order, not the order of declaration
-  EXPECT_EQ(table.name, "table");
-  ASSERT_EQ(table.uses.size(), 2U);
-  EXPECT_NE(table.uses[0].accumulator, table.uses[1].accumulator);
-  EXPECT_TRUE(table.copied);
-  EXPECT_FALSE(parameters.at("norm").copied);
-  EXPECT_EQ(parameters.master_bytes(), 512U + 128U);
-  EXPECT_EQ(parameters.copy_bytes(), 256U);
-  EXPECT_EQ(parameters.accumulator_bytes(), 512U + 512U + 128U);
-  EXPECT_EQ(layout(kernels::DType::f32).copy_bytes(), 0U);
-}
-
-/// The layer says in what a parameter computes, whatever the number of its axes.
-TEST(ParameterLayout, OnlyWhatComputesInBf16IsCopied) {
-  const std::vector<StageParameter> parameters{{"router", {16, 8}, StageId{0}, 0, 0, true, false, true, {}, true},
-                                               {"gains", {8}, StageId{0}, 0, 1, false}};
-  const ParameterLayout bf16(parameters, kernels::DType::bf16);
-  EXPECT_FALSE(bf16.at("router").copied);
-  EXPECT_TRUE(bf16.at("gains").copied);
-}
-
-TEST(ParameterLayout, CopiesThatAreOnlyPackedTakeTurns) {
-  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, false, {true, true}},
-                                               {"b", {8, 8}, StageId{0}, 0, 1, true, false, true, {}},
-                                               {"c", {4, 8}, StageId{0}, 0, 2, true, false, false, {true, false}}};
-  const ParameterLayout bf16(parameters, kernels::DType::bf16);
-  const auto &a = bf16.at("a"), &b = bf16.at("b"), &c = bf16.at("c");
-  EXPECT_TRUE(a.copied && b.copied && c.copied);
-  EXPECT_EQ(a.copy, c.copy);
-  EXPECT_NE(a.copy, b.copy);
-  const std::set<std::size_t> places{a.copy, b.copy, a.packed_copy[0], a.packed_copy[1], c.packed_copy[0]};
-  EXPECT_EQ(places.size(), 5U);
-  // The area is as large as the largest of them, and comes after everything else.
-  EXPECT_EQ(bf16.copy_bytes(), a.copy + 16U * 8U * 2U);
-  const ParameterLayout fp32(parameters, kernels::DType::f32);
-  EXPECT_FALSE(fp32.at("a").copied);
-  EXPECT_EQ(fp32.copy_bytes(), fp32.at("c").packed_copy[0] + kernels::align_up(kernels::packed_bytes(4, 8, kernels::DType::f32)));
-}
-
-TEST(ParameterLayout, RefusesOneUseTwice) {
-  tests::expect_error(
-      [] {
-        ParameterLayout({{"a", {4}, StageId{0}, 0, 0, true}, {"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
-      },
-      ExitCode::internal, {"use 0 of a", "twice"});
-  tests::expect_error(
-      [] {
-        ParameterLayout({{"a", {4}, StageId{0}, 0, 0, true}, {"a", {5}, StageId{1}, 1, 0, true}}, kernels::DType::f32);
-      },
-      ExitCode::internal, {"[4]", "[5]"});
-  tests::expect_error([] { (void)layout(kernels::DType::f32).at("b"); }, ExitCode::internal, {"\"b\""});
-}
-
-// What a stage's programs declare: each weight once, in their order, whether they read it packed as well or not.
-TEST(ParameterLayout, TakesTheParametersOfPrograms) {
-  ProgramSet programs;
-  const auto add = [&](const char* name, kernels::Shape shape, Role role, int use, WeightForm form) {
-    Value value;
-    value.type.shape = shape;
-    value.role = role;
-    value.name = name;
-    value.use = use;
-    value.form = form;
-    programs.values.push_back(value);
-  };
-  add("x", {4, 8}, Role::boundary_in, 0, WeightForm::plain);
-  add("norm", {8}, Role::parameter, 0, WeightForm::plain);
-  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::plain);
-  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed);
-  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed_turned);
-  add("matrix", {16, 8}, Role::accumulator, 0, WeightForm::plain);
-  add("table", {11, 8}, Role::parameter, 1, WeightForm::plain);
-  const auto list = parameters_of(programs, StageId{3});
-  ASSERT_EQ(list.size(), 3U);
-  const std::vector<std::string> names{"norm", "matrix", "table"};
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(list[i].name, names[i]);
-    EXPECT_EQ(list[i].stage, StageId{3});
-    EXPECT_EQ(list[i].order, static_cast<int>(i));
-    EXPECT_EQ(list[i].use, i == 2 ? 1 : 0);
-    EXPECT_EQ(list[i].decays, i > 0) << "matrices decay";
-    EXPECT_FALSE(list[i].copy);
-    EXPECT_TRUE(list[i].plain);
-    EXPECT_FALSE(list[i].packed[0] || list[i].packed[1]);
-  }
-  EXPECT_EQ(list[1].shape, (kernels::Shape{16, 8}));
-}
-
-TEST(ParameterLayout, PlacesAreThoseOfItsTensors) {
-  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, true, {true, true}},
-                                               {"a", {16, 8}, StageId{1}, 1, 0, true, false, true, {}},
-                                               {"norm", {8}, StageId{1}, 0, 1, false, false, true, {}, true}};
-  const ParameterLayout bf16(parameters, kernels::DType::bf16);
-  const auto places = bf16.places();
-  const auto value = [](const char* name, kernels::DType dtype, WeightForm form, int use = 0) {
-    Value made;
-    made.type.dtype = dtype;
-    made.name = name;
-    made.form = form;
-    made.use = use;
-    return made;
-  };
-  const auto& a = bf16.at("a");
-  const auto expect_place = [](const Place& found, Region region, std::size_t offset) {
-    EXPECT_EQ(found.region, region);
-    EXPECT_EQ(found.offset, offset);
-  };
-  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::plain)), Region::copy, a.copy);
-  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed)), Region::copy, a.packed_copy[0]);
-  expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed_turned)), Region::copy, a.packed_copy[1]);
-  expect_place(places.parameter(value("norm", kernels::DType::f32, WeightForm::plain)), Region::master, bf16.at("norm").offset);
-  ASSERT_EQ(a.uses.size(), 2U);
-  for (const int use : {0, 1})
-    expect_place(places.accumulator(value("a", kernels::DType::f32, WeightForm::plain, use)), Region::accumulator,
-                 a.uses[static_cast<std::size_t>(use)].accumulator);
-  EXPECT_EQ(std::set<std::size_t>({a.copy, a.packed_copy[0], a.packed_copy[1]}).size(), 3U);
-  tests::expect_error([&] { (void)places.accumulator(value("norm", kernels::DType::f32, WeightForm::plain, 1)); }, ExitCode::internal,
-                      {"no accumulator for use 1 of norm"});
-}
-
-// A tied table is owned by the rank of the embedding; among replicas the first one is the owner.
-TEST(ParameterLayout, AnOwnerHasTheFirstUseAndNoCopy) {
-  const auto owns = [](int use, bool copy) {
-    return ParameterLayout({{"a", {4}, StageId{0}, use, 0, true, copy}}, kernels::DType::f32).at("a").is_owner();
-  };
-  EXPECT_TRUE(owns(0, false));
-  EXPECT_FALSE(owns(1, false));
-  EXPECT_FALSE(owns(0, true));
-  EXPECT_FALSE(owns(1, true));
-  const ParameterLayout both({{"a", {4}, StageId{0}, 1, 0, true}, {"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
-  EXPECT_TRUE(both.at("a").is_owner());
-  EXPECT_EQ(both.at("a").uses[0].use, 0) << "ascending";
-  EXPECT_TRUE(both.at("a").has_use(1));
-  EXPECT_FALSE(both.at("a").has_use(2));
-}
 
 RankMemoryRequest demand() {
   RankMemoryRequest demand;
@@ -165,10 +18,15 @@ RankMemoryRequest demand() {
   demand.staging = true;
   demand.states = 2;
   demand.batches = 3;
+  demand.shared_copy = 200;
   demand.stages.resize(2);
   for (int i = 0; i < 2; ++i) {
     auto& stage = demand.stages[static_cast<std::size_t>(i)];
     stage.stage = StageId{i};
+    stage.master = i == 0 ? 512 : 100;
+    stage.copy = i == 0 ? 256 : 0;
+    stage.accumulator = i == 0 ? 512 : 640;
+    stage.square = 8;
     stage.stash_input = 1000;
     stage.boundary_in = i == 0 ? 0 : 300;
     stage.workspace = i == 0 ? 5000 : 700;
@@ -182,7 +40,7 @@ RankMemoryRequest demand() {
 }
 
 TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
-  const RankMemoryPlan plan(layout(kernels::DType::bf16), demand());
+  const RankMemoryPlan plan(demand());
   std::size_t end = 0;
   for (const auto& section : plan.sections()) {
     EXPECT_EQ(section.offset, end) << to_string(section.kind);
@@ -193,12 +51,32 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   EXPECT_EQ(plan.bytes(MemoryKind::accumulator), 2 * 1152U);
   EXPECT_EQ(plan.bytes(MemoryKind::state), 2 * 640U);
   EXPECT_EQ(plan.bytes(MemoryKind::staging), 3 * 640U) << "parameters and both states";
+  EXPECT_EQ(plan.bytes(MemoryKind::copy), 256U + 256U) << "a stage's, and the rank's own place";
   EXPECT_EQ(plan.bytes(MemoryKind::stash_input), 7 * 1024U);
   EXPECT_EQ(plan.bytes(MemoryKind::workspace), 5120U) << "shared: the largest, not the sum";
   EXPECT_EQ(plan.bytes(MemoryKind::batch), 3 * 512U);
   EXPECT_EQ(plan.find(MemoryKind::boundary_in, StageId{0}), nullptr);
   EXPECT_NE(plan.print().find(std::to_string(plan.total_bytes())), std::string::npos);
   EXPECT_NE(plan.print().find("stash_input"), std::string::npos);
+}
+
+// What a stage owns is a section of its own. Masters are one region all the same, and so are copies, which ShardLayout counts on.
+TEST(RankMemory, MastersAndCopiesOfAllStagesAreOneRegionEach) {
+  auto request = demand();
+  request.stages[1].copy = 64;
+  for (const bool on_device : {false, true}) {
+    request.on_device = on_device;
+    const RankMemoryPlan plan(request);
+    for (const MemoryKind kind : {MemoryKind::master, MemoryKind::state, MemoryKind::accumulator, MemoryKind::staging, MemoryKind::square})
+      for (const StageId stage : {StageId{0}, StageId{1}}) EXPECT_NE(plan.find(kind, stage), nullptr) << to_string(kind);
+    EXPECT_EQ(plan.find(MemoryKind::master), nullptr);
+    const RankMemory memory(plan, on_device ? testing::made_up_device : kernels::Device{});
+    EXPECT_EQ(memory.slot(MemoryKind::master, StageId{0}), memory.region(MemoryKind::master));
+    EXPECT_EQ(memory.slot(MemoryKind::master, StageId{1}), memory.region(MemoryKind::master) + 512);
+    EXPECT_EQ(memory.slot(MemoryKind::copy, StageId{1}), memory.region(MemoryKind::copy) + 256);
+    EXPECT_EQ(memory.slot(MemoryKind::copy), memory.region(MemoryKind::copy) + 256 + 128);
+    EXPECT_EQ(memory.region(MemoryKind::logits), nullptr);
+  }
 }
 
 RankMemoryRequest device_demand() {
@@ -212,7 +90,7 @@ RankMemoryRequest device_demand() {
 
 TEST(RankMemory, OfAGpuHasTwoArenas) {
   using enum MemoryKind;
-  const RankMemoryPlan plan(layout(kernels::DType::bf16), device_demand());
+  const RankMemoryPlan plan(device_demand());
   std::size_t device = 0, pinned = 0;
   const std::set<MemoryKind> of_the_host{staging, batch_copy, scalar_copy, square, result_copy, offload, logits_copy, ring_copy};
   std::set<MemoryKind> found;
@@ -242,7 +120,7 @@ TEST(RankMemory, OfAGpuHasTwoArenas) {
 TEST(RankMemory, OfACpuHasOneArena) {
   auto on_cpu = device_demand();
   on_cpu.on_device = false;
-  const RankMemoryPlan plan(layout(kernels::DType::bf16), on_cpu);
+  const RankMemoryPlan plan(on_cpu);
   EXPECT_EQ(plan.pinned_bytes(), 0U);
   for (const auto& section : plan.sections()) EXPECT_EQ(section.space, kernels::MemorySpace::host) << to_string(section.kind);
   for (const auto kind : {MemoryKind::batch_copy, MemoryKind::scalar_copy, MemoryKind::logits_copy, MemoryKind::ring_copy})
@@ -256,7 +134,7 @@ TEST(RankMemory, OfACpuHasOneArena) {
 TEST(RankMemory, OfAGpuLiesWhereItSays) {
   if (const std::string why = kernels::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
   const kernels::Device device{kernels::DeviceKind::cuda, 0};
-  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), device_demand()), device);
+  const RankMemory memory(RankMemoryPlan{device_demand()}, device);
   EXPECT_EQ(memory.device(), device);
   EXPECT_EQ(memory.link_ring(0).data(), memory.ring(0).data());
   EXPECT_NE(memory.link_ring(1).data(), memory.ring(1).data());
@@ -266,7 +144,7 @@ TEST(RankMemory, OfAGpuLiesWhereItSays) {
   EXPECT_TRUE(in_device(memory.slot(MemoryKind::stash_input, StageId{0}, 3)));
   EXPECT_TRUE(in_device(memory.ring(1).data()));
   for (std::byte* at : {memory.slot(MemoryKind::batch_copy, no_stage, 2), memory.slot(MemoryKind::offload, StageId{0}, 3),
-                        memory.slot(MemoryKind::staging, no_stage, 2), memory.link_ring(1).data()}) {
+                        memory.slot(MemoryKind::staging, StageId{1}, 2), memory.link_ring(1).data()}) {
     EXPECT_FALSE(in_device(at));
     EXPECT_EQ(*at, std::byte{0});
     *at = std::byte{1};  // the host writes there
@@ -275,7 +153,7 @@ TEST(RankMemory, OfAGpuLiesWhereItSays) {
 
 TEST(RankMemory, TheHostHasASlotForEachResultThatADeviceWritesInOnePlace) {
   const StageId last{1};
-  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), device_demand()), testing::made_up_device);
+  const RankMemory memory(RankMemoryPlan{device_demand()}, testing::made_up_device);
   testing::MadeUpContext device;
   for (int index = 0; index < 8; ++index) {
     std::byte* working = memory.working_slot(MemoryKind::result, last, index);
@@ -290,7 +168,7 @@ TEST(RankMemory, TheHostHasASlotForEachResultThatADeviceWritesInOnePlace) {
 
 TEST(RankMemory, WithoutATwinTheHostAndProgramsShareASlot) {
   const StageId last{1};
-  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::bf16), demand()));
+  const RankMemory memory(RankMemoryPlan{demand()});
   for (int index = 0; index < 8; ++index) {
     EXPECT_EQ(memory.host_slot(MemoryKind::result, last, index), memory.slot(MemoryKind::result, last, index));
     EXPECT_EQ(memory.working_slot(MemoryKind::result, last, index), memory.slot(MemoryKind::result, last, index));
@@ -306,22 +184,22 @@ TEST(RankMemory, SaysWhatItWasForWhereTheSystemHasNone) {
   auto huge = demand();
   huge.stages[1].workspace = std::size_t{1} << 60;
   huge.stages[0].stash_input = std::size_t{1} << 32;
-  const RankMemoryPlan plan(layout(kernels::DType::bf16), huge);
+  const RankMemoryPlan plan(huge);
   tests::expect_error([&] { const RankMemory memory(plan); }, ExitCode::memory,
-                      {"the plan needs stage 0: 16.00 GiB, stage 1: 0.0 MiB, weights, gradients, optimizer, workspace and rings: "
-                       "1073741824.00 GiB"});
+                      {"the plan needs stage 0: 16.00 GiB, stage 1: 0.0 MiB, workspace, batches and rings: 1073741824.00 GiB"});
 }
 
 TEST(RankMemory, EvaluationNeedsNoStates) {
   auto forward = demand();
   forward.training = false;
-  const RankMemoryPlan plan(layout(kernels::DType::f32), forward);
-  EXPECT_EQ(plan.find(MemoryKind::state), nullptr);
-  EXPECT_EQ(plan.find(MemoryKind::accumulator), nullptr);
+  const RankMemoryPlan plan(forward);
+  EXPECT_EQ(plan.bytes(MemoryKind::master), 640U);
+  EXPECT_EQ(plan.bytes(MemoryKind::state), 0U);
+  EXPECT_EQ(plan.bytes(MemoryKind::accumulator), 0U);
 }
 
 TEST(RankMemory, GivesSlotsAndRefusesOthers) {
-  const RankMemory memory(RankMemoryPlan(layout(kernels::DType::f32), demand()));
+  const RankMemory memory(RankMemoryPlan{demand()});
   EXPECT_EQ(memory.slot(MemoryKind::stash_input, StageId{0}, 3) - memory.slot(MemoryKind::stash_input, StageId{0}, 0), 3 * 1024);
   tests::expect_error([&] { (void)memory.slot(MemoryKind::stash_input, StageId{0}, 4); }, ExitCode::internal, {"slot 4", "stash_input"});
   tests::expect_error([&] { (void)memory.slot(MemoryKind::logits, StageId{1}); }, ExitCode::internal, {"logits"});

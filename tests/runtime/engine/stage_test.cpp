@@ -41,19 +41,19 @@ TEST(Stage, AccumulatorsAreZeroAfterTheUpdate) {
   model.initialise(1);
   UpdateScalars scalars{.learning_rate = 1e-3};
   (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0);
-  for (const auto& tensor : model.store().layout().tensors()) {
-    for (const auto& use : tensor.uses) {
-      const auto slot = model.store().accumulator(tensor, use.use);
-      for (std::int64_t i = 0; i < slot.elements(); ++i) ASSERT_EQ(slot.as<float>()[i], 0.0F) << tensor.name << " use " << use.use;
-    }
+  for (const Stage* stage : model.stages()) {
+    ASSERT_EQ(stage->shard().accumulators().size(), 1U);
+    EXPECT_FALSE(stage->shard().accumulators().front().empty());
+    for (const auto& sum : stage->shard().accumulators().front())
+      for (std::int64_t i = 0; i < sum.elements(); ++i) ASSERT_EQ(sum.as<float>()[i], 0.0F) << "stage " << stage->stage().value;
   }
 }
 
 TEST(Stage, ABadStepChangesNothing) {
   Model model(tiny_model(false), small());
   model.initialise(1);
-  model.store().master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
-  model.store().refresh_copies(model.context());
+  model.master("model.layers.1.mlp.down_proj.weight")[5] = std::numeric_limits<float>::quiet_NaN();
+  model.refresh_copies();
   const auto before = model.parameter_bits();
   UpdateScalars scalars{.learning_rate = 1e-3};
   tests::expect_error([&] { (void)model.loop().step(model.context(), 1, 22, rows_of(random_ids(24, 61, 3), 2, 12), scalars, 1.0); },
@@ -67,8 +67,10 @@ TEST(Stage, DecayMovesMatricesOnly) {
   Model model(tiny_model(false), options);
   model.initialise(1);
   const auto norm = model.parameter("model.norm.weight"), matrix = model.parameter("model.layers.0.mlp.up_proj.weight");
-  model.store().zero_accumulators(model.context());
-  apply_optimizer(model.context(), {.learning_rate = 0.5}, model.store());  // gradients are zero, so only weight decay changes anything
+  for (const Stage* stage : model.stages()) {
+    stage->shard().zero_accumulators(model.context());
+    apply_optimizer(model.context(), {.learning_rate = 0.5}, stage->shard());  // gradients are zero, so only weight decay changes anything
+  }
   EXPECT_EQ(model.parameter("model.norm.weight"), norm);
   const auto decayed = model.parameter("model.layers.0.mlp.up_proj.weight");
   for (std::size_t i = 0; i < matrix.size(); ++i) ASSERT_FLOAT_EQ(decayed[i], matrix[i] * 0.75F);
@@ -111,25 +113,30 @@ TEST(Snapshot, KeepsTheStepWhileTheNextOneRuns) {
   UpdateScalars scalars{.learning_rate = 1e-3};
   const auto fill = rows_of(random_ids(24, 61, 3), 2, 12);
   (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
-  const auto& store = model.store();
   const auto bytes = [](std::span<const float> values) {
     const auto raw = std::as_bytes(values);
     return std::vector<std::byte>(raw.begin(), raw.end());
   };
   std::vector<std::vector<std::byte>> wanted;
-  for (const auto& tensor : store.layout().tensors()) {
-    wanted.push_back(bytes(store.master(tensor.name)));
-    for (std::size_t state = 0; state < store.states().size(); ++state) wanted.push_back(bytes(store.state(tensor.name, state)));
+  for (const Stage* stage : model.stages()) {
+    const StageShard& shard = stage->shard();
+    for (const auto& tensor : shard.tensors()) {
+      wanted.push_back(bytes(shard.master(tensor.name)));
+      for (std::size_t state = 0; state < shard.states().size(); ++state) wanted.push_back(bytes(shard.state(tensor.name, state)));
+    }
+    shard.take_snapshot(model.context());
   }
-  store.take_snapshot(model.context());
   scalars.update = 2;
   (void)model.loop().step(model.context(), 1, 22, fill, scalars, 1.0);
   std::size_t next = 0;
-  for (const auto& tensor : store.layout().tensors()) {
-    for (const auto kept : {store.snapshot_master(tensor), store.snapshot_state(tensor, 0), store.snapshot_state(tensor, 1)}) {
-      EXPECT_EQ(std::vector<std::byte>(kept.begin(), kept.end()), wanted.at(next++)) << tensor.name;
+  for (const Stage* stage : model.stages()) {
+    const StageShard& shard = stage->shard();
+    for (const auto& tensor : shard.tensors()) {
+      for (const auto kept : {shard.snapshot_master(tensor), shard.snapshot_state(tensor, 0), shard.snapshot_state(tensor, 1)}) {
+        EXPECT_EQ(std::vector<std::byte>(kept.begin(), kept.end()), wanted.at(next++)) << tensor.name;
+      }
+      EXPECT_NE(bytes(shard.master(tensor.name)), wanted.at(next - 3)) << tensor.name << ": the next step moved nothing";
     }
-    EXPECT_NE(bytes(store.master(tensor.name)), wanted.at(next - 3)) << tensor.name << ": the next step moved nothing";
   }
 }
 

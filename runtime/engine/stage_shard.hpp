@@ -11,44 +11,49 @@
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/tensor.hpp"
 #include "kernels/optimizer_tensors.hpp"
-#include "runtime/engine/parameter_layout.hpp"
 #include "runtime/engine/rank_memory.hpp"
+#include "runtime/engine/shard_layout.hpp"
 #include "runtime/optimizers/optimizer.hpp"
 
 namespace millrace::runtime {
 
-/// The weights of a rank and what belongs to them, as tensors over the rank's arena. Owns no memory; layout and memory outlive it.
-/// Thread: the rank's compute worker, except where said.
-class ParameterStore {
+/// What a stage owns beside its programs: parameters, gradient sums, optimizer states and copies, as tensors over its sections of the
+/// rank's arena. A tied table whose second use is on the same rank lies in the shard of the first use; the other stage reads it there, and
+/// has only its gradient sum here. Thread: the rank's compute worker, except where said.
+class StageShard {
  public:
-  /// `optimizer`: null where nothing is updated.
-  ParameterStore(const ParameterLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer = nullptr);
+  /// Layout and memory must outlive the shard. `optimizer`: null where nothing is updated.
+  StageShard(const ShardLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer = nullptr);
 
-  [[nodiscard]] const ParameterLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const ShardLayout& layout() const noexcept { return layout_; }
+  /// The weights that lie in this shard, in model order.
+  [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return layout_.tensors; }
   /// Throws Error(internal) where there is none.
   [[nodiscard]] const Optimizer& optimizer() const;
   /// What the memory holds for each parameter beside its value: the optimizer's states. Empty on a rank that does not train.
   [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
-  [[nodiscard]] int accumulator_sets() const noexcept;
 
   // -- tensors, f32 unless said -----------------------------------------------------------------------------------------------------------
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
   /// `state`: a place in states().
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
-  /// The gradient sum of one use. Throws Error(internal) for a use that is not on this rank.
+  /// The gradient sum of one use, which lies in the shard of the stage with that use. Throws Error(internal) for a use that is not on this
+  /// rank.
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
 
   // -- accumulators -----------------------------------------------------------------------------------------------------------------------
+  /// The gradient sums that the stage's own programs add to: by set, in model order.
+  [[nodiscard]] const std::vector<std::vector<kernels::Tensor>>& accumulators() const noexcept { return accumulators_; }
   void zero_accumulators(const kernels::ExecutionContext& context) const;
   /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
-  /// If both uses of a tied table are here: use 0 += use 1.
+  /// If both uses of a tied table are on this rank: use 0 += use 1, wherever that lies. After the sets of all stages were added.
   void add_local_uses(const kernels::ExecutionContext& context) const;
   /// The accumulator that holds the step's gradient of a tensor once sums are complete: that of the lowest use here.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
-  /// The gradients of the tensors that this rank owns, in model order, and the f64 array for their sums of squares, which the
-  /// host can read.
+  /// The gradients of the tensors of which this rank is the owner, in model order, and the f64 array for their sums of squares, which
+  /// the host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
   /// The optimizer's operands, tensor by tensor.
@@ -72,19 +77,22 @@ class ParameterStore {
   [[nodiscard]] std::span<const std::byte> snapshot_state(const StoredParameter& tensor, std::size_t state) const;
 
   // -- elements ---------------------------------------------------------------------------------------------------------------------------
-  /// Has `write` fill the elements of an f32 tensor of the store, wherever it lies.
+  /// Has `write` fill the elements of an f32 tensor of the shard, wherever it lies.
   void fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
             const std::function<void(std::span<float>)>& write) const;
-  /// The elements of a tensor for reading or writing, where the host can access them. Throw Error(internal) if the rank does not hold it.
+  /// The elements of a tensor for reading or writing, where the host can access them. Throw Error(internal) if the shard
+  /// does not hold it.
   [[nodiscard]] std::span<float> master(std::string_view name) const;
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
  private:
-  [[nodiscard]] kernels::Tensor fp32(MemoryKind kind, int slot, std::size_t offset, const StoredParameter& tensor) const;
+  /// Where a tensor lies in a slot that is as large as the shard's masters.
+  [[nodiscard]] std::size_t within(const StoredParameter& tensor) const noexcept { return tensor.offset - layout_.master.begin; }
   [[nodiscard]] std::span<const std::byte> staged(const StoredParameter& tensor, int slot) const;
-  const ParameterLayout& layout_;
+  const ShardLayout& layout_;
   const RankMemory& memory_;
   std::shared_ptr<const Optimizer> optimizer_;
+  std::vector<std::vector<kernels::Tensor>> accumulators_;  // by set
   std::vector<kernels::Tensor> owned_gradients_;
   std::vector<kernels::OptimizerTensors> updates_;
   bool packs_ = false;

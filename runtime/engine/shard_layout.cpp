@@ -1,0 +1,160 @@
+#include "runtime/engine/shard_layout.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/check.hpp"
+#include "kernels/packing.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr const char* who = "runtime.shard_layout";
+
+void add_use(StoredParameter& tensor, const StageParameter& parameter) {
+  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, who, "{} is {} in stage {} and {} elsewhere, expected one shape",
+                 parameter.name, kernels::to_string(parameter.shape), parameter.stage, kernels::to_string(tensor.shape));
+  MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, who, "use {} of {} is declared twice on one rank", parameter.use,
+                 parameter.name);
+  tensor.plain = tensor.plain || parameter.plain;
+  for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
+  tensor.in_f32 = tensor.in_f32 || parameter.in_f32;
+  tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
+}
+
+std::size_t take(std::size_t& end, std::size_t bytes) {
+  const std::size_t begin = end;
+  end += kernels::align_up(bytes);
+  return begin;
+}
+
+/// The tensors of the rank in model order, each with all its uses.
+std::vector<StoredParameter> tensors_of(const std::vector<StageParameter>& parameters) {
+  std::vector<StoredParameter> tensors;
+  for (const StageParameter& parameter : parameters) {
+    auto tensor = std::ranges::find(tensors, parameter.name, &StoredParameter::name);
+    if (tensor == tensors.end()) {
+      tensors.push_back({parameter.name, parameter.shape, parameter.order, parameter.decays, false, 0, 0, false, {}, false, {}, {}});
+      tensor = tensors.end() - 1;
+    }
+    add_use(*tensor, parameter);
+  }
+  std::ranges::stable_sort(tensors, {}, &StoredParameter::order);
+  for (StoredParameter& tensor : tensors) std::ranges::sort(tensor.uses, {}, &StoredParameter::Use::use);
+  return tensors;
+}
+
+/// Gives every use of the tensor by the shard's stage its gradient sum.
+void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
+  for (StoredParameter::Use& use : tensor.uses) {
+    if (use.stage != shard.stage) continue;
+    use.accumulator = take(shard.accumulator_bytes, tensor.bytes());
+    shard.accumulators.push_back({tensor.shape, use.accumulator});
+  }
+}
+
+/// Gives the tensor's copies their places from `end` on, but for a bf16 copy that is only used for packing: returns the bytes of that.
+std::size_t place_copies(StoredParameter& tensor, kernels::DType compute, std::size_t& end) {
+  tensor.copied = compute == kernels::DType::bf16 && !tensor.in_f32;
+  const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
+  if (tensor.plain) tensor.copy = take(end, copy);
+  for (std::size_t form = 0; form < tensor.packed.size(); ++form)
+    if (tensor.packed[form])
+      tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], compute));
+  return tensor.plain ? 0 : kernels::align_up(copy);
+}
+
+bool used_by(const StoredParameter& tensor, StageId stage) noexcept {
+  return std::ranges::find(tensor.uses, stage, &StoredParameter::Use::stage) != tensor.uses.end();
+}
+
+const StoredParameter* find_in(const std::vector<StoredParameter>& tensors, std::string_view name) noexcept {
+  const auto tensor = std::ranges::find(tensors, name, &StoredParameter::name);
+  return tensor == tensors.end() ? nullptr : &*tensor;
+}
+
+}  // namespace
+
+std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage) {
+  std::vector<StageParameter> list;
+  for (const Value& value : programs.values) {
+    // A parameter that is read packed as well has a second value.
+    if (value.role != Role::parameter || value.form != WeightForm::plain) continue;
+    StageParameter parameter{value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1};
+    parameter.in_f32 = value.type.dtype == kernels::DType::f32;
+    list.push_back(std::move(parameter));
+  }
+  return list;
+}
+
+bool StoredParameter::has_use(int use) const noexcept {
+  return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
+}
+
+bool StoredParameter::is_owner() const noexcept {
+  return std::any_of(uses.begin(), uses.end(), [](const Use& each) { return each.use == 0 && !each.copy; });
+}
+
+RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters, kernels::DType compute) {
+  std::vector<StoredParameter> tensors = tensors_of(parameters);
+  RankShards rank;
+  std::size_t masters = 0, copies = 0;  // the ends of the two regions
+  for (const StageId stage : stages) {
+    ShardLayout shard;
+    shard.stage = stage;
+    shard.master.begin = masters;
+    shard.copy.begin = copies;
+    for (StoredParameter& tensor : tensors) {
+      add_accumulators(shard, tensor);
+      if (tensor.home() != stage) continue;
+      tensor.offset = take(masters, tensor.bytes());
+      rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, compute, copies));
+    }
+    shard.master.bytes = masters - shard.master.begin;
+    shard.copy.bytes = copies - shard.copy.begin;
+    rank.stages.push_back(std::move(shard));
+  }
+  for (StoredParameter& tensor : tensors)
+    if (!tensor.plain) tensor.copy = copies;
+  for (ShardLayout& shard : rank.stages) {
+    for (const StoredParameter& tensor : tensors) {
+      if (tensor.home() == shard.stage)
+        shard.tensors.push_back(tensor);
+      else if (used_by(tensor, shard.stage))
+        shard.borrowed.push_back(tensor);
+    }
+  }
+  return rank;
+}
+
+const StoredParameter* ShardLayout::find(std::string_view name) const noexcept { return find_in(tensors, name); }
+
+const StoredParameter& ShardLayout::at(std::string_view name) const {
+  const StoredParameter* tensor = find(name);
+  MILLRACE_CHECK(tensor != nullptr, ExitCode::internal, who, "no parameter \"{}\" in the shard of stage {}", name, stage);
+  return *tensor;
+}
+
+ParameterPlaces ShardLayout::places() const {
+  const auto tensor_of = [this](const Value& value) -> const StoredParameter& {
+    const StoredParameter* other = find_in(borrowed, value.name);
+    return other != nullptr ? *other : at(value.name);
+  };
+  ParameterPlaces places;
+  places.parameter = [tensor_of](const Value& value) -> Place {
+    const StoredParameter& tensor = tensor_of(value);
+    if (value.form != WeightForm::plain) return {Region::copy, tensor.packed_copy[value.form == WeightForm::packed_turned ? 1 : 0]};
+    if (value.type.dtype == kernels::DType::bf16) return {Region::copy, tensor.copy};
+    return {Region::master, tensor.offset};
+  };
+  places.accumulator = [this, tensor_of](const Value& value) -> Place {
+    for (const StoredParameter::Use& use : tensor_of(value).uses) {
+      if (use.use == value.use && use.stage == stage) return {Region::accumulator, use.accumulator};
+    }
+    fail(ExitCode::internal, who, "stage {} has no accumulator for use {} of {}", stage, value.use, value.name);
+  };
+  return places;
+}
+
+}  // namespace millrace::runtime

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/base/shape.hpp"
+#include "runtime/ids.hpp"
+#include "runtime/program/memory_plan.hpp"
+
+namespace millrace::runtime {
+
+/// One use of a weight by a stage of the rank, as declared by the model.
+struct StageParameter {
+  std::string name;
+  kernels::Shape shape;
+  StageId stage;
+  int use = 0;         // 1: the output head's use of a tied table
+  int order = 0;       // index of the tensor in the whole model's list
+  bool decays = true;  // weight decay applies
+  bool copy = false;   // belongs to a stage of a second replica: another rank holds the weight too
+  /// Whether the stage's programs read it as it is, packed, and packed transposed (WeightForm).
+  bool plain = true;
+  std::array<bool, 2> packed{};
+  bool in_f32 = false;  // programs read it in fp32 whatever they compute in, as the layer that declares it says
+};
+
+/// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
+[[nodiscard]] std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage);
+
+/// A weight that a rank holds once, whichever of its stages use it. It lies in the shard of the stage with the lowest use.
+struct StoredParameter {
+  struct Use {
+    StageId stage;
+    int use = 0;
+    bool copy = false;
+    std::size_t accumulator = 0;  // bytes from the start of an accumulator set of that stage
+  };
+  std::string name;
+  kernels::Shape shape;
+  int order = 0;
+  bool decays = true;
+  bool copied = false;     // has a bf16 copy that programs compute with, or from which its packed forms are made
+  std::size_t offset = 0;  // in Region::master
+  std::size_t copy = 0;    // in Region::copy; one place shared by all of the rank that are only read packed
+  bool plain = false;      // the forms that programs read, as in StageParameter
+  std::array<bool, 2> packed{};
+  bool in_f32 = false;                       // as in StageParameter
+  std::array<std::size_t, 2> packed_copy{};  // in Region::copy
+  std::vector<Use> uses;                     // ascending; two if both uses of a tied table are on this rank
+
+  [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
+  [[nodiscard]] bool has_use(int use) const noexcept;
+  /// The stage whose shard holds the weight: for a tied table with both uses on this rank, the embedding's.
+  [[nodiscard]] StageId home() const noexcept { return uses.front().stage; }
+  /// True on exactly one of the ranks that hold the tensor: its gradient counts in the norm, its values are written to
+  /// checkpoints. For a tied table on two ranks that is the embedding's rank, for two replicas the first replica's.
+  [[nodiscard]] bool is_owner() const noexcept;
+};
+
+/// Where the weights, optimizer states and gradient sums of one stage lie. Pure data. Masters and copies of a rank's stages are one region
+/// each, shard after shard, so that a program can read a tied table where another stage of the rank has it; everything else is
+/// addressed within the stage.
+struct ShardLayout {
+  /// The stage's part of a region, in bytes.
+  struct Part {
+    std::size_t begin = 0, bytes = 0;
+  };
+  /// The gradient sum of one use of a weight by this stage.
+  struct Accumulator {
+    kernels::Shape shape;
+    std::size_t offset = 0;  // in a set of this stage
+  };
+
+  StageId stage;
+  std::vector<StoredParameter> tensors;   // whose home this stage is, in model order
+  std::vector<StoredParameter> borrowed;  // which its programs read in the shard of another stage of the rank
+  std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order
+  Part master;                            // of Region::master; each optimizer state is as large
+  Part copy;                              // of Region::copy
+  std::size_t accumulator_bytes = 0;      // of one set
+
+  /// A tensor whose home this stage is. Throws Error(internal) if there is none of this name.
+  [[nodiscard]] const StoredParameter& at(std::string_view name) const;
+  [[nodiscard]] const StoredParameter* find(std::string_view name) const noexcept;
+  /// Where the stage's programs find what they read, borrowed tables included. The layout must outlive it.
+  [[nodiscard]] ParameterPlaces places() const;
+};
+
+/// The shards of a rank.
+struct RankShards {
+  std::vector<ShardLayout> stages;  // in the order of the stages
+  std::size_t shared_copy = 0;      // bytes, after the last stage's copies: the place of those that are only read packed
+};
+
+/// Lays out the shards of a rank's stages; a stage without parameters gets an empty one. With `compute` bf16 every tensor that programs do
+/// not read in fp32 gets a copy; each packed form that a stage asks for is a copy too. Copies that are read only to make packed forms
+/// share one place, one after another. Throws Error(internal) for a use that is declared twice on the rank or with two shapes.
+[[nodiscard]] RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters,
+                                        kernels::DType compute);
+
+}  // namespace millrace::runtime

@@ -1,0 +1,156 @@
+#include "runtime/engine/stage_shard.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/check.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/packing.hpp"
+#include "kernels/transfer.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {place, kernels::DType::f32, shape}; }
+
+std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
+
+}  // namespace
+
+StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer)
+    : layout_(layout), memory_(memory), optimizer_(std::move(optimizer)) {
+  if (const MemorySection* section = memory_.plan().find(MemoryKind::accumulator, layout_.stage)) {
+    accumulators_.resize(static_cast<std::size_t>(section->slots));
+    for (int set = 0; set < section->slots; ++set)
+      for (const ShardLayout::Accumulator& sum : layout_.accumulators)
+        accumulators_[static_cast<std::size_t>(set)].push_back(
+            fp32(memory_.slot(MemoryKind::accumulator, layout_.stage, set) + sum.offset, sum.shape));
+  }
+  for (const StoredParameter& tensor : tensors()) {
+    packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
+    if (accumulators_.empty()) continue;
+    if (tensor.is_owner()) owned_gradients_.push_back(gradient(tensor));
+    auto& update = updates_.emplace_back();
+    update.parameter = master(tensor);
+    update.gradient = gradient(tensor);
+    update.copy = copy(tensor);
+    update.decays = tensor.decays;
+    for (std::size_t i = 0; i < states().size(); ++i) update.states.at(i) = state(tensor, i);
+  }
+}
+
+const Optimizer& StageShard::optimizer() const {
+  MILLRACE_CHECK(optimizer_ != nullptr, ExitCode::internal, "runtime.stage_shard", "an update of stage {}, which has no optimizer",
+                 layout_.stage);
+  return *optimizer_;
+}
+
+std::span<const OptimizerState> StageShard::states() const noexcept {
+  return optimizer_ == nullptr ? std::span<const OptimizerState>{} : optimizer_->states();
+}
+
+kernels::Tensor StageShard::square_sums() const {
+  const MemorySection* section = memory_.plan().find(MemoryKind::square, layout_.stage);
+  const auto count = static_cast<std::int64_t>(owned_gradients_.size());
+  return {memory_.slot_or_null(MemoryKind::square, layout_.stage),
+          kernels::DType::f64,
+          {count},
+          section == nullptr ? kernels::MemorySpace::host : section->space};
+}
+
+kernels::Tensor StageShard::master(const StoredParameter& tensor) const {
+  return fp32(memory_.region(MemoryKind::master) + tensor.offset, tensor.shape);
+}
+
+kernels::Tensor StageShard::state(const StoredParameter& tensor, std::size_t state) const {
+  return fp32(memory_.slot(MemoryKind::state, layout_.stage, static_cast<int>(state)) + within(tensor), tensor.shape);
+}
+
+kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
+  if (!tensor.copied) return {};
+  return {memory_.region(MemoryKind::copy) + tensor.copy, kernels::DType::bf16, tensor.shape};
+}
+
+kernels::Tensor StageShard::accumulator(const StoredParameter& tensor, int use, int set) const {
+  for (const StoredParameter::Use& each : tensor.uses) {
+    if (each.use == use) return fp32(memory_.slot(MemoryKind::accumulator, each.stage, set) + each.accumulator, tensor.shape);
+  }
+  fail(ExitCode::internal, "runtime.stage_shard", "use {} of {} is not on this rank", use, tensor.name);
+}
+
+void StageShard::zero_accumulators(const kernels::ExecutionContext& context) const {
+  for (const auto& set : accumulators_)
+    for (const kernels::Tensor& sum : set) kernels::fill_zero(context, sum);
+}
+
+void StageShard::add_accumulator_sets(const kernels::ExecutionContext& context) const {
+  for (std::size_t set = 1; set < accumulators_.size(); ++set) {
+    for (std::size_t i = 0; i < accumulators_[set].size(); ++i) {
+      kernels::accumulate(context, accumulators_[set][i], accumulators_[0][i]);
+      kernels::fill_zero(context, accumulators_[set][i]);
+    }
+  }
+}
+
+void StageShard::add_local_uses(const kernels::ExecutionContext& context) const {
+  for (const StoredParameter& tensor : tensors()) {
+    for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
+      const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
+      kernels::accumulate(context, other, gradient(tensor));
+      kernels::fill_zero(context, other);
+    }
+  }
+}
+
+void StageShard::refresh_copies(const kernels::ExecutionContext& context) const {
+  for (const StoredParameter& tensor : tensors()) {
+    if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
+    pack_copies(context, tensor);
+  }
+}
+
+void StageShard::pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
+  for (std::size_t form = 0; form < tensor.packed.size(); ++form) {
+    if (!tensor.packed[form]) continue;
+    kernels::pack(context, tensor.copied ? copy(tensor) : master(tensor), form == 1,
+                  memory_.region(MemoryKind::copy) + tensor.packed_copy[form]);
+  }
+}
+
+void StageShard::take_snapshot(const kernels::ExecutionContext& context) const {
+  const std::size_t bytes = layout_.master.bytes;
+  if (bytes == 0) return;
+  auto& device = context.device_context();
+  device.wait(kernels::StreamKind::background, kernels::StreamKind::compute);
+  const auto keep = [&](int slot, const std::byte* from) {
+    device.copy(kernels::StreamKind::background, memory_.slot(MemoryKind::staging, layout_.stage, slot), from, bytes);
+  };
+  keep(0, memory_.slot(MemoryKind::master, layout_.stage));
+  for (int state = 0; state < static_cast<int>(states().size()); ++state)
+    keep(1 + state, memory_.slot(MemoryKind::state, layout_.stage, state));
+}
+
+void StageShard::after_snapshot(const kernels::ExecutionContext& context) const {
+  context.device_context().wait(kernels::StreamKind::compute, kernels::StreamKind::background);
+}
+
+void StageShard::fill(const kernels::ExecutionContext& context, const kernels::Tensor& place,
+                      const std::function<void(std::span<float>)>& write) const {
+  kernels::fill(context, place, [&](std::span<std::byte> bytes) {
+    write({reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
+  });
+}
+
+std::span<const std::byte> StageShard::staged(const StoredParameter& tensor, int slot) const {
+  return {memory_.slot(MemoryKind::staging, layout_.stage, slot) + within(tensor), tensor.bytes()};
+}
+
+std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& tensor) const { return staged(tensor, 0); }
+std::span<const std::byte> StageShard::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
+  return staged(tensor, 1 + static_cast<int>(state));
+}
+
+std::span<float> StageShard::master(std::string_view name) const { return elements(master(layout_.at(name))); }
+std::span<float> StageShard::state(std::string_view name, std::size_t index) const { return elements(state(layout_.at(name), index)); }
+
+}  // namespace millrace::runtime

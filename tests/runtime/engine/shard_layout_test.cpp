@@ -1,0 +1,223 @@
+#include "runtime/engine/shard_layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/packing.hpp"
+#include "tests/support/expect_error.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+constexpr std::array<StageId, 2> two_stages{StageId{0}, StageId{1}};
+
+RankShards lay_out(const std::vector<StageParameter>& parameters, kernels::DType compute) {
+  return lay_out_shards(two_stages, parameters, compute);
+}
+
+/// A tied table of both stages, and a weight of each.
+std::vector<StageParameter> tied() {
+  return {{"norm", {10}, StageId{1}, 0, 2, false, false, true, {}, true},
+          {"bias", {4}, StageId{0}, 0, 1, false},
+          {"table", {16, 8}, StageId{0}, 0, 0, true},
+          {"table", {16, 8}, StageId{1}, 1, 0, true}};
+}
+
+Value value(const char* name, kernels::DType dtype, WeightForm form, int use = 0) {
+  Value made;
+  made.type.dtype = dtype;
+  made.name = name;
+  made.form = form;
+  made.use = use;
+  return made;
+}
+
+void expect_place(const Place& found, Region region, std::size_t offset) {
+  EXPECT_EQ(found.region, region);
+  EXPECT_EQ(found.offset, offset);
+}
+
+TEST(ShardLayout, HasATiedTableInTheShardOfItsFirstUse) {
+  const auto rank = lay_out(tied(), kernels::DType::bf16);
+  ASSERT_EQ(rank.stages.size(), 2U);
+  const auto &first = rank.stages[0], &last = rank.stages[1];
+  ASSERT_EQ(first.tensors.size(), 2U);
+  EXPECT_EQ(first.tensors[0].name, "table") << "model order, not the order of declaration";
+  EXPECT_EQ(first.tensors[0].home(), StageId{0});
+  EXPECT_TRUE(first.borrowed.empty());
+  ASSERT_EQ(last.tensors.size(), 1U);
+  EXPECT_EQ(last.find("table"), nullptr);
+  ASSERT_EQ(last.borrowed.size(), 1U);
+  EXPECT_EQ(last.borrowed[0].offset, first.tensors[0].offset);
+  EXPECT_TRUE(first.tensors[0].copied);
+  EXPECT_FALSE(last.at("norm").copied);
+}
+
+// One region for masters and one for copies, shard after shard; every use has its gradient sum in the shard of its own stage.
+TEST(ShardLayout, ShardsFollowEachOther) {
+  const auto rank = lay_out(tied(), kernels::DType::bf16);
+  const auto &first = rank.stages[0], &last = rank.stages[1];
+  EXPECT_EQ(first.master.begin, 0U);
+  EXPECT_EQ(first.master.bytes, 512U + 128U);
+  EXPECT_EQ(last.master.begin, first.master.bytes);
+  EXPECT_EQ(last.master.bytes, 128U);
+  EXPECT_EQ(last.at("norm").offset, last.master.begin);
+  EXPECT_EQ(first.copy.bytes, 256U + 128U);
+  EXPECT_EQ(last.copy.begin, first.copy.bytes);
+  EXPECT_EQ(last.copy.bytes, 0U);
+  EXPECT_EQ(first.accumulator_bytes, 512U + 128U);
+  EXPECT_EQ(last.accumulator_bytes, 512U + 128U);
+  ASSERT_EQ(last.accumulators.size(), 2U);
+  EXPECT_EQ(last.accumulators[0].shape, (kernels::Shape{16, 8}));
+  EXPECT_EQ(last.accumulators[1].offset, 512U);
+  EXPECT_EQ(last.at("norm").uses[0].accumulator, 512U);
+  EXPECT_EQ(lay_out(tied(), kernels::DType::f32).stages[0].copy.bytes, 0U);
+}
+
+TEST(ShardLayout, AStageWithoutParametersHasAnEmptyShard) {
+  const auto rank = lay_out({{"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
+  EXPECT_EQ(rank.stages[0].stage, StageId{0});
+  EXPECT_TRUE(rank.stages[0].tensors.empty());
+  EXPECT_EQ(rank.stages[0].master.bytes + rank.stages[0].accumulator_bytes, 0U);
+  EXPECT_EQ(rank.stages[1].at("a").offset, 0U);
+}
+
+/// The layer says in what a parameter computes, whatever the number of its axes.
+TEST(ShardLayout, OnlyWhatComputesInBf16IsCopied) {
+  const auto bf16 = lay_out({{"router", {16, 8}, StageId{0}, 0, 0, true, false, true, {}, true}, {"gains", {8}, StageId{0}, 0, 1, false}},
+                            kernels::DType::bf16);
+  EXPECT_FALSE(bf16.stages[0].at("router").copied);
+  EXPECT_TRUE(bf16.stages[0].at("gains").copied);
+}
+
+// The place that copies which are only packed take in turns is one for all shards: as large as the largest of them, and after everything
+// else.
+TEST(ShardLayout, CopiesThatAreOnlyPackedTakeTurns) {
+  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, false, {true, true}},
+                                               {"b", {8, 8}, StageId{0}, 0, 1, true, false, true, {}},
+                                               {"c", {4, 8}, StageId{1}, 0, 2, true, false, false, {true, false}}};
+  const auto bf16 = lay_out(parameters, kernels::DType::bf16);
+  const auto &a = bf16.stages[0].at("a"), &b = bf16.stages[0].at("b"), &c = bf16.stages[1].at("c");
+  EXPECT_TRUE(a.copied && b.copied && c.copied);
+  EXPECT_EQ(a.copy, c.copy);
+  EXPECT_NE(a.copy, b.copy);
+  const std::set<std::size_t> places{a.copy, b.copy, a.packed_copy[0], a.packed_copy[1], c.packed_copy[0]};
+  EXPECT_EQ(places.size(), 5U);
+  EXPECT_EQ(a.copy, bf16.stages[1].copy.begin + bf16.stages[1].copy.bytes);
+  EXPECT_EQ(bf16.shared_copy, 16U * 8U * 2U);
+  const auto fp32 = lay_out(parameters, kernels::DType::f32);
+  EXPECT_FALSE(fp32.stages[0].at("a").copied);
+  EXPECT_EQ(fp32.shared_copy, 0U);
+  EXPECT_EQ(fp32.stages[1].copy.bytes, kernels::align_up(kernels::packed_bytes(4, 8, kernels::DType::f32)));
+}
+
+// The table has a copy in every form that a stage of the rank reads, in the shard where it lies.
+TEST(ShardLayout, ATiedTableHasTheFormsOfBothUses) {
+  const auto rank = lay_out({{"table", {16, 8}, StageId{0}, 0, 0, true, false, true, {}},
+                             {"table", {16, 8}, StageId{1}, 1, 0, true, false, false, {true, false}}},
+                            kernels::DType::bf16);
+  const auto& table = rank.stages[0].at("table");
+  EXPECT_TRUE(table.plain);
+  EXPECT_TRUE(table.packed[0]);
+  EXPECT_EQ(rank.stages[0].copy.bytes, 256U + kernels::align_up(kernels::packed_bytes(16, 8, kernels::DType::bf16)));
+  EXPECT_EQ(rank.stages[1].copy.bytes, 0U);
+  expect_place(rank.stages[1].places().parameter(value("table", kernels::DType::bf16, WeightForm::packed, 1)), Region::copy,
+               table.packed_copy[0]);
+}
+
+TEST(ShardLayout, RefusesOneUseTwice) {
+  tests::expect_error(
+      [] {
+        (void)lay_out({{"a", {4}, StageId{0}, 0, 0, true}, {"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
+      },
+      ExitCode::internal, {"use 0 of a", "twice"});
+  tests::expect_error(
+      [] {
+        (void)lay_out({{"a", {4}, StageId{0}, 0, 0, true}, {"a", {5}, StageId{1}, 1, 0, true}}, kernels::DType::f32);
+      },
+      ExitCode::internal, {"[4]", "[5]"});
+  tests::expect_error([] { (void)lay_out(tied(), kernels::DType::f32).stages[1].at("b"); }, ExitCode::internal, {"\"b\"", "stage 1"});
+}
+
+// What a stage's programs declare: each weight once, in their order, whether they read it packed as well or not.
+TEST(ShardLayout, TakesTheParametersOfPrograms) {
+  ProgramSet programs;
+  const auto add = [&](const char* name, kernels::Shape shape, Role role, int use, WeightForm form) {
+    Value value;
+    value.type.shape = shape;
+    value.role = role;
+    value.name = name;
+    value.use = use;
+    value.form = form;
+    programs.values.push_back(value);
+  };
+  add("x", {4, 8}, Role::boundary_in, 0, WeightForm::plain);
+  add("norm", {8}, Role::parameter, 0, WeightForm::plain);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::plain);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed);
+  add("matrix", {16, 8}, Role::parameter, 0, WeightForm::packed_turned);
+  add("matrix", {16, 8}, Role::accumulator, 0, WeightForm::plain);
+  add("table", {11, 8}, Role::parameter, 1, WeightForm::plain);
+  const auto list = parameters_of(programs, StageId{3});
+  ASSERT_EQ(list.size(), 3U);
+  const std::vector<std::string> names{"norm", "matrix", "table"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(list[i].name, names[i]);
+    EXPECT_EQ(list[i].stage, StageId{3});
+    EXPECT_EQ(list[i].order, static_cast<int>(i));
+    EXPECT_EQ(list[i].use, i == 2 ? 1 : 0);
+    EXPECT_EQ(list[i].decays, i > 0) << "matrices decay";
+    EXPECT_FALSE(list[i].copy);
+    EXPECT_TRUE(list[i].plain);
+    EXPECT_FALSE(list[i].packed[0] || list[i].packed[1]);
+  }
+  EXPECT_EQ(list[1].shape, (kernels::Shape{16, 8}));
+}
+
+TEST(ShardLayout, PlacesAreThoseOfItsTensors) {
+  const std::vector<StageParameter> parameters{{"a", {16, 8}, StageId{0}, 0, 0, true, false, true, {true, true}},
+                                               {"a", {16, 8}, StageId{1}, 1, 0, true, false, true, {}},
+                                               {"norm", {8}, StageId{1}, 0, 1, false, false, true, {}, true}};
+  const auto rank = lay_out(parameters, kernels::DType::bf16);
+  const auto& a = rank.stages[0].at("a");
+  for (const ShardLayout& shard : rank.stages) {
+    const auto places = shard.places();
+    expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::plain)), Region::copy, a.copy);
+    expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed)), Region::copy, a.packed_copy[0]);
+    expect_place(places.parameter(value("a", kernels::DType::bf16, WeightForm::packed_turned)), Region::copy, a.packed_copy[1]);
+  }
+  EXPECT_EQ(std::set<std::size_t>({a.copy, a.packed_copy[0], a.packed_copy[1]}).size(), 3U);
+  const auto first = rank.stages[0].places(), last = rank.stages[1].places();
+  expect_place(last.parameter(value("norm", kernels::DType::f32, WeightForm::plain)), Region::master, 512);
+  expect_place(last.accumulator(value("norm", kernels::DType::f32, WeightForm::plain)), Region::accumulator, 512);
+  for (const int use : {0, 1}) {
+    const auto& places = use == 0 ? first : last;
+    const auto& other = use == 0 ? last : first;
+    const Value sum = value("a", kernels::DType::f32, WeightForm::plain, use);
+    expect_place(places.accumulator(sum), Region::accumulator, 0);
+    tests::expect_error([&] { (void)other.accumulator(sum); }, ExitCode::internal,
+                        {"no accumulator for use " + std::to_string(use) + " of a"});
+  }
+}
+
+// A tied table is owned by the rank of the embedding; among replicas the first one is the owner.
+TEST(ShardLayout, AnOwnerHasTheFirstUseAndNoCopy) {
+  const auto owns = [](int use, bool copy) {
+    return lay_out({{"a", {4}, StageId{0}, use, 0, true, copy}}, kernels::DType::f32).stages[0].at("a").is_owner();
+  };
+  EXPECT_TRUE(owns(0, false));
+  EXPECT_FALSE(owns(1, false));
+  EXPECT_FALSE(owns(0, true));
+  EXPECT_FALSE(owns(1, true));
+  const auto both = lay_out({{"a", {4}, StageId{0}, 1, 0, true}, {"a", {4}, StageId{1}, 0, 0, true}}, kernels::DType::f32);
+  const auto& tensor = both.stages[1].at("a");
+  EXPECT_TRUE(tensor.is_owner());
+  EXPECT_EQ(tensor.uses[0].use, 0) << "ascending";
+  EXPECT_TRUE(tensor.has_use(1));
+  EXPECT_FALSE(tensor.has_use(2));
+}
+
+}  // namespace
+}  // namespace millrace::runtime
