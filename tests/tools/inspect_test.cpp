@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <sstream>
+
 #include "actors/rank/rank.hpp"
 #include "configs/load.hpp"
 #include "kernels/base/check.hpp"
@@ -20,6 +24,53 @@ TEST(Inspect, OverviewHasEveryStageAndChannel) {
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"2 ranks x 1 chunks, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
                             "peak bytes", "model FLOPs", "of the ranks' time"});
+}
+
+/// The column "shard" of a stage's row: bytes.
+std::size_t shard_of(const std::string& out, int stage) {
+  std::istringstream lines(out.substr(out.find("stash F..I")));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    int index = -1, rank = -1;
+    std::string bytes, word;
+    if (!(words >> index >> rank) || index != stage) continue;
+    while (words >> word && word != "B") bytes = word;
+    return std::stoul(bytes);
+  }
+  ADD_FAILURE() << "no row of stage " << stage << " in " << out;
+  return 0;
+}
+
+// Stages 0 and 3 share rank 0. A tied table lies in the embedding's shard: the head's has only a gradient sum for it.
+TEST(Inspect, AStagesShardHasItsPartOfTheRanksMemory) {
+  std::vector<std::size_t> heads;
+  for (const std::string tied : {"false", "true"}) {
+    configs::LoadRequest request;
+    request.files = {source_path(tiny)};
+    request.overrides = {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "train.threads=1",
+                         "model.tie_word_embeddings=" + tied};
+    const auto result = run_millrace(inspect(request.overrides));
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto config = configs::load(request).config;
+    const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+    const std::size_t table = kernels::align_up(static_cast<std::size_t>(plan.parameters.front().shape.elements()) * sizeof(float));
+    const auto of_shard = [](const runtime::MemorySection& section) {
+      const std::set<std::string_view> names{"master", "copy", "state", "accumulator", "staging", "square"};
+      return names.contains(to_string(section.kind));
+    };
+    for (const int rank : {0, 1}) {
+      actors::RankResources needs;
+      needs.staging = !config.directory.empty();
+      const auto compute = actors::RankBlueprint(plan, runtime::RankId(rank), needs).build(true);
+      std::map<int, std::size_t> bytes;
+      for (const auto& section : compute->memory_plan().sections())
+        if (of_shard(section) && section.stage != runtime::no_stage) bytes[section.stage.value] += section.bytes();
+      EXPECT_EQ(bytes.size(), 2U);
+      for (const auto& [stage, expected] : bytes) EXPECT_EQ(shard_of(result.out, stage), expected) << stage;
+      if (rank == 0) heads.push_back(compute->memory_plan().find(runtime::MemoryKind::master, runtime::StageId(3))->bytes());
+    }
+    if (tied == "true") EXPECT_EQ(heads.at(0) - heads.at(1), table);
+  }
 }
 
 TEST(Inspect, AStageShowsItsProgramsPlacesAndPeak) {

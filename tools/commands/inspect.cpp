@@ -105,13 +105,14 @@ std::size_t slot_bytes(const runtime::Stage& runner, runtime::Region region) {
 
 void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
   const auto& plan = run.plan;
-  fmt::print("\n{:>5} {:>5}  {:<10} {:>14} {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", "stage", "rank", "holds", "parameters", "F GFLOP",
-             "I GFLOP", "W GFLOP", "stash F..I", "stash F..W", "handoff I..W");
+  fmt::print("\n{:>5} {:>5}  {:<10} {:>14} {:>16} {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", "stage", "rank", "holds", "parameters",
+             "shard", "F GFLOP", "I GFLOP", "W GFLOP", "stash F..I", "stash F..W", "handoff I..W");
   double step = 0;
   for (int index = 0; index < plan.stages(); ++index) {
     const runtime::StageId stage(index);
     const auto rank = plan.schedule.placement.rank_of(stage);
-    const auto& runner = ranks.at(rank.index())->stage(stage);
+    const auto& preview = *ranks.at(rank.index());
+    const auto& runner = preview.stage(stage);
     const auto& programs = runner.programs();
     std::int64_t weights = 0;
     for (const auto& spec : layers::parameters(plan.model, plan.layout[stage.index()])) weights += spec.shape.elements();
@@ -119,9 +120,10 @@ void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankP
     const auto stash = [&](int count, runtime::Region region) { return fmt::format("{} x {} B", count, slot_bytes(runner, region)); };
     const double forward = total_flops(programs, ProgramKind::forward), input = total_flops(programs, ProgramKind::input_gradient),
                  weight = total_flops(programs, ProgramKind::weight_gradient);
-    fmt::print("{:>5} {:>5}  {:<10} {:>14} {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", index, rank.value,
-               layers::print_layout({plan.layout[stage.index()]}), weights, short_text(forward), short_text(input), short_text(weight),
-               stash(slots.stash_input, runtime::Region::stash_input), stash(slots.stash_weight, runtime::Region::stash_weight),
+    fmt::print("{:>5} {:>5}  {:<10} {:>14} {:>14} B {:>10} {:>10} {:>10}  {:>21} {:>21} {:>21}\n", index, rank.value,
+               layers::print_layout({plan.layout[stage.index()]}), weights, preview.shard_bytes(stage), short_text(forward),
+               short_text(input), short_text(weight), stash(slots.stash_input, runtime::Region::stash_input),
+               stash(slots.stash_weight, runtime::Region::stash_weight),
                stash(plan.split_backward ? slots.handoff : 0, runtime::Region::handoff));
     step += static_cast<double>(plan.schedule.microbatches_of(stage)) * (forward + input + weight);
   }

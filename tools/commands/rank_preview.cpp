@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "runtime/units.hpp"
 
 namespace millrace::tools {
@@ -14,6 +16,15 @@ std::size_t RankPreview::parameters() const noexcept {
   for (const auto* stage : compute_->stages())
     for (const auto& tensor : stage->shard_layout().tensors) elements += tensor.elements();
   return elements;
+}
+
+std::size_t RankPreview::shard_bytes(runtime::StageId stage) const noexcept {
+  using enum runtime::MemoryKind;
+  constexpr std::array kinds{master, copy, state, accumulator, staging, square};
+  std::size_t bytes = 0;
+  for (const auto kind : kinds)
+    if (const auto* section = memory().find(kind, stage)) bytes += section->bytes();
+  return bytes;
 }
 
 std::string RankPreview::print() const {

@@ -17,6 +17,8 @@ class RankPreview {
   [[nodiscard]] const runtime::RankMemoryPlan& memory() const noexcept { return compute_->memory_plan(); }
   /// Weights that the rank holds: a tied table is held on both ranks that use it.
   [[nodiscard]] std::size_t parameters() const noexcept;
+  /// The bytes of a stage's shard: parameters, copies, gradient sums, optimizer states, and the staging of a snapshot.
+  [[nodiscard]] std::size_t shard_bytes(runtime::StageId stage) const noexcept;
   /// The arena, rings included: the peak, since the run allocates nothing else of size.
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return memory().total_bytes(); }
   /// The arena's table, the peak below.
