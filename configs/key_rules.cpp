@@ -99,10 +99,12 @@ class Checker {
     const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
     want(!needs_length || rope.original_max_position >= least, (prefix + "_original_max_position").c_str(),
          "expected {} or more for {} = {}", least, prefix, to_string(rope.kind));
-    const auto pairs = static_cast<std::size_t>(config_.model.head_dim / 2);
+    const bool rotates = rope.kind == layers::RopeKind::proportional || layers::rotary_pairs(rope, config_.model.head_dim) > 0;
+    want(rotates, (prefix + "_proportion").c_str(), "which rotates no feature of model.head_dim = {}", config_.model.head_dim);
+    const auto pairs = static_cast<std::size_t>(layers::rotary_pairs(rope, config_.model.head_dim));
     const auto one_per_pair = [&](const std::vector<double>& factors, const std::string& key) {
-      want(!is(layers::RopeKind::longrope) || factors.size() == pairs, key.c_str(), "expected {} numbers, half of model.head_dim = {}",
-           pairs, config_.model.head_dim);
+      want(!is(layers::RopeKind::longrope) || factors.size() == pairs, key.c_str(),
+           "expected {} numbers, one per rotated pair of model.head_dim = {}", pairs, config_.model.head_dim);
     };
     one_per_pair(rope.short_factors, prefix + "_short_factors");
     one_per_pair(rope.long_factors, prefix + "_long_factors");

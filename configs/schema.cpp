@@ -119,9 +119,13 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
                              &RopeConfig::attention_factor),
                          0, many));
   keys.push_back(
-      between(add("_proportion", "proportional: the part of the pairs that turns, the first ones.", &RopeConfig::proportion), 0, 1));
+      between(add("_proportion",
+                  "The part of every head that is rotated: its first features, over which the frequencies are spread. proportional: its "
+                  "first pairs, with the frequencies of a whole head.",
+                  &RopeConfig::proportion),
+              0, 1));
   keys.push_back(
-      between(add("_short_factors", "longrope: what divides each frequency in rows up to rope_original_max_position; head_dim / 2 numbers.",
+      between(add("_short_factors", "longrope: what divides each frequency in rows up to rope_original_max_position; one number per pair.",
                   &RopeConfig::short_factors),
               above_zero, many));
   keys.push_back(between(add("_long_factors", "longrope: the same in longer rows.", &RopeConfig::long_factors), above_zero, many));

@@ -11,8 +11,11 @@ void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positi
   check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
   check_operand(who, "y", y, x.shape, {x.dtype});
   check_operand(who, "positions", positions, {x.shape[0]}, {DType::i32});
-  check_operand(who, "inverse_frequencies", inverse_frequencies, {x.shape[2] / 2}, {DType::f32});
-  MILLRACE_CHECK(x.shape[2] % 2 == 0, ExitCode::config, who, "head size {} is odd, expected halves of one size", x.shape[2]);
+  const std::int64_t rotated = x.shape[2] - options.unrotated;
+  MILLRACE_CHECK(options.unrotated >= 0 && rotated >= 0 && rotated % 2 == 0, ExitCode::config, who,
+                 "heads of {} features of which {} are not rotated, expected an even number of rotated features", x.shape[2],
+                 options.unrotated);
+  check_operand(who, "inverse_frequencies", inverse_frequencies, {rotated / 2}, {DType::f32});
   MILLRACE_CHECK(options.direction == 1 || options.direction == -1, ExitCode::internal, who, "direction = {}, expected 1 or -1",
                  options.direction);
   table::rope(context, x, positions, inverse_frequencies, options, y);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/base/execution_context.hpp"
 #include "kernels/base/kernel_table.hpp"
 #include "kernels/base/options.hpp"
@@ -10,19 +12,21 @@ namespace millrace::kernels {
 struct RopeOptions {
   int direction = 1;         // −1 rotates back, for the input gradient
   float factor = 1.0F;       // multiplies cos and sin (YaRN's attention factor)
-  bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], instead of x[i] and x[i+D/2]
+  bool interleaved = false;  // pairs are neighbours, x[2i] and x[2i+1], instead of x[i] and x[i+R/2]
+  // The last features of every head that are copied without a rotation (partial rotary embedding); R = D − unrotated.
+  std::int64_t unrotated = 0;
 
   static constexpr auto members() {
     return std::tuple(member("direction", &RopeOptions::direction), member("factor", &RopeOptions::factor),
-                      member("interleaved", &RopeOptions::interleaved));
+                      member("interleaved", &RopeOptions::interleaved), member("unrotated", &RopeOptions::unrotated));
   }
 };
 
-/// Rotary embedding (Su et al., arXiv 2104.09864): for every head vector x and i < D/2, the pair (a, b) = (x[i], x[i+D/2])
-/// becomes (a cos φ − b sin φ, b cos φ + a sin φ) with φ = positions[t]·inverse_frequencies[i]. x, y [T, H, D] of one dtype (may
-/// be the same memory); positions i32 [T]; inverse_frequencies f32 [D/2]. cos and sin are rounded to x's dtype as transformers
-/// does; the rest is fp32 with one rounding at the end (transformers rounds each product and sum). Throws Error(config) if D is
-/// odd.
+/// Rotary embedding (Su et al., arXiv 2104.09864) of the first R features of every head vector x: for i < R/2, the pair (a, b) =
+/// (x[i], x[i+R/2]) becomes (a cos φ − b sin φ, b cos φ + a sin φ) with φ = positions[t]·inverse_frequencies[i]. The features
+/// from R on are copied. x, y [T, H, D] of one dtype (may be the same memory); positions i32 [T]; inverse_frequencies f32 [R/2].
+/// cos and sin are rounded to x's dtype as transformers does; the rest is fp32 with one rounding at the end (transformers rounds
+/// each product and sum). Throws Error(config) if R is odd or unrotated is not from 0 to D.
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y);
 

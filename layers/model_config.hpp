@@ -51,13 +51,24 @@ struct RopeConfig {
   double beta_fast = 32.0;                 // yarn: pairs with more rotations than this within the old context keep their frequency
   double beta_slow = 1.0;                  // yarn: the frequencies of pairs with fewer rotations than this are divided by factor
   bool truncate = true;                    // yarn: the bounds of the ramp between the two are rounded to whole pair indices
-  double proportion = 1.0;                 // proportional: this fraction of the pairs is rotated, the rest is not
+  double proportion = 1.0;                 // the fraction of every head that is rotated (layers/rotary.hpp)
   double attention_factor = 0.0;           // yarn, longrope: multiplies cos and sin; 0: the paper's recommendation
-  std::vector<double> short_factors = {};  // longrope: divide the frequencies of rows up to the old context [head_dim / 2]
+  std::vector<double> short_factors = {};  // longrope: divide the frequencies of rows up to the old context, one per pair
   std::vector<double> long_factors = {};   // longrope: the same for longer rows
 
   bool operator==(const RopeConfig&) const = default;
 };
+
+/// The number of a head's features over which the frequencies are spread. Python truncates the product.
+[[nodiscard]] inline std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim) {
+  if (rope.kind == RopeKind::proportional) return head_dim;
+  return static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.proportion);
+}
+
+/// The number of pairs of a head that are rotated, each with a frequency: an odd number of features is rounded up, as in transformers.
+[[nodiscard]] inline std::int64_t rotary_pairs(const RopeConfig& rope, std::int64_t head_dim) {
+  return (rotary_dim(rope, head_dim) + 1) / 2;
+}
 
 /// Which keys a decoder layer's queries attend to: all before them, those in a window, or those in their own chunk of the row.
 enum class LayerKind : std::uint8_t { full, sliding, chunked };

@@ -11,10 +11,10 @@ namespace {
 
 constexpr const char* rotary_component = "layers.rotary";
 
-std::vector<float> unscaled(double theta, std::int64_t head_dim) {
-  std::vector<float> result(static_cast<std::size_t>(head_dim / 2));
+std::vector<float> unscaled(double theta, std::int64_t dim) {
+  std::vector<float> result(static_cast<std::size_t>((dim + 1) / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
     // Computed in double and rounded once: the result of a correctly rounded powf, independent of the installed libm.
     const auto timescale = static_cast<float>(std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
     result[i] = 1.0F / timescale;
@@ -39,25 +39,27 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
 }
 
 /// Index of the frequency with `rotations` rotations within the old context.
-double yarn_index(double rotations, const RopeConfig& rope, std::int64_t head_dim) {
+double yarn_index(double rotations, const RopeConfig& rope, std::int64_t dim) {
   const double turns = static_cast<double>(rope.original_max_position) / (rotations * 2 * std::numbers::pi);
-  return static_cast<double>(head_dim) * std::log(turns) / (2 * std::log(rope.theta));
+  return static_cast<double>(dim) * std::log(turns) / (2 * std::log(rope.theta));
 }
 
-void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
+void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t dim) {
+  MILLRACE_CHECK(dim % 2 == 0, ExitCode::model, rotary_component,
+                 "yarn scaling with proportion = {}, which rotates {} features, expected an even number", rope.proportion, dim);
   MILLRACE_CHECK(
       rope.original_max_position > 0 && rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow && rope.theta > 1, ExitCode::model,
       rotary_component,
       "yarn scaling with beta_fast = {}, beta_slow = {}, original_max_position_embeddings = {}, rope_theta = {}, expected fast >= "
       "slow > 0, a length and a base above 1",
       rope.beta_fast, rope.beta_slow, rope.original_max_position, rope.theta);
-  double low = yarn_index(rope.beta_fast, rope, head_dim), high = yarn_index(rope.beta_slow, rope, head_dim);
+  double low = yarn_index(rope.beta_fast, rope, dim), high = yarn_index(rope.beta_slow, rope, dim);
   if (rope.truncate) {
     low = std::floor(low);
     high = std::ceil(high);
   }
   low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(head_dim - 1));
+  high = std::min(high, static_cast<double>(dim - 1));
   if (low == high) high += 0.001;
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const float ramp = (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
@@ -69,14 +71,15 @@ void scale_by_yarn(std::vector<float>& frequencies, const RopeConfig& rope, std:
 }
 
 /// The base for a row of `sequence` tokens. transformers computes it in fp32 where the row is longer than the old context.
-double dynamic_theta(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
-  MILLRACE_CHECK(rope.original_max_position > 0 && head_dim > 2, ExitCode::model, rotary_component,
-                 "dynamic scaling with original_max_position_embeddings = {}, head_dim = {}, expected a length and heads of 4 or more",
-                 rope.original_max_position, head_dim);
+double dynamic_theta(const RopeConfig& rope, std::int64_t dim, std::int64_t sequence) {
+  MILLRACE_CHECK(rope.original_max_position > 0 && dim > 2, ExitCode::model, rotary_component,
+                 "dynamic scaling with original_max_position_embeddings = {}, and {} rotated features per head, expected a length and 3 or "
+                 "more",
+                 rope.original_max_position, dim);
   if (sequence <= rope.original_max_position) return rope.theta;
   const float stretch = static_cast<float>(rope.factor) * static_cast<float>(sequence) / static_cast<float>(rope.original_max_position) -
                         static_cast<float>(rope.factor - 1);
-  const auto exponent = static_cast<double>(static_cast<float>(static_cast<double>(head_dim) / static_cast<double>(head_dim - 2)));
+  const auto exponent = static_cast<double>(static_cast<float>(static_cast<double>(dim) / static_cast<double>(dim - 2)));
   return static_cast<double>(static_cast<float>(rope.theta) * static_cast<float>(std::pow(static_cast<double>(stretch), exponent)));
 }
 
@@ -93,8 +96,6 @@ void scale_by_longrope(std::vector<float>& frequencies, const RopeConfig& rope, 
 }
 
 void scale_by_proportion(std::vector<float>& frequencies, const RopeConfig& rope, std::int64_t head_dim) {
-  MILLRACE_CHECK(rope.proportion >= 0 && rope.proportion <= 1, ExitCode::model, rotary_component, "proportion = {}, expected from 0 to 1",
-                 rope.proportion);
   const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.proportion) / 2;
   for (std::size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = i < turning ? frequencies[i] / static_cast<float>(rope.factor) : 0.0F;
@@ -123,7 +124,12 @@ float rotary_factor(const RopeConfig& rope) {
 std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t sequence) {
   MILLRACE_CHECK(head_dim >= 2 && head_dim % 2 == 0, ExitCode::model, rotary_component, "head_dim = {}, expected an even number", head_dim);
   MILLRACE_CHECK(rope.factor > 0, ExitCode::model, rotary_component, "rope factor = {}, expected more than 0", rope.factor);
-  std::vector<float> result = unscaled(rope.kind == RopeKind::dynamic ? dynamic_theta(rope, head_dim, sequence) : rope.theta, head_dim);
+  MILLRACE_CHECK(rope.proportion >= 0 && rope.proportion <= 1, ExitCode::model, rotary_component, "proportion = {}, expected from 0 to 1",
+                 rope.proportion);
+  const std::int64_t dim = rotary_dim(rope, head_dim);
+  MILLRACE_CHECK(dim > 0, ExitCode::model, rotary_component, "proportion = {} of heads of {}, expected at least one feature",
+                 rope.proportion, head_dim);
+  std::vector<float> result = unscaled(rope.kind == RopeKind::dynamic ? dynamic_theta(rope, dim, sequence) : rope.theta, dim);
   switch (rope.kind) {
     case RopeKind::none:
     case RopeKind::dynamic:
@@ -135,7 +141,7 @@ std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head
       scale_by_llama3(result, rope);
       break;
     case RopeKind::yarn:
-      scale_by_yarn(result, rope, head_dim);
+      scale_by_yarn(result, rope, dim);
       break;
     case RopeKind::proportional:
       scale_by_proportion(result, rope, head_dim);

@@ -14,7 +14,7 @@ template <class T>
 MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
                             const float* sines) {
   for (std::int64_t head = 0; head < at.heads; ++head) {
-    const std::int64_t offset = (token * at.heads + head) * 2 * at.half + first;
+    const std::int64_t offset = (token * at.heads + head) * at.width + first;
     const T* x = at.x + offset;
     T* y = at.y + offset;
     for (std::int64_t i = 0; i < count; i += 16) {
@@ -42,11 +42,19 @@ MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, st
       sine[lane] = lane % 2 == 0 ? -high[lane / 2] : high[lane / 2];
     }
     for (std::int64_t head = 0; head < at.heads; ++head) {
-      const std::int64_t offset = (token * at.heads + head) * 2 * at.half + 2 * (first + i);
+      const std::int64_t offset = (token * at.heads + head) * at.width + 2 * (first + i);
       const f32x16 pairs = load_lanes(at.x + offset, 2 * (count - i));
       const f32x16 swapped = __builtin_shufflevector(pairs, pairs, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
       store_lanes(at.y + offset, pairs * cosine + swapped * sine, 2 * (count - i));
     }
+  }
+}
+
+template <class T>
+MILLRACE_INLINE void copy_unrotated(const Rope<T>& at, std::int64_t token) {
+  for (std::int64_t head = 0; head < at.heads; ++head) {
+    const std::int64_t offset = (token * at.heads + head) * at.width;
+    for (std::int64_t d = 2 * at.half; d < at.width; ++d) at.y[offset + d] = at.x[offset + d];
   }
 }
 
@@ -69,7 +77,7 @@ MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t en
     const float size = fabsf(at.inverse_frequencies[i]);
     highest = size > highest ? size : highest;
   }
-  for (std::int64_t t = begin; t < end; ++t)
+  for (std::int64_t t = begin; t < end; ++t) {
     for (std::int64_t first = 0; first < at.half; first += kAngles) {
       const std::int64_t count = at.half - first < kAngles ? at.half - first : kAngles;
       const auto position = static_cast<float>(at.positions[t]);
@@ -85,6 +93,8 @@ MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t en
       else
         rotate(at, t, first, count, cosines, sines);
     }
+    if (at.x != at.y) copy_unrotated(at, t);
+  }
 }
 
 }  // namespace

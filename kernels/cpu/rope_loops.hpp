@@ -15,7 +15,8 @@ struct Rope {
   const float* inverse_frequencies;
   T* y;
   std::int64_t heads;
-  std::int64_t half;  // D/2
+  std::int64_t width;  // D
+  std::int64_t half;   // R/2, the pairs of a head
   float direction;
   float factor;
   bool interleaved;

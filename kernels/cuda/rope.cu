@@ -13,22 +13,37 @@ struct RotateHeads {
   const std::int32_t* positions;
   const float* inverse_frequencies;
   T* y;
-  std::int64_t heads, half, packs, groups;  // packs per half; groups of heads
+  std::int64_t heads, width, half, groups;  // groups of heads
+  std::int64_t packs, copied_packs;         // packs of one half, and of the features that are not rotated
   float direction, factor;
   bool aligned;
 
-  // Rotates the pairs of one pack for a token and a group of heads: the same pack of both halves, or two neighbouring packs.
+  // Handles one pack for a token and a group of heads.
   __device__ void operator()(std::int64_t index) const {
-    if (aligned)
-      rotate<true>(index);
+    const std::int64_t pack = index % (packs + copied_packs), group = index / (packs + copied_packs);
+    if (pack >= packs)
+      copy(2 * half + (pack - packs) * kPack<T>, group);
+    else if (aligned)
+      rotate<true>(pack * kPack<T>, group);
     else
-      rotate<false>(index);
+      rotate<false>(pack * kPack<T>, group);
   }
 
+  // Copies the features from `first` on that are not rotated.
+  __device__ void copy(std::int64_t first, std::int64_t group) const {
+    const std::int64_t token = group / groups, last = (group % groups + 1) * kRopeHeads, end = last < heads ? last : heads;
+    for (std::int64_t head = group % groups * kRopeHeads; head < end; ++head)
+      for (std::int64_t d = first; d < width && d < first + kPack<T>; ++d) {
+        const std::int64_t at = (token * heads + head) * width + d;
+        y[at] = x[at];
+      }
+  }
+
+  // Rotates the pairs from i on: the same pack of both halves, or two neighbouring packs.
   template <bool Whole>
-  __device__ void rotate(std::int64_t index) const {
+  __device__ void rotate(std::int64_t i, std::int64_t token_group) const {
     constexpr int n = kPack<T>;
-    const std::int64_t i = index % packs * n, group = index / packs % groups, token = index / packs / groups;
+    const std::int64_t group = token_group % groups, token = token_group / groups;
     const std::int64_t left = half - i;
     const auto position = static_cast<float>(positions[token]);
     float sine[n], cosine[n];
@@ -42,7 +57,7 @@ struct RotateHeads {
     const std::int64_t first_count = Interleaved ? 2 * left : left, second_count = Interleaved ? 2 * left - n : left;
     const std::int64_t end = (group + 1) * kRopeHeads < heads ? (group + 1) * kRopeHeads : heads;
     for (std::int64_t head = group * kRopeHeads; head < end; ++head) {
-      const std::int64_t at = (token * heads + head) * 2 * half + (Interleaved ? 2 * i : i);
+      const std::int64_t at = (token * heads + head) * width + (Interleaved ? 2 * i : i);
       float value[2 * n];
       load_pack<Whole, n>(x + at, first_count, value);
       load_pack<Whole, n>(x + at + second, second_count, value + n);
@@ -63,12 +78,13 @@ struct RotateHeads {
 template <bool Interleaved, class T>
 void rotate_heads(const ExecutionContext& context, const char* who, const Tensor& x, const Tensor& positions,
                   const Tensor& inverse_frequencies, RopeOptions options, const Tensor& y) {
-  const std::int64_t heads = x.shape[1], half = x.shape[2] / 2;
+  const std::int64_t heads = x.shape[1], width = x.shape[2], half = (width - options.unrotated) / 2;
   const std::int64_t packs = (half + kPack<T> - 1) / kPack<T>, groups = (heads + kRopeHeads - 1) / kRopeHeads;
-  for_each(context, who, x.shape[0] * groups * packs,
-           RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, half,
-                                       packs, groups, static_cast<float>(options.direction), options.factor,
-                                       half % kPack<T> == 0 && packs_aligned({x.data, y.data})});
+  const std::int64_t copied_packs = (options.unrotated + kPack<T> - 1) / kPack<T>;
+  const bool aligned = half % kPack<T> == 0 && width % kPack<T> == 0 && packs_aligned({x.data, y.data});
+  for_each(context, who, x.shape[0] * groups * (packs + copied_packs),
+           RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, width,
+                                       half, groups, packs, copied_packs, static_cast<float>(options.direction), options.factor, aligned});
 }
 
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,

@@ -11,8 +11,8 @@ void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_freque
   const std::int64_t tokens = x.shape[0];
   const std::int64_t heads = x.shape[1];
   const std::int64_t width = x.shape[2];
-  const std::int64_t half = width / 2;
-  for (std::int64_t t = 0; t < tokens; ++t)
+  const std::int64_t half = (width - options.unrotated) / 2;
+  for (std::int64_t t = 0; t < tokens; ++t) {
     for (std::int64_t i = 0; i < half; ++i) {
       const float angle = static_cast<float>(positions.as<std::int32_t>()[t]) * inverse_frequencies.as<float>()[i];
       const float cosine = rounded(x.dtype, std::cos(angle) * options.factor);
@@ -26,6 +26,9 @@ void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_freque
         store(y, second, b * cosine + a * sine);
       }
     }
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t d = 2 * half; d < width; ++d) store(y, (t * heads + h) * width + d, load(x, (t * heads + h) * width + d));
+  }
 }
 
 const InTable in_table[] = {

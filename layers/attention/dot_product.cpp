@@ -78,7 +78,10 @@ ValueId rotated(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, c
   const auto frequencies = builder.constant(spec.local_rope ? "local_inverse_frequencies" : "inverse_frequencies",
                                             inverse_frequencies(*spec.rope, spec.head_dim, builder.options().sequence));
   return runtime::rope(builder, x, builder.batch("positions"), frequencies,
-                       {.factor = rotary_factor(*spec.rope), .interleaved = spec.interleaved}, name);
+                       {.factor = rotary_factor(*spec.rope),
+                        .interleaved = spec.interleaved,
+                        .unrotated = spec.head_dim - 2 * rotary_pairs(*spec.rope, spec.head_dim)},
+                       name);
 }
 
 }  // namespace millrace::layers

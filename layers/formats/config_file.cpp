@@ -74,8 +74,9 @@ ModelConfig plain(ModelConfig model) {
   if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
-  if (model.rope.kind == RopeKind::none) model.rope = {.theta = model.rope.theta};
-  if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = {.theta = model.rope_local.theta};
+  const auto unscaled = [](const RopeConfig& rope) { return RopeConfig{.theta = rope.theta, .proportion = rope.proportion}; };
+  if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
+  if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);
   if (model.rope_local.theta == 0) model.rope_local = model.rope;
   if (model.numerics == "maxtext") model.initializer_range = 0;  // MaxText has its own standard deviations
   return model;
@@ -98,6 +99,7 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("rope", to_string(expected.rope.kind), to_string(found.rope.kind)),
                                   differs("rope_theta", expected.rope.theta, found.rope.theta),
                                   differs("rope_factor", expected.rope.factor, found.rope.factor),
+                                  differs("rope_proportion", expected.rope.proportion, found.rope.proportion),
                                   differs("rope_local", to_string(expected.rope_local.kind), to_string(found.rope_local.kind)),
                                   differs("rope_local_theta", expected.rope_local.theta, found.rope_local.theta),
                                   differs("sliding_window", expected.sliding_window, found.sliding_window),

@@ -32,7 +32,7 @@ ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kerne
 /// x [T, D], weight and bias f32 [D] → same.
 ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const kernels::LayerNormOptions& options,
                    std::string_view name);
-/// x [T, heads·head_dim] → same; inverse_frequencies f32 [head_dim/2].
+/// x [T, heads·head_dim] → same; inverse_frequencies f32 [(head_dim − unrotated)/2].
 ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const kernels::RopeOptions& options,
              std::string_view name);
 /// q [T, H·head_dim], k and v [T, K·head_dim], segments i32 [T] → [T, H·head_dim]; within the builder's rows:

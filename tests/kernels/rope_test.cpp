@@ -17,10 +17,10 @@ using tests::Interval;
 using tests::roundings;
 
 struct Operands {
-  Operands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width)
-      : x(dtype, {tokens, heads, width}, 31), positions(DType::i32, {tokens}), frequencies(DType::f32, {width / 2}) {
+  Operands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width, std::int64_t unrotated = 0)
+      : x(dtype, {tokens, heads, width}, 31), positions(DType::i32, {tokens}), frequencies(DType::f32, {(width - unrotated) / 2}) {
     for (std::int64_t t = 0; t < tokens; ++t) positions.set(t, static_cast<double>(t * 37 % 4001));
-    for (std::int64_t i = 0; i < width / 2; ++i)
+    for (std::int64_t i = 0; i < (width - unrotated) / 2; ++i)
       frequencies.set(i, std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
   }
   Data x, positions, frequencies;
@@ -33,10 +33,11 @@ Interval rounded_sine(double sine, double factor, DType dtype) {
 }
 
 void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
-  const std::int64_t heads = (*in.x).shape[1], width = (*in.x).shape[2], half = width / 2;
+  const std::int64_t heads = (*in.x).shape[1], width = (*in.x).shape[2], half = (width - options.unrotated) / 2;
   const DType dtype = (*in.x).dtype;
   EXPECT_TRUE(lies_within(y, [&](std::int64_t i) {
     const std::int64_t token = i / (heads * width), d = i % width;
+    if (d >= 2 * half) return Interval{in.x.at(i), in.x.at(i)};
     const std::int64_t pair = options.interleaved ? d / 2 : d % half;
     const bool second = options.interleaved ? d % 2 == 1 : d >= half;
     const std::int64_t other = i + (second ? -1 : 1) * (options.interleaved ? 1 : half);
@@ -52,12 +53,26 @@ void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
 
 TEST(Rope, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const std::int64_t width : {2, 8, 30, 40, 64, 128, 260})
-      for (const RopeOptions options :
+    for (const auto& [width, unrotated] : {std::pair{2, 0},
+                                           {8, 0},
+                                           {30, 0},
+                                           {40, 0},
+                                           {64, 0},
+                                           {128, 0},
+                                           {260, 0},
+                                           {8, 6},
+                                           {7, 3},
+                                           {40, 8},
+                                           {64, 48},
+                                           {96, 1 + 31},
+                                           {260, 2},
+                                           {6, 6}})
+      for (RopeOptions options :
            {RopeOptions{1}, RopeOptions{-1}, RopeOptions{1, 1.3F}, RopeOptions{1, 1.0F, true}, RopeOptions{-1, 1.3F, true}}) {
-        SCOPED_TRACE(::testing::Message() << width << " " << to_string(dtype) << " " << options.direction << " " << options.factor << " "
-                                          << options.interleaved);
-        const Operands in(dtype, 29, 3, width);
+        options.unrotated = unrotated;
+        SCOPED_TRACE(::testing::Message() << width << " less " << unrotated << " " << to_string(dtype) << " " << options.direction << " "
+                                          << options.factor << " " << options.interleaved);
+        const Operands in(dtype, 29, 3, width, unrotated);
         ThreadTeam one(1);
         Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
         rope(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
@@ -153,7 +168,7 @@ TEST(Rope, EveryInstructionSetGivesTheSameBits) {
   const auto turned = [&](auto loops) {
     Data y(DType::f32, (*in.x).shape);
     loops(cpu::Rope<float>{(*in.x).as<float>(), (*in.positions).as<std::int32_t>(), (*in.frequencies).as<float>(), (*y).as<float>(), 1,
-                           Turned::kHalf, 1.0F, 1.0F, false},
+                           2 * Turned::kHalf, Turned::kHalf, 1.0F, 1.0F, false},
           0, Turned::kPositions);
     return y;
   };
@@ -185,10 +200,14 @@ TEST(Rope, DirectionBackIsTheGradient) {
   EXPECT_TRUE(lies_within(back, [&](std::int64_t i) { return around(in.x.at(i), roundings(10) * 2); }));  // of numbers up to 2
 }
 
-TEST(Rope, RefusesAnOddHead) {
+TEST(Rope, RefusesAnOddNumberOfRotatedFeatures) {
   ThreadTeam team(1);
   Data x(DType::f32, {2, 1, 5}), positions(DType::i32, {2}), frequencies(DType::f32, {2});
-  EXPECT_EQ(thrown([&] { rope(fast(team), *x, *positions, *frequencies, {}, *x); }), static_cast<int>(ExitCode::config));
+  for (const std::int64_t unrotated : {0, 2, 7, -1})
+    EXPECT_EQ(thrown([&] { rope(fast(team), *x, *positions, *frequencies, {.unrotated = unrotated}, *x); }),
+              static_cast<int>(ExitCode::config))
+        << unrotated;
+  rope(fast(team), *x, *positions, *frequencies, {.unrotated = 1}, *x);
   Data even(DType::f32, {2, 1, 4});
   EXPECT_EQ(thrown([&] { rope(fast(team), *even, *positions, *frequencies, {0}, *even); }), static_cast<int>(ExitCode::internal));
 }

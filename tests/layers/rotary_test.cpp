@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -88,6 +89,62 @@ TEST(Rotary, LongropeHasAFactorPerPairForEachLength) {
   EXPECT_EQ(rotary_factor(rope), 1.25F);
   rope.long_factors.pop_back();
   tests::expect_error([&] { (void)inverse_frequencies(rope, 8, 17); }, ExitCode::model, {"3 long factors", "4 factors"});
+}
+
+/// transformers' formulas over dim = int(head_dim · partial_rotary_factor) features (modeling_rope_utils.py, _compute_*_parameters), in
+/// double.
+TEST(Rotary, APartOfAHeadHasItsOwnFrequencies) {
+  struct Part {
+    std::int64_t head_dim;
+    double proportion;
+    std::int64_t dim;
+  };
+  const std::vector<double> divisors = {1, 1.5, 2, 3, 4, 5, 6, 7};
+  for (const Part& part : {Part{16, 0.5, 8}, Part{10, 0.75, 7}, Part{16, 0.95, 15}, Part{16, 1.0, 16}})
+    for (const RopeKind kind : {RopeKind::none, RopeKind::linear, RopeKind::dynamic, RopeKind::llama3, RopeKind::longrope}) {
+      SCOPED_TRACE(::testing::Message() << to_string(kind) << " " << part.head_dim << " " << part.proportion);
+      RopeConfig rope{.kind = kind, .theta = 5000, .factor = kind == RopeKind::none ? 1.0 : 3.0, .original_max_position = 10};
+      rope.proportion = part.proportion;
+      const auto pairs = static_cast<std::size_t>(part.dim + 1) / 2;
+      rope.short_factors = rope.long_factors = {divisors.begin(), divisors.begin() + static_cast<std::ptrdiff_t>(pairs)};
+      const auto found = inverse_frequencies(rope, part.head_dim, 24);
+      ASSERT_EQ(found.size(), pairs);
+      EXPECT_EQ(rotary_pairs(rope, part.head_dim), static_cast<std::int64_t>(pairs));
+      const auto dim = static_cast<double>(part.dim);
+      const double base = kind == RopeKind::dynamic ? 5000 * std::pow(3 * 2.4 - 2, dim / (dim - 2)) : 5000;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const double plain = std::pow(base, -2 * static_cast<double>(i) / dim), wavelength = 2 * std::numbers::pi / plain;
+        double expected = plain;
+        if (kind == RopeKind::linear) expected /= 3;
+        if (kind == RopeKind::longrope) expected /= divisors[i];
+        if (kind == RopeKind::llama3) {
+          const double smooth = (10 / wavelength - 1.0) / (4.0 - 1.0);
+          expected = wavelength > 10 ? plain / 3 : wavelength < 2.5 ? plain : (1 - smooth) * plain / 3 + smooth * plain;
+        }
+        EXPECT_NEAR(found[i], expected, 1e-6 * expected) << i;
+      }
+    }
+}
+
+TEST(Rotary, YarnRampsOverThePartThatIsRotated) {
+  RopeConfig rope{.kind = RopeKind::yarn, .theta = 10000, .factor = 4, .original_max_position = 64};
+  rope.beta_fast = 8;
+  rope.truncate = false;
+  rope.proportion = 0.5;
+  const double dim = 16;
+  const auto found = inverse_frequencies(rope, 32);
+  ASSERT_EQ(found.size(), 8U);
+  const auto index = [&](double rotations) { return dim * std::log(64 / (rotations * 2 * std::numbers::pi)) / (2 * std::log(10000.0)); };
+  const double low = std::max(index(8), 0.0), high = std::min(index(1), dim - 1);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double plain = std::pow(10000.0, -2 * static_cast<double>(i) / dim);
+    const double kept = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    EXPECT_NEAR(found[i], plain / 4 * (1 - kept) + plain * kept, 1e-6 * plain) << i;
+  }
+  rope.proportion = 0.48;  // 15 features, whose last pair the ramp does not cover
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 32); }, ExitCode::model, {"15 features", "even"});
+  rope.proportion = 0.01;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 32); }, ExitCode::model, {"proportion = 0.01", "at least one"});
 }
 
 TEST(Rotary, RefusesWhatMakesNoTable) {

@@ -65,7 +65,7 @@ void read_llama3(JsonReader& dictionary, RopeConfig& rope) {
 
 void read_longrope(JsonReader& dictionary, std::int64_t head_dim, RopeConfig& rope) {
   const auto factors = [&](const char* key) {
-    const auto pairs = static_cast<std::size_t>(head_dim / 2);
+    const auto pairs = static_cast<std::size_t>(rotary_pairs(rope, head_dim));
     auto list = dictionary.numbers(key, pairs, 1e-9, 1e9);
     if (!list) dictionary.refuse(key, fmt::format("expected a list of {} numbers, one per rotary pair", pairs));
     return *std::move(list);
@@ -85,18 +85,22 @@ double read_factor(JsonReader& dictionary, const RopeConfig& rope, const ModelCo
   dictionary.refuse("factor", "expected a number of 1 or more");
 }
 
-/// The fraction of a head that is rotated. In version 5 the key may also be outside the dictionary.
-void read_proportion(JsonReader& dictionary, std::optional<double> outer, RopeConfig& rope, std::vector<std::string>& warnings) {
+/// The fraction of a head that is rotated. In version 5 the key may also be outside the dictionary. transformers' scaled kinds spread their
+/// frequencies over int(head_dim · fraction) features, but the classes of these families multiply whole heads by the cosines, so a fraction
+/// runs only if the pairs fill the head; yarn's ramp has no value for the last pair of an odd number (modeling_rope_utils.py).
+void read_proportion(JsonReader& dictionary, const ModelConfig& model, std::optional<double> outer, RopeConfig& rope,
+                     std::vector<std::string>& warnings) {
   const double part = dictionary.number("partial_rotary_factor", 0, 1).value_or(outer.value_or(1.0));
-  if (rope.kind == RopeKind::proportional) {
-    rope.proportion = part;
-  } else if (part != 1.0 && rope.kind == RopeKind::none) {
+  if (part != 1.0 && rope.kind == RopeKind::none) {
     warnings.push_back(
         fmt::format("{}: partial_rotary_factor = {} is not read by transformers where rope_type is \"default\"", dictionary.where(), part));
-  } else if (part != 1.0) {
+    return;
+  }
+  rope.proportion = part;
+  if (part == 1.0 || rope.kind == RopeKind::proportional) return;
+  if (rope.kind == RopeKind::yarn || 2 * rotary_pairs(rope, model.head_dim) != model.head_dim)
     dictionary.refuse("partial_rotary_factor",
                       fmt::format("which transformers cannot compute with rope_type = \"{}\" in this family", to_string(rope.kind)));
-  }
 }
 
 /// Values from outside the dictionary.
@@ -109,7 +113,7 @@ RopeConfig read_rotation(JsonReader& dictionary, const ModelConfig& model, const
   RopeConfig rope;
   rope.kind = read_kind(dictionary);
   rope.theta = dictionary.number("rope_theta", 1.0, largest_theta).value_or(outside.theta);
-  read_proportion(dictionary, outside.partial, rope, warnings);
+  read_proportion(dictionary, model, outside.partial, rope, warnings);
   if (rope.kind == RopeKind::none) return rope;
   if (rope.kind == RopeKind::proportional) {
     rope.factor = dictionary.number("factor", 1.0, 1e9).value_or(1.0);
@@ -232,7 +236,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   const double default_local = local.theta;
   auto sliding = parameters ? parameters->object("sliding_attention") : std::nullopt;
   if (sliding) {
-    local = read_rotation(*sliding, model, {default_local, {}}, warnings);
+    local = read_rotation(*sliding, model, {default_local, partial}, warnings);
     if (local.kind == RopeKind::yarn) read_truncate(*sliding, parameters, local);
     sliding->warn_of_the_rest(warnings);
     warn_of_theta(reader, "rope_local_base_freq", outer_local, "rope_parameters.sliding_attention.rope_theta", local.theta, warnings);
@@ -255,7 +259,7 @@ OrderedJson rotation_json(const RopeConfig& rope) {
   }
   if (rope.kind == RopeKind::llama3 || rope.kind == RopeKind::yarn || rope.kind == RopeKind::longrope)
     json["original_max_position_embeddings"] = rope.original_max_position;
-  if (rope.kind == RopeKind::proportional) json["partial_rotary_factor"] = rope.proportion;
+  if (rope.kind == RopeKind::proportional || rope.proportion != 1.0) json["partial_rotary_factor"] = rope.proportion;
   if (rope.kind == RopeKind::longrope) {
     json["short_factor"] = rope.short_factors;
     json["long_factor"] = rope.long_factors;

@@ -13,12 +13,13 @@ class Rope final : public OperationRule {
  public:
   std::string_view name() const override { return "rope"; }
 
-  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    const std::int64_t unrotated = attributes.as<kernels::RopeOptions>().unrotated;
+    rules::require(unrotated >= 0 && inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
                        inputs[1].shape.rank() == 1 && inputs[1].shape.dimension(0) == inputs[0].shape.dimension(0) &&
                        inputs[2].dtype == kernels::DType::f32 && inputs[2].shape.rank() == 1 && inputs[2].shape[0] > 0 &&
-                       inputs[0].shape[1] % (2 * inputs[2].shape[0]) == 0,
-                   name(), inputs, "x [T, heads * head_dim], positions i32 [T], inverse frequencies f32 [head_dim / 2]");
+                       inputs[0].shape[1] % (2 * inputs[2].shape[0] + unrotated) == 0,
+                   name(), inputs, "x [T, heads * head_dim], positions i32 [T], inverse frequencies f32 [(head_dim - unrotated) / 2]");
     return {inputs[0]};
   }
 
@@ -36,9 +37,9 @@ class Rope final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::rope}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    const auto head_dim = 2 * inputs[2].shape[0];
-    kernels::rope(context, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], attributes.as<kernels::RopeOptions>(),
-                  rules::heads(outputs[0], head_dim));
+    const auto& options = attributes.as<kernels::RopeOptions>();
+    const auto head_dim = 2 * inputs[2].shape[0] + options.unrotated;
+    kernels::rope(context, rules::heads(inputs[0], head_dim), inputs[1], inputs[2], options, rules::heads(outputs[0], head_dim));
   }
 };
 

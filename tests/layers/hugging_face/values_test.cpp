@@ -6,6 +6,7 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "layers/rotary.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/paths.hpp"
 
@@ -220,9 +221,35 @@ TEST(ConfigValues, APartOfAHeadTurnsOnlyWhereTransformersTurnsIt) {
   const ConfigFile file = parse(changed("llama", patch));
   ASSERT_EQ(file.warnings.size(), 1U);
   EXPECT_NE(file.warnings[0].find("partial_rotary_factor = 0.5 is not read"), std::string::npos) << file.warnings[0];
+  EXPECT_EQ(file.model.rope.proportion, 1);
   patch["rope_parameters"]["rope_type"] = "linear";
   patch["rope_parameters"]["factor"] = 2.0;
   expect_error([&] { (void)parse(changed("llama", patch)); }, ExitCode::model, {"partial_rotary_factor = 0.5", "\"linear\""});
+  // int(8 · 0.9) = 7 features have four pairs, which fill a head of 8: transformers computes that, with frequencies of 7.
+  for (const json& kind : {json{{"rope_type", "linear"}, {"factor", 2.0}}, json{{"rope_type", "dynamic"}, {"factor", 2.0}},
+                           json{{"rope_type", "llama3"}, {"factor", 2.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}},
+                           json{{"rope_type", "longrope"}, {"short_factor", {1, 2, 3, 4}}, {"long_factor", {1, 2, 3, 4}}}}) {
+    json dictionary = kind;
+    dictionary["partial_rotary_factor"] = 0.9;
+    const RopeConfig rope = rope_of(dictionary);
+    EXPECT_EQ(rope.proportion, 0.9) << dictionary;
+    EXPECT_EQ(inverse_frequencies(rope, 8, 1).size(), 4U) << dictionary;
+  }
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 2.0}, {"partial_rotary_factor", 0.9}};
+  expect_error([&] { (void)rope_of(yarn); }, ExitCode::model, {"partial_rotary_factor = 0.9", "\"yarn\""});
+  // A key beside the dictionaries is meant for both rotations of a class that has two.
+  const json outside = {{"partial_rotary_factor", 0.5},
+                        {"rope_parameters",
+                         {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}},
+                          {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e4}}}}}};
+  expect_error([&] { (void)parse(changed("gemma3", outside)); }, ExitCode::model, {"sliding_attention", "\"linear\""});
+}
+
+/// A config.json of these classes cannot say that a part of every head is rotated by the default kind.
+TEST(ConfigValues, AnExportKeepsThePartThatIsRotated) {
+  ConfigFile file = parse(changed("llama", json::object()));
+  file.model.rope = {.theta = file.model.rope.theta, .proportion = 0.5};
+  expect_error([&] { (void)config_file_text(file, "float32"); }, ExitCode::model, {"cannot express model.rope_proportion = 0.5"});
 }
 
 }  // namespace

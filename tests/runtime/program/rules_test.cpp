@@ -214,9 +214,11 @@ TEST(Rules, EveryOptionCounts) {
   const auto turned = [](kernels::RopeOptions form) -> Body {
     return [form](ProgramBuilder& b, ValueId x) { return rotated(b, x, form, "rope"); };
   };
-  expect_all_differ(
-      {{"plain", turned({}), {}}, {"factor", turned({.factor = 1.5F}), {}}, {"interleaved", turned({.interleaved = true}), {}}},
-      DType::f32);
+  expect_all_differ({{"plain", turned({}), {}},
+                     {"factor", turned({.factor = 1.5F}), {}},
+                     {"interleaved", turned({.interleaved = true}), {}},
+                     {"in part", turned({.unrotated = 4}), {}}},
+                    DType::f32);
   const auto dropped = [](double rate, const char* name) -> Body {
     return [rate, name](ProgramBuilder& b, ValueId x) { return dropout(b, x, rate, name); };
   };
