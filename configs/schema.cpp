@@ -247,14 +247,19 @@ void model_keys(std::vector<Key>& keys) {
       bind("model.rms_norm_eps", identity, "Added to the mean square, or the variance, in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
   rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
   rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
-  keys.push_back(between(
-      bind("model.sliding_window", identity, "Keys that a query of a sliding layer sees, its own the last.", MEMBER(model.sliding_window)),
-      0, huge, "tokens"));
+  keys.push_back(bind("model.causal", identity,
+                      "A query attends to no later token. false: to both sides, within its document, window or chunk.",
+                      MEMBER(model.causal)));
+  keys.push_back(between(bind("model.sliding_window", identity,
+                              "Keys that a query of a sliding layer attends to, its own the last; without model.causal as many to each "
+                              "side of its own.",
+                              MEMBER(model.sliding_window)),
+                         0, huge, "tokens"));
   keys.push_back(
       layer_types("What each layer's queries see; a list shorter than the model repeats. Empty: all of them everything before."));
   keys.push_back(
       between(bind("model.attention_chunk_size", identity,
-                   "Keys of a chunk of the row: a query of a chunked layer sees none before its own chunk.", MEMBER(model.attention_chunk)),
+                   "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
               0, huge, "tokens"));
   keys.push_back(layer_positions(
       "Whether positions turn each layer's queries and keys; a list shorter than the model repeats. Empty: in all layers."));

@@ -17,8 +17,6 @@ void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptio
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, expected 1 or more", q[2]);
   MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, who,
                  "window {}, chunk {}, soft cap {}, expected none below 0", options.window, options.chunk, options.soft_cap);
-  MILLRACE_CHECK(options.causal || (options.window == 0 && options.chunk == 0), ExitCode::config, who,
-                 "window {} and chunk {} where queries see what follows them, expected neither", options.window, options.chunk);
 }
 
 void check_operands(const char* who, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -33,20 +31,21 @@ void check_operands(const char* who, const ExecutionContext& context, const Tens
   check_scratch(who, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));
 }
 
-/// Number of pairs among the first `count` tokens of a chunk when a window limits the keys.
-double causal_pairs(double count, double window) {
-  if (window <= 0 || window >= count) return count * (count + 1) / 2;
-  return window * (window + 1) / 2 + (count - window) * window;
+/// Number of pairs among the first `count` tokens of a chunk when a window limits the keys. To both sides it is twice the causal number,
+/// less the pairs of a token with itself.
+double pairs_of_chunk(double count, double window, bool causal) {
+  const double reach = window <= 0 || window >= count ? count : window;
+  const double pairs = reach * (reach + 1) / 2 + (count - reach) * reach;
+  return causal ? pairs : 2 * pairs - count;
 }
 
 }  // namespace
 
 double attention_pairs(AttentionOptions options) {
   const auto sequence = static_cast<double>(options.sequence), window = static_cast<double>(options.window);
-  if (!options.causal) return sequence * sequence;
-  if (options.chunk == 0 || options.chunk >= options.sequence) return causal_pairs(sequence, window);
+  if (options.chunk == 0 || options.chunk >= options.sequence) return pairs_of_chunk(sequence, window, options.causal);
   const auto chunks = static_cast<double>(options.sequence / options.chunk), rest = static_cast<double>(options.sequence % options.chunk);
-  return chunks * causal_pairs(static_cast<double>(options.chunk), window) + causal_pairs(rest, window);
+  return chunks * pairs_of_chunk(static_cast<double>(options.chunk), window, options.causal) + pairs_of_chunk(rest, window, options.causal);
 }
 
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,

@@ -15,9 +15,9 @@ struct AttentionOptions {
   std::int64_t head_dim = 0;  // D, for who has q as [T, H·D]; 0: the last axis of q [T, H, D] says it
   float scale = 1.0F;         // multiplies q·k
   float soft_cap = 0.0F;      // scores s become soft_cap·tanh(s / soft_cap); 0: no cap
-  std::int64_t window = 0;    // a query sees at most this many keys, of which its own is the last; 0: no limit
-  std::int64_t chunk = 0;     // a query sees no key before the last multiple of this position in its row; 0: no limit
-  bool causal = true;         // false: a query also sees later keys; window and chunk are then not allowed
+  std::int64_t window = 0;    // a query sees the keys that are less than this many positions away, its own among them; 0: no limit
+  std::int64_t chunk = 0;     // a query sees the keys of its own chunk, of which the row has one per this many positions; 0: no limit
+  bool causal = true;         // a query sees no later key; false: window and chunk reach to both sides
   // Promise of the caller that every row is a single segment, so that `segments` need not be read. Our own kernels give the same
   // bits either way; a GPU's library may be used instead of them (kernels/cuda/fused_attention.hpp), whose bits differ.
   bool one_segment = false;
@@ -34,8 +34,8 @@ struct AttentionOptions {
 /// of its row if the options allow it (they compare indices in the row, not positions) and segments[u] == segments[t]; query head
 /// h reads key/value head h / (H / K). q, o [T, H, D]; k, v [T, K, D]; segments i32 [T]; log_sum_exp f32 [T, H] (natural log of
 /// the scores' sum). Softmax and sums in fp32. Keys and values that a query does not see do not affect its bits, as long as they
-/// are finite. The bits do not depend on the thread count. Throws Error(config) if H is not a multiple of K or options exclude
-/// each other. `sinks` f32 [H]: one extra score per query head that every query sees and that has no value: exp(sink) is added to
+/// are finite. The bits do not depend on the thread count. Throws Error(config) if H is not a multiple of K or an
+/// option is below 0. `sinks` f32 [H]: one extra score per query head that every query sees and that has no value: exp(sink) is added to
 /// the softmax's sum, and log_sum_exp includes it (gpt-oss model card, arXiv 2508.10925). (Dao et al., FlashAttention-2, arXiv
 /// 2307.08691; soft caps: Gemma 2, arXiv 2408.00118.)
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,

@@ -26,8 +26,9 @@ struct AttentionSpec {
   bool interleaved = false;        // rotary pairs are neighbours, not halves of the head
   float scale = 1.0F;              // multiplies q·k
   double soft_cap = 0.0;           // scores s become cap·tanh(s / cap); 0: no cap
-  std::int64_t window = 0;         // number of keys that a query attends to, including its own; 0: no limit
-  std::int64_t chunk = 0;          // a query attends to no key before the last multiple of this; 0: no limit
+  bool causal = true;              // a query attends to no later key; false: to both sides
+  std::int64_t window = 0;         // a query attends to keys that are less than this many positions away; 0: no limit
+  std::int64_t chunk = 0;          // a query attends to its own chunk of this many keys; 0: no limit
   bool sinks = false;              // the softmax's sum includes a learned score per query head
   bool qkv_bias = false;
   bool out_bias = false;

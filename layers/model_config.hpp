@@ -92,7 +92,9 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
   RopeConfig rope_local{.theta = 0.0};          // for sliding-window layers; theta 0: the same as rope
-  std::int64_t sliding_window = 0;              // number of keys that a query of a sliding-window layer attends to, including its own
+  bool causal = true;                           // queries attend to no later key; false: to both sides
+  std::int64_t sliding_window = 0;              // keys that a query of a sliding-window layer attends to, its own among them; without
+                                                // causal: as many to each side of its own
   std::vector<LayerKind> layer_kinds;           // one per layer; empty: full attention in all
   double query_pre_attn_scalar = 0.0;           // scores are divided by its square root; 0: head_dim's
   double attn_logit_softcapping = 0.0;          // scores s become cap·tanh(s / cap); 0: no cap
@@ -102,7 +104,7 @@ struct ModelConfig {
   double initializer_range = 0.02;              // standard deviation of the initial weights
 
   // Only with the numerics of transformers:
-  std::int64_t attention_chunk = 0;               // number of keys per chunk; a query of a chunked layer attends to its own chunk only
+  std::int64_t attention_chunk = 0;               // keys per chunk; a query of a chunked layer attends to its own chunk only
   std::vector<LayerPositions> layer_positions;    // one per layer; empty: all rotary
   bool attention_sinks = false;                   // the softmax's sum includes a learned score per query head
   bool attention_bias = false;                    // biases on queries, keys, values and the output projection

@@ -3,6 +3,7 @@ target_sources(millrace_layers PRIVATE
   embedding.cpp
   formats/config_file.cpp
   formats/hugging_face/activation.cpp
+  formats/hugging_face/causality.cpp
   formats/hugging_face/config.cpp
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/rope.cpp

@@ -126,12 +126,13 @@ struct ScoreTile {
   bool diagonal;      // causal, and queries and keys are the same tokens
   bool same_segment;  // the tile is a single segment, so there is nothing to compare
   bool bounded;       // some query does not see the tile's first keys
-  bool short_keys;    // not causal, and fewer than 64 keys
+  bool ended;         // not causal, and some query does not see the last of 64 keys
   std::int32_t query_segments[kTile], key_segments[kTile];
   std::int32_t first_keys[kTile];  // one per query, if bounded
+  std::int32_t end_keys[kTile];    // one past the last key, one per query, if ended
 
   /// False if every query sees all 64 keys.
-  [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || short_keys; }
+  [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || ended; }
 
   /// Number of keys in a query's row that a product will read: on the diagonal, up to the end of the query's block of rows.
   [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t) const { return diagonal ? smaller(keys, t + kBlockRows) : keys; }
@@ -141,7 +142,7 @@ struct ScoreTile {
     WideMask key;
     __builtin_memcpy(&key, lanes, sizeof key);
     key += static_cast<std::int32_t>(kWide * vector);
-    WideMask seen = key <= static_cast<std::int32_t>(diagonal ? t : keys - 1);
+    WideMask seen = key < static_cast<std::int32_t>(diagonal ? t + 1 : ended ? end_keys[t] : keys);
     if (bounded) seen &= key >= first_keys[t];
     if (!same_segment) {
       WideMask segment;
@@ -177,12 +178,20 @@ MILLRACE_INLINE std::int64_t first_key(const AttentionSizes& sizes, std::int64_t
   return of_window > of_chunk ? of_window : of_chunk;
 }
 
+/// One past the last key of its row that a query may see, without regard to segments.
+MILLRACE_INLINE std::int64_t end_key(const AttentionSizes& sizes, std::int64_t query) {
+  if (sizes.causal) return query + 1;
+  const std::int64_t of_window = query + sizes.window;
+  const std::int64_t of_chunk = query - query % sizes.chunk + sizes.chunk;
+  return smaller(sizes.sequence, smaller(of_window, of_chunk));
+}
+
 /// Key tiles that a tile of queries may see: [first, last].
 MILLRACE_INLINE std::int64_t first_key_tile(const AttentionSizes& sizes, std::int64_t query_tile) {
   return first_key(sizes, query_tile * kTile) / kTile;
 }
 MILLRACE_INLINE std::int64_t last_key_tile(const AttentionSizes& sizes, std::int64_t query_tile) {
-  return sizes.causal ? query_tile : sizes.tiles - 1;
+  return (end_key(sizes, smaller((query_tile + 1) * kTile, sizes.sequence) - 1) - 1) / kTile;
 }
 
 /// Returns false if no query of the tile sees a key of it, judged by the ranges of their segments.
@@ -191,7 +200,9 @@ MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32
   tile.queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   tile.keys = smaller(kTile, sizes.sequence - key_tile * kTile);
   tile.diagonal = sizes.causal && query_tile == key_tile;
-  tile.short_keys = !sizes.causal && tile.keys < kTile;
+  tile.ended = !sizes.causal && end_key(sizes, query_tile * kTile) < (key_tile + 1) * kTile;
+  for (std::int64_t t = 0; tile.ended && t < tile.queries; ++t)
+    tile.end_keys[t] = static_cast<std::int32_t>(end_key(sizes, query_tile * kTile + t) - key_tile * kTile);
   tile.bounded = first_key(sizes, query_tile * kTile + tile.queries - 1) > key_tile * kTile;
   for (std::int64_t t = 0; tile.bounded && t < tile.queries; ++t)
     tile.first_keys[t] = static_cast<std::int32_t>(first_key(sizes, query_tile * kTile + t) - key_tile * kTile);

@@ -72,20 +72,24 @@ struct Seen {
 __device__ __forceinline__ Seen seen_by(const AttentionSizes& sizes, int query) {
   const int sequence = static_cast<int>(sizes.sequence);
   if (query >= sequence) return {0, 0};
-  const int window = query + 1 - static_cast<int>(sizes.window),
-            chunk = query / static_cast<int>(sizes.chunk) * static_cast<int>(sizes.chunk);
-  const int begin = window > chunk ? window : chunk;
-  return {sizes.causal ? begin : 0, sizes.causal ? query + 1 : sequence};
+  const auto window = static_cast<int>(sizes.window), chunk = static_cast<int>(sizes.chunk);
+  const int chunk_begin = query / chunk * chunk, window_begin = query + 1 - window;
+  const int begin = window_begin > chunk_begin ? window_begin : chunk_begin;
+  if (sizes.causal) return {begin, query + 1};
+  // Window and chunk are at most the row's length, so that no sum overflows.
+  const int limit = window < chunk_begin + chunk - query ? query + window : chunk_begin + chunk;
+  return {begin, limit < sequence ? limit : sequence};
 }
 
 /// The queries that may see some key of [first, last]: [begin, end).
 __device__ __forceinline__ Seen seeing(const AttentionSizes& sizes, int first, int last) {
   const std::int64_t sequence = sizes.sequence;
-  if (!sizes.causal) return {0, static_cast<int>(sequence)};
   std::int64_t end = last + sizes.window;
   const std::int64_t chunk_end = (last / sizes.chunk + 1) * sizes.chunk;
   end = end < chunk_end ? end : chunk_end;
-  return {first, static_cast<int>(end < sequence ? end : sequence)};
+  // Later keys are seen from as far away as earlier ones.
+  const int begin = sizes.causal ? first : seen_by(sizes, first).begin;
+  return {begin, static_cast<int>(end < sequence ? end : sequence)};
 }
 
 __device__ __forceinline__ float capped(const AttentionSizes& sizes, float product) {

@@ -29,8 +29,14 @@ struct Layout {
 // The keys of its row that a query may see, without regard to segments: [begin, end), counted from the row's first.
 struct Seen {
   Seen(std::int64_t query, AttentionOptions options) : end(options.causal ? query + 1 : options.sequence) {
-    if (options.window > 0) begin = std::max(begin, query + 1 - options.window);
-    if (options.chunk > 0) begin = std::max(begin, query / options.chunk * options.chunk);
+    if (options.window > 0) {
+      begin = std::max(begin, query + 1 - options.window);
+      end = std::min(end, query + options.window);
+    }
+    if (options.chunk > 0) {
+      begin = std::max(begin, query / options.chunk * options.chunk);
+      end = std::min(end, (query / options.chunk + 1) * options.chunk);
+    }
   }
   std::int64_t begin = 0, end;
 };

@@ -70,7 +70,8 @@ kernels::AttentionOptions attention_form(const AttentionSpec& spec) {
           .scale = spec.scale,
           .soft_cap = static_cast<float>(spec.soft_cap),
           .window = spec.window,
-          .chunk = spec.chunk};
+          .chunk = spec.chunk,
+          .causal = spec.causal};
 }
 
 ValueId rotated(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, const std::string& name) {

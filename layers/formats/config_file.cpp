@@ -110,6 +110,7 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("tie_word_embeddings", expected.tie_word_embeddings, found.tie_word_embeddings),
                                   differs("initializer_range", expected.initializer_range, found.initializer_range),
                                   differs("learned_positions", expected.learned_positions, found.learned_positions),
+                                  differs("causal", expected.causal, found.causal),
                                   differs("attention_chunk_size", expected.attention_chunk, found.attention_chunk),
                                   differs("attention_sinks", expected.attention_sinks, found.attention_sinks),
                                   differs("attention_bias", expected.attention_bias, found.attention_bias),

@@ -69,6 +69,7 @@ std::vector<std::string_view> standard_keys(std::initializer_list<std::string_vi
                                         "model.rope_proportion",
                                         "model.rope_short_factors",
                                         "model.rope_long_factors",
+                                        "model.causal",
                                         "model.layer_types",
                                         "model.sliding_window",
                                         "model.attention_chunk_size",
@@ -100,7 +101,9 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
   spec.scale = static_cast<float>(1.0 / std::sqrt(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
-  spec.window = kind == LayerKind::sliding ? config.sliding_window : 0;
+  spec.causal = config.causal;
+  // To both sides the window leaves the query's own key out, in the kernel it counts it.
+  if (kind == LayerKind::sliding) spec.window = config.causal ? config.sliding_window : config.sliding_window + 1;
   spec.chunk = kind == LayerKind::chunked ? config.attention_chunk : 0;
   spec.sinks = config.attention_sinks;
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;

@@ -187,7 +187,7 @@ class Truth {
     constexpr double u = fp32_roundoff;
     const Case& c = in_.shape;
     const auto width = static_cast<double>(c.width);
-    keys_ = static_cast<double>(c.window > 0 ? std::min(c.window, c.sequence) : c.sequence);
+    keys_ = static_cast<double>(c.window > 0 ? std::min(c.causal ? c.window : 2 * c.window - 1, c.sequence) : c.sequence);
     queries_ = static_cast<double>(c.sequence * (c.heads / c.kv_heads));
     // A score is a sum of D products of numbers that include the scale; a cap adds tanh's four units and the products around it.
     double reach = static_cast<double>(c.scale) * longest_vector(wide_.q) * longest_vector(wide_.k);
@@ -236,7 +236,7 @@ struct Plain {
     if (t / c.sequence != u / c.sequence || segments[static_cast<std::size_t>(t)] != segments[static_cast<std::size_t>(u)]) return false;
     const std::int64_t query = t % c.sequence, key = u % c.sequence;
     if (c.causal && key > query) return false;
-    if (c.window > 0 && query - key >= c.window) return false;
+    if (c.window > 0 && std::abs(query - key) >= c.window) return false;
     return c.chunk == 0 || query / c.chunk == key / c.chunk;
   }
   void attend(std::int64_t t, std::int64_t head, double* o, double& log_sum) const {
@@ -318,6 +318,19 @@ const Case kCases[] = {
     {2, 50, 2, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, false},
     {1, 131, 2, 2, 8, DType::f32, 40, 1.0F, 0, 0, 3, false},
     {1, 192, 2, 1, 16, DType::bf16, 0, 0.3F, 0, 0, 0, false},
+    // windows and chunks to both sides: one token, less than a tile, a tile, several tiles, with documents, caps and sinks
+    {1, 70, 2, 1, 16, DType::f32, 0, 0.3F, 1, 0, 0, false},
+    {2, 150, 2, 2, 24, DType::f32, 0, 0.3F, 5, 0, 0, false},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 64, 0, 0, false},
+    {1, 330, 2, 1, 16, DType::f32, 110, 0.3F, 100, 0, 1.5F, false},
+    {2, 150, 2, 1, 16, DType::f32, 0, 0.3F, 0, 40, 0, false},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 30, 70, 0, false, true},
+    {1, 7, 2, 1, 6, DType::f32, 0, 0.3F, 3, 0, 0, false},
+    {1, 260, 2, 1, 16, DType::bf16, 90, 0.3F, 65, 0, 0, false},
+    {1, 270, 2, 1, 64, DType::bf16, 100, 0.1F, 130, 128, 3, false, true},
+    {2, 150, 4, 2, 136, DType::bf16, 0, 0.3F, 40, 0, 5, false, true},
+    // a row of several tiles in which the first tile of queries sees fewer keys than a later one
+    {1, 200, 2, 1, 64, DType::bf16, 0, 0.3F, 20, 0, 0, false, false, true},
     // sinks, alone and with everything
     {2, 130, 4, 2, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, true},
     {1, 140, 2, 1, 24, DType::bf16, 60, 0.3F, 20, 0, 5, true, true},
@@ -502,14 +515,18 @@ TEST(Attention, PairsAreThoseThatMeet) {
   for (const std::int64_t sequence : {1, 7, 64, 100})
     for (const std::int64_t window : {0, 1, 5, 64, 200})
       for (const std::int64_t chunk : {0, 1, 9, 33, 500}) {
-        double pairs = 0;
+        double causal = 0, pairs = 0;
         for (std::int64_t t = 0; t < sequence; ++t)
-          for (std::int64_t u = 0; u <= t; ++u)
-            if ((window == 0 || u > t - window) && (chunk == 0 || u / chunk == t / chunk)) ++pairs;
-        EXPECT_EQ(attention_pairs({.sequence = sequence, .window = window, .chunk = chunk}), pairs)
-            << sequence << " " << window << " " << chunk;
+          for (std::int64_t u = 0; u < sequence; ++u) {
+            const bool meet = (window == 0 || std::abs(u - t) < window) && (chunk == 0 || u / chunk == t / chunk);
+            if (meet) ++pairs;
+            if (meet && u <= t) ++causal;
+          }
+        AttentionOptions options{.sequence = sequence, .window = window, .chunk = chunk};
+        EXPECT_EQ(attention_pairs(options), causal) << sequence << " " << window << " " << chunk;
+        options.causal = false;
+        EXPECT_EQ(attention_pairs(options), pairs) << sequence << " " << window << " " << chunk;
       }
-  EXPECT_EQ(attention_pairs({.sequence = 10, .causal = false}), 100);
 }
 
 // On a GPU, with a head size that no library supports.
@@ -587,9 +604,10 @@ TEST(Attention, SameBitsForAnyThreadCount) {
 
 TEST(Attention, GradientsAreSlopes) {
   ThreadTeam team(1);
-  for (const Case& c : {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
-                        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
-                        Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true}}) {
+  for (const Case& c :
+       {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
+        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
+        Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false}, Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs wanted(in);
@@ -720,7 +738,6 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(*other_type, in.options(), scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(*in.k, {.sequence = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(*in.k, {.sequence = 10, .window = -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
-  EXPECT_EQ(call(*in.k, {.sequence = 10, .window = 3, .causal = false}, scratch.bytes()), static_cast<int>(ExitCode::config));
   EXPECT_EQ(call(*in.k, {.sequence = 10, .head_dim = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(*in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
 }

@@ -32,8 +32,8 @@ constexpr Sizes kSizes[] = {
 
 /// Odd vocabulary and width, one key/value head if the family allows it, heads of 6, layers of both kinds.
 ModelConfig odd_model(const std::string& name) {
-  const bool mixed = name.starts_with("mixed ");
-  const std::string family = mixed ? name.substr(6) : name;
+  const bool mixed = name.starts_with("mixed "), both_sides = name.starts_with("both sides ");
+  const std::string family = mixed ? name.substr(6) : both_sides ? name.substr(11) : name;
   ModelConfig config;
   config.family = family;
   config.vocab_size = 61;
@@ -180,9 +180,9 @@ std::vector<Sizes> sizes_with_targets() {
   return sizes;
 }
 
-/// Every family, and two whose layers are mixed.
+/// Every family, two whose layers are mixed, and two without a causal mask.
 std::vector<const char*> odd_families() {
-  std::vector<const char*> names{"mixed llama", "mixed gemma3"};
+  std::vector<const char*> names{"mixed llama", "mixed gemma3", "both sides gemma2", "both sides gpt2"};
   for (const FamilyTraits* traits : family_traits()) names.push_back(traits->name.data());
   return names;
 }

@@ -128,7 +128,7 @@ void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankP
     step += static_cast<double>(plan.schedule.microbatches_of(stage)) * (forward + input + weight);
   }
   const double model = plan.model_flops(plan.schedule.microbatches) / giga;
-  fmt::print("a step computes {} GFLOP in programs, {} GFLOP as model FLOPs are counted (6 a weight and token, causal attention)\n",
+  fmt::print("a step computes {} GFLOP in programs, {} GFLOP as model FLOPs are counted (6 a weight and token, attention)\n",
              short_text(step), short_text(model));
 }
 

@@ -184,6 +184,7 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
   read_layer_kinds(reader, file, model);
+  read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   return model;
 }
@@ -220,6 +221,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, file, model);
+  write_causality(json, file, model);
   write_rope(json, file.rope, model);
   add_common_keys(json, dtype);
   return json;

@@ -13,6 +13,11 @@
 
 namespace millrace::layers {
 
+/// What use_bidirectional_attention does in a class: nothing; attention to both sides with half the window on each (Gemma 3); or one thing
+/// in one of transformers' implementations of attention and nothing in another (Gemma and Gemma 2: only the flag is_causal of the attention
+/// module depends on it, which eager attention does not read).
+enum class BidirectionalKey : std::uint8_t { unread, halves_window, ambiguous };
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -37,6 +42,7 @@ struct HuggingFaceClass {
   double query_pre_attn_scalar = 0.0;  // 0: the class has no such key
   double attention_cap = 0.0, final_cap = 0.0;
   bool reads_attention_cap = false;  // attn_logit_softcapping caps scores
+  BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
 };
 
@@ -53,6 +59,12 @@ struct HuggingFaceClass {
 /// A config.json for transformers, with one of the keys of rotations (rope.hpp). `dtype` is that of the exported tensors ("float32",
 /// "bfloat16").
 [[nodiscard]] runtime::OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& file, std::string_view dtype);
+
+/// Reads is_causal and use_bidirectional_attention, and halves the window where the class does. `model` has its window already.
+void read_causality(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
+
+/// Writes the key that makes attention see both sides, if it does.
+void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

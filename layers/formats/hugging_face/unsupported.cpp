@@ -7,9 +7,6 @@ namespace millrace::layers {
 void refuse_what_no_family_computes(runtime::JsonReader& reader) {
   if (reader.find("quantization_config") != nullptr)
     reader.refuse("quantization_config", "supported are fp32, fp16 and bf16 tensors without quantization");
-  // Masks with which tokens attend to later ones.
-  if (reader.boolean("use_bidirectional_attention").value_or(false)) reader.refuse("use_bidirectional_attention", "supported is false");
-  if (reader.has("is_causal") && !reader.boolean("is_causal").value_or(false)) reader.refuse("is_causal", "supported is true");
   // Layers, or heads of layers, with sizes of their own.
   for (const char* key : {"per_layer_config", "pruned_heads"}) {
     const runtime::Json* sizes = reader.find(key);

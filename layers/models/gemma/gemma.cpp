@@ -16,7 +16,8 @@ const ModelFamily& gemma() {
                                       .heads = 16,
                                       .kv_heads = 16,
                                       .vocab_size = 256000,
-                                      .positions = 8192});
+                                      .positions = 8192,
+                                      .bidirectional = BidirectionalKey::ambiguous});
   return family;
 }
 

@@ -28,7 +28,8 @@ const ModelFamily& gemma2() {
                                       .query_pre_attn_scalar = 256,
                                       .attention_cap = 50,
                                       .final_cap = 30,
-                                      .reads_attention_cap = true});
+                                      .reads_attention_cap = true,
+                                      .bidirectional = BidirectionalKey::ambiguous});
   return family;
 }
 

@@ -31,6 +31,7 @@ const ModelFamily& gemma3() {
        .reads_pattern = true,
        .reads_layer_types = true,
        .query_pre_attn_scalar = 256,
+       .bidirectional = BidirectionalKey::halves_window,
        .rope = {.theta = 1e6, .local_theta = 10000.0, .two_ropes = true}});
   return family;
 }

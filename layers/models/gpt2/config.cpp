@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/hugging_face/activation.hpp"
-#include "layers/formats/hugging_face/config.hpp"
 #include "layers/formats/hugging_face/unsupported.hpp"
 
 namespace millrace::layers {
@@ -23,7 +22,7 @@ std::int64_t read_size(JsonReader& reader, const char* key, const char* common_n
 
 }  // namespace
 
-ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
+ModelConfig read_gpt2(JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings) {
   ModelConfig model;
   model.vocab_size = reader.size("vocab_size", 1 << 26, 50257);
   refuse_what_no_family_computes(reader);
@@ -44,6 +43,7 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
     if (activation != kernels::Activation::gelu) model.hidden_act = activation;
   }
   if (reader.boolean("add_cross_attention").value_or(false)) reader.refuse("add_cross_attention", "supported is false");
+  read_causality(reader, file, model, warnings);
   model.scale_by_layer = reader.boolean("scale_attn_by_inverse_layer_idx").value_or(false);
   // Python treats null as false; then scores are not scaled.
   const bool scales = !reader.has("scale_attn_weights") || reader.boolean("scale_attn_weights").value_or(false);
@@ -57,10 +57,10 @@ ModelConfig read_gpt2(JsonReader& reader, std::vector<std::string>& warnings) {
   return model;
 }
 
-OrderedJson gpt2_json(const ModelConfig& model, std::string_view dtype) {
+OrderedJson gpt2_json(const ModelConfig& model, const HuggingFaceClass& file, std::string_view dtype) {
   OrderedJson json;
-  json["architectures"] = {"GPT2LMHeadModel"};
-  json["model_type"] = "gpt2";
+  json["architectures"] = {file.architecture};
+  json["model_type"] = file.model_type;
   json["vocab_size"] = model.vocab_size;
   json["n_embd"] = model.hidden_size;
   json["n_layer"] = model.layers;
@@ -74,6 +74,7 @@ OrderedJson gpt2_json(const ModelConfig& model, std::string_view dtype) {
   json["initializer_range"] = model.initializer_range;
   json["tie_word_embeddings"] = model.tie_word_embeddings;
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[key] = 0.0;
+  write_causality(json, file, model);
   add_common_keys(json, dtype);
   return json;
 }

@@ -92,6 +92,7 @@ class Gpt2 final : public ModelFamily {
                                             .kv_heads = config.heads,
                                             .head_dim = config.head_dim,
                                             .scale = static_cast<float>(scale),
+                                            .causal = config.causal,
                                             .qkv_bias = true,
                                             .out_bias = true,
                                             .fused = true},
@@ -138,12 +139,12 @@ class Gpt2 final : public ModelFamily {
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, gpt2_file); }
 
   void read_config(runtime::JsonReader& reader, ConfigFile& file) const override {
-    file.model = read_gpt2(reader, file.warnings);
+    file.model = read_gpt2(reader, gpt2_file, file.warnings);
     file.model.family = traits().name;
   }
 
   [[nodiscard]] runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const override {
-    return gpt2_json(file.model, dtype);
+    return gpt2_json(file.model, gpt2_file, dtype);
   }
 
  private:

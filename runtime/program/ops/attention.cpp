@@ -152,7 +152,8 @@ ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, Valu
   if (sinks.valid()) inputs.push_back(sinks);
   auto here = options;
   here.sequence = builder.options().sequence;
-  here.one_segment = builder.options().one_segment;
+  // The padding behind a text is a segment of its own, which a causal query of the text does not reach, but any other would.
+  here.one_segment = builder.options().one_segment && options.causal;
   return builder.append(rule, std::move(inputs), here, name)[0];
 }
 

@@ -137,6 +137,47 @@ TEST(ConfigValues, LayersSlideFromTheGivenOneOn) {
   EXPECT_GT(windows(spec_of("gemma2", {{"layer_types", list}})).at(1), 0);
 }
 
+/// transformers' masking_utils.py: |query − key| <= sliding_window, while our kernel's window counts the query's own key.
+TEST(ConfigValues, WithoutIsCausalQueriesSeeBothSides) {
+  for (const char* name : {"llama", "mistral", "gemma", "gemma2", "gemma3", "qwen2", "qwen3", "olmo3", "gpt2"}) {
+    SCOPED_TRACE(name);
+    const ModelSpec plain = spec_of(name, json::object()), both = spec_of(name, {{"is_causal", false}});
+    ASSERT_EQ(plain.layers.size(), both.layers.size());
+    for (std::size_t i = 0; i < both.layers.size(); ++i) {
+      const AttentionSpec &causal = plain.layers[i].attention(), &found = both.layers[i].attention();
+      EXPECT_TRUE(causal.causal && !found.causal) << i;
+      EXPECT_EQ(found.window, causal.window == 0 ? 0 : causal.window + 1) << i;
+    }
+    // Python treats null as false.
+    json null = changed(name, json::object());
+    null["is_causal"] = nullptr;
+    EXPECT_FALSE(parse(null).model.causal);
+    EXPECT_TRUE(model_of(name, {{"is_causal", true}, {"use_bidirectional_attention", false}}).causal);
+  }
+}
+
+/// Gemma 3 halves the window: W // 2 + 1 positions, the query's own among them, to each side.
+TEST(ConfigValues, Gemma3SeesBothSidesOfHalfAWindow) {
+  const auto window = [](std::int64_t of_file, bool causal) {
+    const ModelConfig model =
+        model_of("gemma3", {{"use_bidirectional_attention", true}, {"is_causal", causal}, {"sliding_window", of_file}});
+    EXPECT_FALSE(model.causal);
+    return resolve(model).layers[0].attention().window;
+  };
+  EXPECT_EQ(window(6, true), 4);  // |query − key| < 6 // 2 + 1
+  EXPECT_EQ(window(7, true), 4);
+  EXPECT_EQ(window(6, false), 5);  // |query − key| <= 6 // 2 + 1
+  EXPECT_EQ(window(1, false), 2);
+  const json narrow = {{"use_bidirectional_attention", true}, {"sliding_window", 1}};
+  expect_error([&] { (void)parse(changed("gemma3", narrow)); }, ExitCode::model, {"sliding_window = 1", "expected 2 or more"});
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "olmo3", "gpt2"}) {
+    const ConfigFile file = parse(changed(name, {{"use_bidirectional_attention", true}}));
+    EXPECT_TRUE(file.model.causal) << name;
+    ASSERT_EQ(file.warnings.size(), 1U) << name;
+    EXPECT_NE(file.warnings[0].find("use_bidirectional_attention is not read"), std::string::npos) << file.warnings[0];
+  }
+}
+
 /// Gemma 3's class has the key, and hands no cap to its attention.
 TEST(ConfigValues, Gemma3CapsLogitsAlone) {
   const ConfigFile file = parse(changed("gemma3", {{"attn_logit_softcapping", 5.0}, {"final_logit_softcapping", 7.0}}));

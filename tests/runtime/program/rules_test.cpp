@@ -187,6 +187,7 @@ TEST(Rules, EveryOptionCounts) {
                      {"window", attention_of({.window = 1}), {}},
                      {"chunk", attention_of({.chunk = 3}), {}},
                      {"both ways", attention_of({.causal = false}), {}},
+                     {"both ways in a window", attention_of({.window = 2, .causal = false}), {}},
                      {"sinks", attention_of({}, true), {}}},
                     DType::f32);
   const auto same = [](ProgramBuilder&, ValueId x) { return x; };
@@ -224,6 +225,20 @@ TEST(Rules, EveryOptionCounts) {
   };
   expect_all_differ({{"one", dropped(0.25, "one"), {}}, {"rate", dropped(0.5, "one"), {}}, {"place", dropped(0.25, "two"), {}}},
                     DType::f32);
+}
+
+/// The padding behind a row's text is another segment: a causal query of the text does not reach it, any other would.
+TEST(Rules, OnlyCausalAttentionReliesOnWholeRows) {
+  for (const bool causal : {true, false}) {
+    ProgramBuilder builder({DType::f32, 2, 4, -1, true});
+    const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "embedding");
+    const auto y = attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4, .causal = causal}, "attention");
+    builder.set_boundary_out(y);
+    const ForwardProgram program = builder.finish();
+    const auto options = program.operations.back().attributes.as<kernels::AttentionOptions>();
+    EXPECT_EQ(options.causal, causal);
+    EXPECT_EQ(options.one_segment, causal);
+  }
 }
 
 /// Whether a rule accepts these operands, and its results if so.
