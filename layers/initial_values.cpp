@@ -102,6 +102,10 @@ void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed,
     std::fill(values.begin(), values.end(), kind == InitialKind::ones ? 1.0F : 0.0F);
     return;
   }
+  if (kind == InitialKind::constant) {
+    std::fill(values.begin(), values.end(), spec.initial.value);
+    return;
+  }
   const double deviation = spec.initial.deviation > 0 ? spec.initial.deviation : range;
   const auto name = halves(name_hash(spec.name));
   std::array<std::uint32_t, 4> words{};

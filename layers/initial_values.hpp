@@ -19,9 +19,9 @@ namespace millrace::layers {
 /// The standard normal value of a 32-bit word: the quantile at (word + 1/2) / 2³².
 [[nodiscard]] double standard_normal(std::uint32_t word) noexcept;
 
-/// Elements [first, first + values.size()) of a tensor's initial value: normal (complete, or truncated at two deviations), ones or zeros;
-/// `range` is the deviation if the spec has none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and order
-/// of construction do not matter.
+/// Elements [first, first + values.size()) of a tensor's initial value: normal (complete, or truncated at two deviations), ones, zeros or a
+/// constant; `range` is the deviation if the spec has none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and
+/// order of construction do not matter.
 void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed, std::int64_t first, std::span<float> values);
 
 }  // namespace millrace::layers

@@ -1,5 +1,6 @@
 #include "layers/mlp.hpp"
 
+#include "layers/activation.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -24,7 +25,8 @@ runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x,
   };
   const auto gate = project(x, "gate_proj", spec.width, width);
   const auto up = project(x, "up_proj", spec.width, width);
-  const auto hidden = runtime::glu(builder, spec.activation, gate, up, glu_name(spec.activation));
+  const auto learned = activation_parameters(builder, spec.activation, module + ".act_fn");
+  const auto hidden = runtime::glu(builder, spec.activation, gate, up, glu_name(spec.activation), learned);
   const auto down = project(hidden, "down_proj", width, spec.width);
   builder.label(gate, "mlpwi_0");
   builder.label(up, "mlpwi_1");

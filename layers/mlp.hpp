@@ -9,7 +9,8 @@
 namespace millrace::layers {
 
 /// The gated MLP (Shazeer, arXiv 2002.05202): down(activation(gate(x)) · up(x)), x [T, width] → [T, width].
-/// Weights under `module`: gate_proj and up_proj [spec.width, width], down_proj [width, spec.width] (.weight, optionally .bias).
+/// Weights under `module`: gate_proj and up_proj [spec.width, width], down_proj [width, spec.width] (.weight, optionally .bias),
+/// and act_fn if the activation has learned numbers (layers/activation.hpp).
 /// Labels: mlpwi_0 (gate), mlpwi_1 (up), mlpwo (result).
 [[nodiscard]] runtime::ValueId gated_mlp(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width, const MlpSpec& spec,
                                          const std::string& module);

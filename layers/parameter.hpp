@@ -9,11 +9,12 @@
 namespace millrace::layers {
 
 /// The initial values of a parameter; truncated_normal ends at two deviations.
-enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones };
+enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones, constant };
 
 struct Initial {
   InitialKind kind = InitialKind::normal;
   double deviation = 0;  // of the normal distribution before truncation; 0: the model's initializer_range
+  float value = 0;       // of every element, if constant
 
   bool operator==(const Initial&) const = default;
 };

@@ -1,7 +1,9 @@
 target_sources(millrace_layers PRIVATE
+  activation.cpp
   attention/dot_product.cpp
   embedding.cpp
   formats/config_file.cpp
+  formats/fixed_tensors.cpp
   formats/hugging_face/activation.cpp
   formats/hugging_face/causality.cpp
   formats/hugging_face/config.cpp

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/error_function.hpp"
 #include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/logarithm.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -138,10 +139,45 @@ struct Laplace {
   }
 };
 
+struct SqrtSoftplus {
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return point(x).value; }
+  [[gnu::always_inline]] static Point point(f32x16 x) {
+    const f32x16 e = exponential(x > 20.0F ? f32x16{} + 20.0F : x);
+    const f32x16 near = by_registers(
+        e, [](Register v) __attribute__((always_inline)) { return logarithm_of_one_plus(v); });
+    f32x16 root = x > 20.0F ? x : near;
+    for (int lane = 0; lane < 16; ++lane) root[lane] = __builtin_sqrtf(root[lane]);
+    const f32x16 slope = (x > 20.0F ? f32x16{} + 1.0F : e / (1.0F + e)) / (2.0F * root);
+    return {root, root > 0.0F ? slope : f32x16{}};  // where eˣ is 0, so is the slope
+  }
+};
+
+struct Prelu {
+  float below;
+  [[gnu::always_inline]] f32x16 value(f32x16 x) const { return x > 0.0F ? x : below * x; }
+  [[gnu::always_inline]] Point point(f32x16 x) const { return {value(x), x > 0.0F ? f32x16{} + 1.0F : f32x16{} + below}; }
+};
+
+/// eˣ − 1, of x no nearer to 0 than ε.
+MILLRACE_INLINE f32x16 xielu_tail(f32x16 x) {
+  return by_registers(
+      x < xielu_epsilon ? x : f32x16{} + xielu_epsilon, [](Register v) __attribute__((always_inline)) { return exponential_minus_one(v); });
+}
+
+struct Xielu {
+  float above, below;
+  [[gnu::always_inline]] f32x16 value(f32x16 x) const { return point(x).value; }
+  [[gnu::always_inline]] Point point(f32x16 x) const {
+    const f32x16 tail = xielu_tail(x), half = xielu_beta * x;
+    const f32x16 tail_slope = x < xielu_epsilon ? tail : f32x16{} - 1.0F;
+    return {(x > 0.0F ? above * x * x : (tail - x) * below) + half, (x > 0.0F ? 2.0F * above * x : tail_slope * below) + xielu_beta};
+  }
+};
+
 /// body(curve) of the activation.
 template <class Body>
-MILLRACE_INLINE void with_curve(Activation activation, Body&& body) {
-  switch (activation) {
+MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
+  switch (curve.activation) {
     case Activation::silu:
       return body(Silu{});
     case Activation::gelu:
@@ -172,31 +208,37 @@ MILLRACE_INLINE void with_curve(Activation activation, Body&& body) {
       return body(Mish{});
     case Activation::laplace:
       return body(Laplace{});
+    case Activation::sqrtsoftplus:
+      return body(SqrtSoftplus{});
+    case Activation::prelu:
+      return body(Prelu{curve.coefficients[0]});
+    case Activation::xielu:
+      return body(Xielu{curve.coefficients[0], curve.coefficients[1]});
   }
 }
 
 template <class Function, class T>
-MILLRACE_INLINE void forward(const ActivationForward<T>& at, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; i += 16) store_lanes(at.y + i, Function::value(load_lanes(at.x + i, end - i)), end - i);
+MILLRACE_INLINE void forward(const Function& curve, const ActivationForward<T>& at, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += 16) store_lanes(at.y + i, curve.value(load_lanes(at.x + i, end - i)), end - i);
 }
 
 template <class Function, class T>
-MILLRACE_INLINE void gradient(const ActivationGradient<T>& at, std::int64_t begin, std::int64_t end) {
+MILLRACE_INLINE void gradient(const Function& curve, const ActivationGradient<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16)
-    store_lanes(at.dx + i, load_lanes(at.dy + i, end - i) * Function::point(load_lanes(at.x + i, end - i)).slope, end - i);
+    store_lanes(at.dx + i, load_lanes(at.dy + i, end - i) * curve.point(load_lanes(at.x + i, end - i)).slope, end - i);
 }
 
 template <class Function, class T>
-MILLRACE_INLINE void forward(const GluForward<T>& at, std::int64_t begin, std::int64_t end) {
+MILLRACE_INLINE void forward(const Function& curve, const GluForward<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16)
-    store_lanes(at.y + i, Function::value(load_lanes(at.gate + i, end - i)) * load_lanes(at.up + i, end - i), end - i);
+    store_lanes(at.y + i, curve.value(load_lanes(at.gate + i, end - i)) * load_lanes(at.up + i, end - i), end - i);
 }
 
 template <class Function, class T>
-MILLRACE_INLINE void gradient(const GluGradient<T>& at, std::int64_t begin, std::int64_t end) {
+MILLRACE_INLINE void gradient(const Function& curve, const GluGradient<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16) {
     const f32x16 dy = load_lanes(at.dy + i, end - i);
-    const Point point = Function::point(load_lanes(at.gate + i, end - i));
+    const Point point = curve.point(load_lanes(at.gate + i, end - i));
     store_lanes(at.d_gate + i, dy * load_lanes(at.up + i, end - i) * point.slope, end - i);
     store_lanes(at.d_up + i, dy * point.value, end - i);
   }
@@ -205,13 +247,51 @@ MILLRACE_INLINE void gradient(const GluGradient<T>& at, std::int64_t begin, std:
 template <class Loops>
 MILLRACE_INLINE void run_forward(const Loops& at, std::int64_t begin, std::int64_t end) {
   with_curve(
-      at.activation, [&]<class Curve>(Curve) __attribute__((always_inline)) { forward<Curve>(at, begin, end); });
+      at.curve, [&](const auto& curve) __attribute__((always_inline)) { forward(curve, at, begin, end); });
 }
 
 template <class Loops>
 MILLRACE_INLINE void run_gradient(const Loops& at, std::int64_t begin, std::int64_t end) {
   with_curve(
-      at.activation, [&]<class Curve>(Curve) __attribute__((always_inline)) { gradient<Curve>(at, begin, end); });
+      at.curve, [&](const auto& curve) __attribute__((always_inline)) { gradient(curve, at, begin, end); });
+}
+
+/// A sum in double of fp32 lanes.
+struct LaneSum {
+  using Half = float __attribute__((vector_size(32)));
+  f64x8 low{}, high{};
+  [[gnu::always_inline]] void add(f32x16 v) {
+    Half half[2];
+    __builtin_memcpy(half, &v, sizeof v);
+    low += __builtin_convertvector(half[0], f64x8);
+    high += __builtin_convertvector(half[1], f64x8);
+  }
+  [[nodiscard, gnu::always_inline]] double total() const {
+    const f64x8 lanes = low + high;
+    double sum[8];
+    __builtin_memcpy(sum, &lanes, sizeof lanes);
+    for (int half = 4; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
+    return sum[0];
+  }
+};
+
+template <class T>
+MILLRACE_INLINE void terms(const ParameterTerms<T>& at, std::int64_t begin, std::int64_t end, double* sums) {
+  LaneSum first, second;
+  for (std::int64_t i = begin; i < end; i += 16) {
+    const f32x16 x = load_lanes(at.x + i, end - i);
+    f32x16 dy = load_lanes(at.dy + i, end - i);
+    if (at.up != nullptr) dy *= load_lanes(at.up + i, end - i);
+    if (at.activation == Activation::prelu) {
+      first.add(x > 0.0F ? f32x16{} : dy * x);
+    } else {
+      first.add(x > 0.0F ? dy * (x * x) : f32x16{});
+      second.add(x > 0.0F ? f32x16{} : dy * (xielu_tail(x) - x));
+    }
+  }
+  sums[0] = first.total();
+  sums[1] = second.total();
 }
 
 }  // namespace
@@ -228,6 +308,12 @@ void glu_forward_f32(const GluForward<float>& at, std::int64_t begin, std::int64
 void glu_forward_bf16(const GluForward<BFloat16>& at, std::int64_t begin, std::int64_t end) { run_forward(at, begin, end); }
 void glu_gradient_f32(const GluGradient<float>& at, std::int64_t begin, std::int64_t end) { run_gradient(at, begin, end); }
 void glu_gradient_bf16(const GluGradient<BFloat16>& at, std::int64_t begin, std::int64_t end) { run_gradient(at, begin, end); }
+void activation_terms_f32(const ParameterTerms<float>& at, std::int64_t begin, std::int64_t end, double* sums) {
+  terms(at, begin, end, sums);
+}
+void activation_terms_bf16(const ParameterTerms<BFloat16>& at, std::int64_t begin, std::int64_t end, double* sums) {
+  terms(at, begin, end, sums);
+}
 
 }  // namespace MILLRACE_ISA
 }  // namespace millrace::kernels::cpu

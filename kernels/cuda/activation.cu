@@ -1,6 +1,7 @@
-#include "kernels/base/activation.hpp"
-
 #include "kernels/activation.hpp"
+
+#include <algorithm>
+
 #include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
@@ -109,22 +110,61 @@ struct LaplaceCurve {
   }
 };
 
+struct SqrtSoftplusCurve {
+  static __device__ __forceinline__ ActivationPoint at(float x) {
+    if (x > 20.0F) return {sqrtf(x), 0.5F / sqrtf(x)};
+    const float e = expf(x), root = sqrtf(log1pf(e));
+    return {root, root > 0.0F ? e / (1.0F + e) / (2.0F * root) : 0.0F};  // where eˣ is 0, so is the slope
+  }
+};
+
+// Learned numbers are in the device's memory, and each thread reads them: all read the same lines.
+struct PreluCurve {
+  const float* below;
+  __device__ __forceinline__ ActivationPoint at(float x) const {
+    const float slope = *below;
+    return x > 0.0F ? ActivationPoint{x, 1.0F} : ActivationPoint{slope * x, slope};
+  }
+};
+
+__device__ __forceinline__ float xielu_learned(const float* alpha) {
+  return rounded<__nv_bfloat16>(log1pf(expf(rounded<__nv_bfloat16>(*alpha))));
+}
+// eˣ − 1, of x no nearer to 0 than ε.
+__device__ __forceinline__ float xielu_tail(float x) { return expm1f(fminf(x, xielu_epsilon)); }
+
+struct XieluCurve {
+  const float *alpha_p, *alpha_n;
+  __device__ __forceinline__ ActivationPoint at(float x) const {
+    if (x > 0.0F) {
+      const float above = xielu_learned(alpha_p);
+      return {above * x * x + xielu_beta * x, 2.0F * above * x + xielu_beta};
+    }
+    const float below = rounded<__nv_bfloat16>(xielu_beta + xielu_learned(alpha_n)), tail = xielu_tail(x);
+    return {(tail - x) * below + xielu_beta * x, (x < xielu_epsilon ? tail : -1.0F) * below + xielu_beta};
+  }
+};
+
 template <class Curve>
 struct Value {
-  __device__ float operator()(float x) const { return Curve::at(x).value; }
+  Curve curve;
+  __device__ float operator()(float x) const { return curve.at(x).value; }
 };
 template <class Curve>
 struct ValueTimes {
-  __device__ float operator()(float x, float factor) const { return Curve::at(x).value * factor; }
+  Curve curve;
+  __device__ float operator()(float x, float factor) const { return curve.at(x).value * factor; }
 };
 template <class Curve>
 struct SlopeTimes {
-  __device__ float operator()(float x, float factor) const { return factor * Curve::at(x).slope; }
+  Curve curve;
+  __device__ float operator()(float x, float factor) const { return factor * curve.at(x).slope; }
 };
 
 template <class Curve, class T>
 struct GluGradient {
   static constexpr int pack = kPack<T>;
+  Curve curve;
   const T* dy;
   const T* gate;
   const T* up;
@@ -141,7 +181,7 @@ struct GluGradient {
     load_pack<Whole, n>(up + i, elements - i, factor);
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      const ActivationPoint point = Curve::at(value[k]);
+      const ActivationPoint point = curve.at(value[k]);
       factor[k] = gradient[k] * factor[k] * point.slope;
       value[k] = gradient[k] * point.value;
     }
@@ -152,7 +192,7 @@ struct GluGradient {
 
 // Calls body(curve, number) with the activation and the elements' type.
 template <class Body>
-void with_curve(Activation activation, DType dtype, Body&& body) {
+void with_curve(Activation activation, ActivationParameters parameters, DType dtype, Body&& body) {
   with_type(dtype, [&]<class T>(T number) {
     switch (activation) {
       case Activation::silu:
@@ -185,35 +225,110 @@ void with_curve(Activation activation, DType dtype, Body&& body) {
         return body(MishCurve{}, number);
       case Activation::laplace:
         return body(LaplaceCurve{}, number);
+      case Activation::sqrtsoftplus:
+        return body(SqrtSoftplusCurve{}, number);
+      case Activation::prelu:
+        return body(PreluCurve{parameters[0].as<float>()}, number);
+      case Activation::xielu:
+        return body(XieluCurve{parameters[0].as<float>(), parameters[1].as<float>()}, number);
     }
   });
 }
 
-void activation_forward(const ExecutionContext& context, Activation activation, const Tensor& x, const Tensor& y) {
-  with_curve(activation, x.dtype,
-             [&]<class Curve, class T>(Curve, T) { map<T, T>(context, "kernels.activation_forward", x, y, Value<Curve>{}); });
+void activation_forward(const ExecutionContext& context, Activation activation, const Tensor& x, const Tensor& y,
+                        ActivationParameters parameters) {
+  with_curve(activation, parameters, x.dtype,
+             [&]<class Curve, class T>(Curve curve, T) { map<T, T>(context, "kernels.activation_forward", x, y, Value<Curve>{curve}); });
 }
 
-void activation_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x,
-                               const Tensor& dx) {
-  with_curve(activation, x.dtype, [&]<class Curve, class T>(Curve, T) {
-    map<T, T, T>(context, "kernels.activation_input_gradient", x, dy, dx, SlopeTimes<Curve>{});
+void activation_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x, const Tensor& dx,
+                               ActivationParameters parameters) {
+  with_curve(activation, parameters, x.dtype, [&]<class Curve, class T>(Curve curve, T) {
+    map<T, T, T>(context, "kernels.activation_input_gradient", x, dy, dx, SlopeTimes<Curve>{curve});
   });
 }
 
-void glu_forward(const ExecutionContext& context, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y) {
-  with_curve(activation, gate.dtype,
-             [&]<class Curve, class T>(Curve, T) { map<T, T, T>(context, "kernels.glu_forward", gate, up, y, ValueTimes<Curve>{}); });
+void glu_forward(const ExecutionContext& context, Activation activation, const Tensor& gate, const Tensor& up, const Tensor& y,
+                 ActivationParameters parameters) {
+  with_curve(activation, parameters, gate.dtype, [&]<class Curve, class T>(Curve curve, T) {
+    map<T, T, T>(context, "kernels.glu_forward", gate, up, y, ValueTimes<Curve>{curve});
+  });
 }
 
 void glu_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
-                        const Tensor& d_gate, const Tensor& d_up) {
+                        const Tensor& d_gate, const Tensor& d_up, ActivationParameters parameters) {
   constexpr const char* who = "kernels.glu_input_gradient";
   const bool aligned = packs_aligned({dy.data, gate.data, up.data, d_gate.data, d_up.data});
-  with_curve(activation, gate.dtype, [&]<class Curve, class T>(Curve, T) {
+  with_curve(activation, parameters, gate.dtype, [&]<class Curve, class T>(Curve curve, T) {
     for_packs(context, who,
-              GluGradient<Curve, T>{dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>(), gate.elements(), aligned});
+              GluGradient<Curve, T>{curve, dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>(), gate.elements(), aligned});
   });
+}
+
+// -- learned numbers ------------------------------------------------------------------------------------------------------------------
+
+constexpr std::int64_t kTermParts = 256;  // maximum; each is a block
+constexpr std::int64_t kLeastTerms = 8 * kThreads;
+static_assert(kTermParts == kThreads, "a thread for each part's sum");
+static_assert(kTermParts * static_cast<std::int64_t>(max_activation_parameters) <= kSumParts);
+
+struct LearnedNumbers {
+  const float* values[max_activation_parameters];
+  float* sums[max_activation_parameters];
+};
+
+// The terms of the learned numbers over the part of a block, less the derivative of their coefficients.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    term_parts(Activation activation, const T* dy, const T* x, const T* up, std::int64_t elements, std::int64_t part, double* parts) {
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * part, limit = begin + part, end = limit < elements ? limit : elements;
+  double first = 0, second = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    const float value = load(x + i), gradient = load(dy + i) * (up == nullptr ? 1.0F : load(up + i));
+    if (activation == Activation::prelu)
+      first += value > 0.0F ? 0.0 : static_cast<double>(gradient * value);
+    else if (value > 0.0F)
+      first += static_cast<double>(gradient * (value * value));
+    else
+      second += static_cast<double>(gradient * (xielu_tail(value) - value));
+  }
+  first = block_sum<kThreads>(first);
+  second = block_sum<kThreads>(second);
+  if (threadIdx.x == 0) parts[blockIdx.x] = first;
+  if (threadIdx.x == 0) parts[kTermParts + blockIdx.x] = second;
+}
+
+// One block for each learned number.
+__global__ void __launch_bounds__(kThreads)
+    term_totals(Activation activation, LearnedNumbers numbers, std::int64_t count, const double* parts) {
+  const double sum = block_sum<kThreads>(threadIdx.x < count ? parts[blockIdx.x * kTermParts + threadIdx.x] : 0.0);
+  if (threadIdx.x != 0) return;
+  const double learned = rounded<__nv_bfloat16>(*numbers.values[blockIdx.x]);
+  const double slope = activation == Activation::prelu ? 1.0 : 1.0 / (1.0 + exp(-learned));
+  *numbers.sums[blockIdx.x] += static_cast<float>(sum * slope);
+}
+
+void activation_parameter_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x,
+                                   const Tensor* up, ActivationParameters parameters, std::span<const Tensor> d_parameters) {
+  constexpr const char* who = "kernels.activation_parameter_gradient";
+  if (parameters.empty()) return;
+  double* parts = state_of(context).parts;
+  LearnedNumbers numbers{};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    numbers.values[i] = parameters[i].as<float>();
+    numbers.sums[i] = d_parameters[i].as<float>();
+  }
+  // Parts depend only on the size, so bits repeat.
+  const std::int64_t elements = x.elements();
+  const std::int64_t part = std::max((elements + kTermParts - 1) / kTermParts, kLeastTerms);
+  const std::int64_t count = (elements + part - 1) / part;
+  with_type(x.dtype, [&]<class T>(T) {
+    if (count > 0)
+      launch(context, who, term_parts<T>, dim3(static_cast<unsigned>(count)), dim3(kThreads), 0, activation, dy.as<T>(), x.as<T>(),
+             up == nullptr ? nullptr : up->as<T>(), elements, part, parts);
+  });
+  launch(context, who, term_totals, dim3(static_cast<unsigned>(parameters.size())), dim3(kThreads), 0, activation, numbers, count,
+         static_cast<const double*>(parts));
 }
 
 const InTable in_table[] = {
@@ -221,6 +336,7 @@ const InTable in_table[] = {
     {Backend::cuda, table::activation_input_gradient, activation_input_gradient},
     {Backend::cuda, table::glu_forward, glu_forward},
     {Backend::cuda, table::glu_input_gradient, glu_input_gradient},
+    {Backend::cuda, table::activation_parameter_gradient, activation_parameter_gradient},
 };
 
 }  // namespace

@@ -173,6 +173,12 @@ void write_llmc_file(const std::string& path, const ModelConfig& config, kernels
   fits(config.family == llmc_family, "family", config.family, llmc_family);
   fits(config.tie_word_embeddings, "tie_word_embeddings", config.tie_word_embeddings, "true");
   fits(config.intermediate_size == 4 * config.hidden_size, "intermediate_size", config.intermediate_size, "4 times hidden_size");
+  fits(config.causal, "causal", config.causal, "true");
+  const kernels::Activation activation = config.hidden_act.value_or(kernels::Activation::gelu);
+  fits(activation == kernels::Activation::gelu, "hidden_act", to_string(activation), "gelu");
+  fits(!config.scale_by_layer, "scale_by_layer", config.scale_by_layer, "false");
+  const bool by_head = config.query_pre_attn_scalar == 0 || config.query_pre_attn_scalar == static_cast<double>(config.head_dim);
+  fits(by_head, "query_pre_attn_scalar", config.query_pre_attn_scalar, "that of head_dim");
   fits(config.rms_norm_eps == epsilon, "rms_norm_eps", config.rms_norm_eps, "1e-05");
   std::map<std::string, ParameterSpec, std::less<>> specs;
   for (ParameterSpec& spec : model_parameters(config)) specs.emplace(spec.name, std::move(spec));

@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
+#include "layers/formats/fixed_tensors.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "layers/models/model.hpp"
 #include "layers/models/model_family.hpp"
@@ -24,6 +25,18 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
     if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends)) names.push_back(name);
   }
   return names;
+}
+
+/// Throws unless the file's tensor is this scalar; transformers keeps it in bf16.
+void check_fixed(const runtime::TensorSource& source, const std::string& name, float expected) {
+  constexpr const char* component = "layers.model_folder";
+  const std::vector<std::int64_t>& shape = source.at(name).shape;
+  MILLRACE_CHECK(std::ranges::all_of(shape, [](std::int64_t axis) { return axis == 1; }), ExitCode::model, component,
+                 "{} is [{}], expected a scalar", name, fmt::join(shape, ", "));
+  float found = 0;
+  source.read(name, std::span(&found, 1));
+  MILLRACE_CHECK(kernels::to_bfloat16(found).bits == kernels::to_bfloat16(expected).bits, ExitCode::model, component,
+                 "{} = {}, supported is {}", name, found, expected);
 }
 
 /// The tensors of the file that make up a parameter.
@@ -50,7 +63,12 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
   std::vector<runtime::ExpectedTensor> expected;
   for (const ParameterSpec& spec : specs)
     for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
-  source_.check(expected, ignored_names(source_, family, tied));
+  std::vector<std::string> ignored = ignored_names(source_, family, tied);
+  const std::vector<FixedTensor> fixed = fixed_tensors(specs);
+  for (const FixedTensor& tensor : fixed) ignored.push_back(file_name(tensor.name));
+  source_.check(expected, ignored);
+  for (const FixedTensor& tensor : fixed)
+    if (source_.has(file_name(tensor.name))) check_fixed(source_, file_name(tensor.name), tensor.value);
 }
 
 std::string FolderWeights::file_name(const std::string& tensor) const {
@@ -86,7 +104,14 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
       sources.emplace(names[part], std::pair{&spec, part});
     }
   }
+  std::map<std::string, float, std::less<>> scalars;
+  for (const FixedTensor& tensor : fixed_tensors(specs)) {
+    tensors.push_back({tensor.name, file_dtype, {}, 0, 0});
+    scalars.emplace(tensor.name, tensor.value);
+  }
   const auto produce = [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {
+    if (const auto scalar = scalars.find(tensor.name); scalar != scalars.end())
+      return write_elements(std::span(&scalar->second, 1), file_dtype, sink);
     const auto [spec, part] = sources.find(tensor.name)->second;
     const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
     const auto elements = reader(*spec).subspan(part * size, size);

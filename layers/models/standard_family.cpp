@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
+#include "layers/activation.hpp"
 #include "layers/attention/dot_product.hpp"
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -173,6 +174,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
   if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
   return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
 }

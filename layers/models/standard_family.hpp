@@ -41,7 +41,7 @@ class StandardFamily final : public ModelFamily {
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
                                       double z_loss) const override;
-  /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1.
+  /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations: transformers'.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, file_); }

@@ -41,9 +41,12 @@ ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inve
 /// that joins the softmax's sum of each query head.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
                   std::string_view name, ValueId sinks = {});
-/// activation(x) and activation(gate) · up; kernels::Activation says which functions these are.
-ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name);
-ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name);
+/// activation(x) and activation(gate) · up; kernels::Activation says which functions these are. `parameters`: the learned numbers of an
+/// activation that has some (kernels::activation_parameters), each a parameter f32 [1].
+ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name,
+                 std::span<const ValueId> parameters = {});
+ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name,
+            std::span<const ValueId> parameters = {});
 /// glu with SiLU.
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);

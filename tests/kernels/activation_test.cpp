@@ -47,8 +47,35 @@ Point piecewise(Activation activation, double x) {
   return {above ? x : 0, above ? 1.0 : 0.0, 0, 0};  // relu
 }
 
+/// The learned numbers of the tests. 0.2 and −1.05 are not bf16, as a trained number would not be.
+std::vector<double> numbers_of(Activation activation) {
+  if (activation == Activation::prelu) return {0.3F};
+  if (activation == Activation::xielu) return {0.2F, -1.05F};
+  return {};
+}
+
+double bf16(double value) { return to_float(to_bfloat16(static_cast<float>(value))); }
+double softplus(double x) { return std::log1p(std::exp(x)); }
+
+/// The functions of transformers' activations.py (PReLU is torch.nn's). xielu's p and n come from the learned numbers in bf16.
+Point learned_point(Activation activation, double x) {
+  const std::vector<double> numbers = numbers_of(activation);
+  if (activation == Activation::prelu) return {x > 0 ? x : numbers[0] * x, x > 0 ? 1 : numbers[0], u * std::abs(x), 0};
+  const double p = bf16(softplus(bf16(numbers[0]))), n = bf16(0.5 + bf16(softplus(bf16(numbers[1])))), epsilon = bf16(-1e-6);
+  if (x > 0) return {p * x * x + 0.5 * x, 2 * p * x + 0.5, 4 * u * (p * x * x + x), 4 * u * (p * x + 1)};
+  // The terms of the difference cancel near 0; an exponential less 1 is within four units.
+  const double tail = std::expm1(std::min(x, epsilon)), size = std::abs(tail) + std::abs(x);
+  return {n * (tail - x) + 0.5 * x, n * (x < epsilon ? tail : -1) + 0.5, u * (12 * n * size + 2 * size), u * (12 * n + 2)};
+}
+
 Point point_of(Activation activation, double x) {
   const double size = std::abs(x);
+  if (activation_parameters(activation) > 0) return learned_point(activation, x);
+  if (activation == Activation::sqrtsoftplus) {
+    // The exponential's two units and the logarithm's four count half under the root.
+    const double root = std::sqrt(x > 20 ? x : softplus(x)), slope = (x > 20 ? 1 : 1 / (1 + std::exp(-x))) / (2 * root);
+    return {root, slope, 10 * u * root, 20 * u * slope};
+  }
   if (activation == Activation::gelu_erf || activation == Activation::gelu_10) {
     const Point share = share_of(x, 0);
     const double along = size * share.slope;
@@ -104,22 +131,69 @@ struct Results {
         d_gate(dtype, shape),
         d_up(dtype, shape),
         alone(dtype, shape),
-        d_alone(dtype, shape) {
-    glu_forward(context, activation, *gate, *up, *y);
-    glu_input_gradient(context, activation, *dy, *gate, *up, *d_gate, *d_up);
-    activation_forward(context, activation, *gate, *alone);
-    activation_input_gradient(context, activation, *dy, *gate, *d_alone);
+        d_alone(dtype, shape),
+        numbers(DType::f32, {2, 1}),
+        sums(DType::f32, {4, 1}) {
+    const std::vector<double> values = numbers_of(activation);
+    for (std::size_t i = 0; i < values.size(); ++i) numbers.set(static_cast<std::int64_t>(i), values[i]);
+    for (std::int64_t i = 0; i < 4; ++i) sums.set(i, 1);
+    const std::vector<Tensor> learned = scalars(numbers, 0, values.size());
+    glu_forward(context, activation, *gate, *up, *y, learned);
+    glu_input_gradient(context, activation, *dy, *gate, *up, *d_gate, *d_up, learned);
+    activation_forward(context, activation, *gate, *alone, learned);
+    activation_input_gradient(context, activation, *dy, *gate, *d_alone, learned);
+    const Tensor factor = *up;
+    activation_parameter_gradient(context, activation, *dy, *gate, &factor, learned, scalars(sums, 0, values.size()));
+    activation_parameter_gradient(context, activation, *dy, *gate, nullptr, learned, scalars(sums, 2, values.size()));
   }
-  Data gate, up, dy, y, d_gate, d_up, alone, d_alone;
+  /// `count` tensors [1] of the data from `first` on.
+  static std::vector<Tensor> scalars(const Data& data, std::int64_t first, std::size_t count) {
+    std::vector<Tensor> tensors;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(count); ++i) {
+      Tensor scalar = *data;
+      scalar.shape = {1};
+      scalar.data += (first + i) * static_cast<std::int64_t>(sizeof(float));
+      tensors.push_back(scalar);
+    }
+    return tensors;
+  }
+  Data gate, up, dy, y, d_gate, d_up, alone, d_alone, numbers;
+  Data sums;  // of the learned numbers: gated, then alone; 1 before
 };
 
-constexpr auto kMembers = {&Results::y, &Results::d_gate, &Results::d_up, &Results::alone, &Results::d_alone};
+constexpr auto kMembers = {&Results::y, &Results::d_gate, &Results::d_up, &Results::alone, &Results::d_alone, &Results::sums};
+
+/// 1 + Σ dy·(up·)∂y/∂number of every learned number, by a loop in double, with an error bound: each term has the error of its factor and
+/// the roundings of two products, and the sum is rounded once and added in fp32.
+void expect_number_gradients(const Results& r, Activation activation) {
+  const std::vector<double> numbers = numbers_of(activation);
+  for (std::size_t which = 0; which < numbers.size(); ++which)
+    for (const bool gated : {true, false}) {
+      double sum = 0, size = 0;
+      for (std::int64_t i = 0; i < r.gate.elements(); ++i) {
+        const double x = r.gate.at(i), factor = r.dy.at(i) * (gated ? r.up.at(i) : 1);
+        double term = x > 0 ? 0 : x, terms = std::abs(x);
+        if (activation == Activation::xielu && which == 0) terms = term = x > 0 ? x * x : 0;
+        if (activation == Activation::xielu && which == 1) {
+          const double tail = x > 0 ? 0 : std::expm1(std::min(x, bf16(-1e-6)));
+          term = x > 0 ? 0 : tail - x;
+          terms = x > 0 ? 0 : 6 * (std::abs(tail) + std::abs(x));
+        }
+        sum += factor * term;
+        size += std::abs(factor) * terms;
+      }
+      const double slope = activation == Activation::prelu ? 1 : 1 / (1 + std::exp(-bf16(numbers[which])));
+      EXPECT_NEAR(r.sums.at(static_cast<std::int64_t>(which) + (gated ? 0 : 2)), 1 + slope * sum,
+                  4 * u * size + 2 * u * (1 + std::abs(slope * sum)))
+          << to_string(activation) << " " << which << " " << gated;
+    }
+}
 
 TEST(Activation, MatchesReferenceForAnyThreadCount) {
   for (const Activation activation : kActivations)
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const Shape& shape : {Shape{1, 1}, Shape{3, 21}, Shape{40, 130}}) {
-        SCOPED_TRACE(to_string(shape));
+      for (const Shape& shape : {Shape{1, 1}, Shape{3, 21}, Shape{40, 130}, Shape{61, 241}}) {
+        SCOPED_TRACE(std::string(to_string(activation)) + " " + to_string(shape));
         ThreadTeam one(1);
         const Results wanted(ExecutionContext(one, Implementation::reference), activation, dtype, shape);
         const Results found(fast(one), activation, dtype, shape);
@@ -132,6 +206,7 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
           const auto value = [&](std::int64_t i, double factor) { return times(at(i).value, at(i).value_error, factor); };
           const auto slope = [&](std::int64_t i, double factor) { return times(at(i).slope, at(i).slope_error, factor); };
           const Results& r = *results;
+          expect_number_gradients(r, activation);
           EXPECT_TRUE(lies_within(r.y, [&](std::int64_t i) { return value(i, r.up.at(i)); }));
           EXPECT_TRUE(lies_within(r.alone, [&](std::int64_t i) { return value(i, 1); }));
           EXPECT_TRUE(lies_within(r.d_up, [&](std::int64_t i) { return value(i, r.dy.at(i)); }));
@@ -176,13 +251,14 @@ TEST(Activation, GradientsAreSlopes) {
   for (const Activation activation : kActivations) {
     Results run(context, activation, DType::f32, {40});
     constexpr double step = 1e-2;
+    const std::vector<Tensor> learned = Results::scalars(run.numbers, 0, activation_parameters(activation));
     const auto slope = [&](Data& operand, std::int64_t i, bool gated) {
       Data y(DType::f32, {40});
       const auto forward = [&] {
         if (gated)
-          glu_forward(context, activation, *run.gate, *run.up, *y);
+          glu_forward(context, activation, *run.gate, *run.up, *y, learned);
         else
-          activation_forward(context, activation, *run.gate, *y);
+          activation_forward(context, activation, *run.gate, *y, learned);
         return y.get(i);
       };
       const double value = operand.get(i);
@@ -201,11 +277,35 @@ TEST(Activation, GradientsAreSlopes) {
   }
 }
 
+/// Where eˣ underflows the function is 0 and flat, and above 20 it is the root.
+TEST(Activation, SqrtSoftplusAtTheEnds) {
+  ThreadTeam team(1);
+  const double inputs[] = {-200, -104, -90, -20, -1e-3, 0, 19.99, 20.01, 1e30};
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data x(DType::f32, {9}), y(DType::f32, {9}), dy(DType::f32, {9}), dx(DType::f32, {9});
+    for (std::int64_t i = 0; i < 9; ++i) {
+      x.set(i, inputs[i]);
+      dy.set(i, 1);
+    }
+    activation_forward(stream_of(team, implementation), Activation::sqrtsoftplus, *x, *y);
+    activation_input_gradient(stream_of(team, implementation), Activation::sqrtsoftplus, *dy, *x, *dx);
+    for (std::int64_t i = 0; i < 9; ++i) {
+      const double at = x.get(i), root = std::sqrt(at > 20 ? at : softplus(at));
+      // Below −87 the exponential is denormal, and beyond −103 it may be 0.
+      const double lost = at < -87 ? 1e-19 : 0;
+      EXPECT_NEAR(y.get(i), root, 10 * u * root + lost) << at;
+      const double slope = at > 20 ? 0.5 / root : 1 / (1 + std::exp(-at)) / (2 * root);
+      EXPECT_NEAR(dx.get(i), slope, 20 * u * slope + lost) << at;
+    }
+  }
+}
+
 TEST(Activation, RefusesOtherShapes) {
   ThreadTeam team(1);
   Data gate(DType::f32, {4}), up(DType::f32, {5});
   EXPECT_EQ(thrown([&] { glu_forward(fast(team), Activation::silu, *gate, *up, *gate); }), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(thrown([&] { activation_forward(fast(team), Activation::gelu, *gate, *up); }), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(thrown([&] { activation_forward(fast(team), Activation::prelu, *gate, *gate); }), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

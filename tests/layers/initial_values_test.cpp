@@ -78,6 +78,10 @@ TEST(InitialValues, NormsAreOnes) {
   EXPECT_EQ(values, std::vector<float>(7, 1.0F));
   initial_values(spec("bias", {7}, InitialKind::zeros), 0.5, 1, 0, values);
   EXPECT_EQ(values, std::vector<float>(7, 0.0F));
+  ParameterSpec constant = spec("act_fn.weight", {7}, InitialKind::constant);
+  constant.initial.value = 0.25F;
+  initial_values(constant, 0.5, 1, 0, values);
+  EXPECT_EQ(values, std::vector<float>(7, 0.25F));
 }
 
 }  // namespace

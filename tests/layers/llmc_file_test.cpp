@@ -139,6 +139,10 @@ TEST_F(LlmcFile, AModelThatTheFormatCannotSayIsRefused) {
   refused([](ModelConfig& config) { config.tie_word_embeddings = false; }, "model.tie_word_embeddings");
   refused([](ModelConfig& config) { config.intermediate_size = 96; }, "model.intermediate_size = 96");
   refused([](ModelConfig& config) { config.rms_norm_eps = 1e-6; }, "model.rms_norm_eps");
+  refused([](ModelConfig& config) { config.causal = false; }, "model.causal = false");
+  refused([](ModelConfig& config) { config.hidden_act = kernels::Activation::relu; }, "model.hidden_act = relu");
+  refused([](ModelConfig& config) { config.scale_by_layer = true; }, "model.scale_by_layer = true");
+  refused([](ModelConfig& config) { config.query_pre_attn_scalar = 1; }, "model.query_pre_attn_scalar = 1");
 }
 
 TEST_F(LlmcFile, DamageIsNamed) {

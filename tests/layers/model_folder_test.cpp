@@ -170,6 +170,43 @@ TEST(Weights, StackedPartsAreReadAndWrittenOneByOne) {
   tests::expect_error([&] { FolderWeights(folder.path(), {missing, turned}, FamilyTraits{}, false); }, ExitCode::model, {"experts.2.up"});
 }
 
+/// transformers keeps xielu's ½ and ε beside its learned numbers, as scalars.
+TEST(Weights, TheScalarsOfXieluGoAlong) {
+  ParameterSpec alpha;
+  alpha.name = "mlp.act_fn.alpha_p";
+  alpha.shape = {1};
+  alpha.stored = {.shape = {1}};
+  const std::vector<ParameterSpec> specs{alpha};
+  const std::vector<float> values{0.2F};
+  const tests::TemporaryFolder folder;
+  write_weights(folder.path(), specs, kernels::DType::f32, [&](const ParameterSpec&) { return std::span<const float>(values); });
+  const runtime::TensorSource source(folder.path());
+  EXPECT_EQ(source.names(), (std::vector<std::string>{"mlp.act_fn.alpha_p", "mlp.act_fn.beta", "mlp.act_fn.eps"}));
+  for (const auto& [name, expected] : {std::pair{"mlp.act_fn.beta", 0.5F}, std::pair{"mlp.act_fn.eps", -9.98377799987793e-07F}}) {
+    float found = 0;
+    source.read(name, std::span(&found, 1));
+    EXPECT_EQ(found, expected) << name;
+    EXPECT_TRUE(source.at(name).shape.empty()) << name;
+  }
+  EXPECT_EQ(read(FolderWeights(folder.path(), specs, FamilyTraits{}, false), alpha), values);
+
+  const auto write_beta = [&](float beta, std::vector<std::int64_t> shape) {
+    const tests::TemporaryFolder other;
+    runtime::write_safetensors(
+        other / "model.safetensors",
+        {{"mlp.act_fn.alpha_p", runtime::FileDType::f32, {1}, 0, 0}, {"mlp.act_fn.beta", runtime::FileDType::f32, std::move(shape), 0, 0}},
+        {}, [&](const runtime::FileTensor& tensor, const runtime::ByteSink& sink) {
+          const float value = tensor.name.ends_with("beta") ? beta : values[0];
+          for (std::uint64_t i = 0; i < runtime::bytes_of(tensor.name, tensor.dtype, tensor.shape); i += sizeof value)
+            sink(std::as_bytes(std::span(&value, 1)));
+        });
+    (void)FolderWeights(other.path(), specs, FamilyTraits{}, false);
+  };
+  write_beta(0.5F, {});  // without eps, which a file may lack
+  tests::expect_error([&] { write_beta(0.625F, {}); }, ExitCode::model, {"mlp.act_fn.beta = 0.625", "supported is 0.5"});
+  tests::expect_error([&] { write_beta(0.5F, {2}); }, ExitCode::model, {"mlp.act_fn.beta is [2]", "expected a scalar"});
+}
+
 /// A copy of a golden model with its list of tensors changed.
 template <class Change>
 void write_changed(const tests::TemporaryFolder& folder, Change change) {

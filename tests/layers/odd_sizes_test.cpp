@@ -56,6 +56,12 @@ ModelConfig odd_model(const std::string& name) {
   if (family == "default") config.share_kv = true, config.sinusoidal_positions = true, config.activation = kernels::Activation::relu;
   if (family == "llama2") config.rope_interleaved = true, config.attn_logit_softcapping = 2;
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
+  if (both_sides) {
+    config.causal = false;
+    config.hidden_act = family == "gpt2" ? kernels::Activation::sqrtsoftplus : kernels::Activation::prelu;
+    // int(6 · 0.6) = 3 features, and one more.
+    if (family != "gpt2") config.rope = {.kind = RopeKind::linear, .factor = 2, .proportion = 0.6};
+  }
   if (!mixed) return config;
   // Every layer another kind, with all that layers may have.
   config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::sliding};

@@ -10,7 +10,7 @@ namespace {
 using kernels::Activation;
 
 /// The first of a function's names is the one that is written.
-constexpr std::array<std::pair<std::string_view, Activation>, 21> activation_names = {{
+constexpr std::array<std::pair<std::string_view, Activation>, 24> activation_names = {{
     {"silu", Activation::silu},
     {"swish", Activation::silu},
     {"gelu_pytorch_tanh", Activation::gelu},
@@ -32,6 +32,9 @@ constexpr std::array<std::pair<std::string_view, Activation>, 21> activation_nam
     {"hardswish", Activation::hardswish},
     {"mish", Activation::mish},
     {"laplace", Activation::laplace},
+    {"sqrtsoftplus", Activation::sqrtsoftplus},
+    {"prelu", Activation::prelu},
+    {"xielu", Activation::xielu},
 }};
 
 }  // namespace

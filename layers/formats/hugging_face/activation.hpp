@@ -7,8 +7,7 @@
 
 namespace millrace::layers {
 
-/// The function that `key` names as transformers' ACT2FN does. Error(model) for a name that is not there, and for those whose functions
-/// have parameters of their own (prelu, xielu) or that no decoder has in its MLP (sqrtsoftplus). The key has to be there.
+/// The function that `key` names as transformers' ACT2FN does. Error(model) for a name that is not there. The key has to be there.
 [[nodiscard]] kernels::Activation read_activation(runtime::JsonReader& reader, const char* key);
 
 /// A name of ACT2FN for the function; `tanh_gelu` is the one of its several names for the tanh form that the class uses.

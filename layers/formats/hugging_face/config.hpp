@@ -51,9 +51,9 @@ struct HuggingFaceClass {
 
 /// What a config.json of transformers says, in the spelling of its version 4 (rope_theta, rope_scaling) or 5 (rope_parameters). A missing
 /// key has the default of its class; vocab_size, hidden_size, intermediate_size and num_hidden_layers must be there where the class has
-/// none. The family is left to the caller. Errors: Error(model) naming the key, its value and what is supported: an activation with
-/// parameters of its own, a kind of rotary scaling that transformers does not know, a quantised checkpoint, a value of the wrong type or
-/// out of range, heads that kv_heads do not divide.
+/// none. The family is left to the caller. Errors: Error(model) naming the key, its value and what is supported: an activation or a kind of
+/// rotary scaling that transformers does not know, a quantised checkpoint, a value of the wrong type or out of range, heads that kv_heads
+/// do not divide.
 [[nodiscard]] ModelConfig read_hugging_face(runtime::JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings);
 
 /// A config.json for transformers, with one of the keys of rotations (rope.hpp). `dtype` is that of the exported tensors ("float32",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "layers/activation.hpp"
 #include "layers/attention/dot_product.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/hugging_face/config.hpp"
@@ -48,7 +49,8 @@ ValueId mlp(ProgramBuilder& builder, std::int64_t width, const MlpSpec& spec, Va
   const ValueId hidden = dense(builder, x, width, spec.width, module + ".c_fc", "mlp.c_fc");
   builder.label(hidden, "mlpwi");
   const bool gelu = spec.activation == kernels::Activation::gelu;
-  const ValueId active = runtime::activate(builder, spec.activation, hidden, gelu ? "mlp.gelu" : "mlp.activation");
+  const auto learned = activation_parameters(builder, spec.activation, module + ".act");
+  const ValueId active = runtime::activate(builder, spec.activation, hidden, gelu ? "mlp.gelu" : "mlp.activation", learned);
   const ValueId out = dense(builder, active, spec.width, width, module + ".c_proj", "mlp.c_proj");
   builder.label(out, "mlpwo");
   return out;
@@ -59,7 +61,7 @@ class Gpt2 final : public ModelFamily {
   [[nodiscard]] const FamilyTraits& traits() const override {
     static const FamilyTraits row{.name = "gpt2",
                                   .config_type = gpt2_file.model_type,
-                                  .keys = {"model.hidden_act", "model.query_pre_attn_scalar", "model.scale_by_layer"},
+                                  .keys = {"model.causal", "model.hidden_act", "model.query_pre_attn_scalar", "model.scale_by_layer"},
                                   // Causal masks, which old checkpoints keep as buffers; attn.c_attn.bias is a weight.
                                   .ignored_tensors = {".attn.bias", ".attn.masked_bias"},
                                   // The first release contains the model without its head.
@@ -134,6 +136,11 @@ class Gpt2 final : public ModelFamily {
                           .width = model.width,
                           .use = model.tied ? 1 : 0};
     return output_head(builder, h, table, {.z_loss = static_cast<float>(z_loss)}, want_logits);
+  }
+
+  [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
+    const auto learned = initial_activation_parameter(name, "act");
+    return learned ? *learned : ModelFamily::initial(model, name, shape);
   }
 
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, gpt2_file); }

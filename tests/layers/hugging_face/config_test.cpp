@@ -133,7 +133,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
   const std::vector<Rejection> table = {
       {"family", at("/model_type"), "mamba", {"model_type = \"mamba\"", "supported are \"llama\", \"mistral\""}},
       {"family of another type", at("/model_type"), 3, {"model_type = 3", "expected a string"}},
-      {"activation with parameters", at("/hidden_act"), "xielu", {"hidden_act = \"xielu\"", "supported are silu, swish"}},
+      {"unknown activation", at("/hidden_act"), "selu", {"hidden_act = \"selu\"", "supported are silu, swish"}},
       {"Gemma's activation", at("/hidden_activation"), "gelu_pytorch_tanh", {"hidden_activation", "contradicts hidden_act = \"silu\""}},
       {"unknown rope", at("/rope_parameters/rope_type"), "su", {"rope_parameters.rope_type = \"su\"", "\"longrope\" and"}},
       {"partial rotary",

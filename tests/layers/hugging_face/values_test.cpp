@@ -61,7 +61,10 @@ TEST(ConfigValues, EveryActivationIsComputed) {
                                                                  {"linear", Activation::linear},
                                                                  {"hardswish", Activation::hardswish},
                                                                  {"mish", Activation::mish},
-                                                                 {"laplace", Activation::laplace}};
+                                                                 {"laplace", Activation::laplace},
+                                                                 {"sqrtsoftplus", Activation::sqrtsoftplus},
+                                                                 {"prelu", Activation::prelu},
+                                                                 {"xielu", Activation::xielu}};
   for (const auto& [name, activation] : table) {
     SCOPED_TRACE(name);
     EXPECT_EQ(spec_of("llama", {{"hidden_act", name}}).layers[0].mlp().activation, activation);
@@ -74,8 +77,33 @@ TEST(ConfigValues, EveryActivationIsComputed) {
             Activation::gelu_erf);
   // A value that is the family's own leaves the key of the model alone.
   EXPECT_FALSE(model_of("llama", {{"hidden_act", "swish"}}).hidden_act.has_value());
-  for (const char* name : {"prelu", "xielu", "sqrtsoftplus", "nonsense"})
-    expect_error([&] { (void)parse(changed("llama", {{"hidden_act", name}})); }, ExitCode::model, {name, "supported are silu, swish"});
+  expect_error(
+      [&] {
+        (void)parse(changed("llama", {{"hidden_act", "nonsense"}}));
+      },
+      ExitCode::model, {"nonsense", "supported are silu, swish"});
+}
+
+/// Names and first values are those of transformers 5.23 (torch.nn.PReLU; XIELUActivation, which computes them in bf16).
+TEST(ConfigValues, LearnedNumbersOfActivationsAreParameters) {
+  using Learned = std::vector<std::pair<std::string, float>>;
+  const auto learned = [](const char* family, const char* key, const char* activation) {
+    Learned numbers;
+    for (const ParameterSpec& spec : model_parameters(model_of(family, {{key, activation}})))
+      if (spec.layer == 1 && spec.name.find(".mlp.act") != std::string::npos) {
+        EXPECT_EQ(spec.shape, kernels::Shape{1}) << spec.name;
+        EXPECT_EQ(spec.initial.kind, InitialKind::constant) << spec.name;
+        numbers.emplace_back(spec.name, spec.initial.value);
+      }
+    return numbers;
+  };
+  EXPECT_EQ(learned("llama", "hidden_act", "prelu"), (Learned{{"model.layers.1.mlp.act_fn.weight", 0.25F}}));
+  EXPECT_EQ(learned("gpt2", "activation_function", "prelu"), (Learned{{"transformer.h.1.mlp.act.weight", 0.25F}}));
+  EXPECT_EQ(learned("qwen3", "hidden_act", "xielu"),
+            (Learned{{"model.layers.1.mlp.act_fn.alpha_p", 0.2041015625F}, {"model.layers.1.mlp.act_fn.alpha_n", -1.046875F}}));
+  EXPECT_EQ(learned("gpt2", "activation_function", "xielu"),
+            (Learned{{"transformer.h.1.mlp.act.alpha_p", 0.2041015625F}, {"transformer.h.1.mlp.act.alpha_n", -1.046875F}}));
+  EXPECT_EQ(learned("llama", "hidden_act", "sqrtsoftplus"), Learned{});
 }
 
 TEST(ConfigValues, BiasesStandWhereTheClassHasThem) {
