@@ -58,7 +58,7 @@ ModelConfig odd_model(const std::string& name) {
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (both_sides) {
     config.causal = false;
-    config.hidden_act = family == "gpt2" ? kernels::Activation::sqrtsoftplus : kernels::Activation::prelu;
+    config.hidden_act = kernels::Activation::sqrtsoftplus;
     // int(6 · 0.6) = 3 features, and one more.
     if (family != "gpt2") config.rope = {.kind = RopeKind::linear, .factor = 2, .proportion = 0.6};
   }

@@ -159,6 +159,12 @@ TEST(Rules, GradientsAreTheSlopesOfTheLoss) {
       }
     }
     EXPECT_GE(rig.accumulators().size(), 3U);
+    // A rule without a gradient for one of its parameters would leave no accumulator to look at.
+    const auto gradients = rig.accumulators();
+    for (const Value& value : program_of(net).values)
+      if (value.role == Role::parameter) {
+        EXPECT_TRUE(gradients.contains({value.name, value.use})) << value.name;
+      }
   }
 }
 
