@@ -11,9 +11,11 @@ std::vector<kernels::Tensor> exchanged_sums(const Rank& rank) {
     const runtime::StoredParameter* tensor;
   };
   std::vector<Sums> all;
-  for (const runtime::Stage* stage : rank.compute().stages())
+  for (const runtime::Stage* stage : rank.compute().stages()) {
+    if (stage->shard().accumulators().empty()) continue;  // a rank that does not train
     for (const auto& tensor : stage->shard().tensors())
       if (rank.plan().held_twice(tensor.name)) all.push_back({&stage->shard(), &tensor});
+  }
   std::ranges::stable_sort(all, {}, [](const Sums& each) { return each.tensor->order; });
   std::vector<kernels::Tensor> sums;
   for (const auto& [shard, tensor] : all)

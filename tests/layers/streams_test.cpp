@@ -90,7 +90,7 @@ TEST(Streams, GradientsAreSlopesOfTheLoss) {
       const bool stream = spec.name.starts_with("side");
       if (!stream && spec.name != "model.embed_tokens.weight" && spec.name != "model.layers.0.mlp.up_proj.weight") continue;
       const auto gradient = model.gradient(spec.name);
-      const auto place = model.store().master(spec.name);
+      const auto place = model.master(spec.name);
       const std::vector<float> before(place.begin(), place.end());
       // Along the gradient's own direction: the slope is its length.
       double length = 0;
@@ -99,7 +99,7 @@ TEST(Streams, GradientsAreSlopesOfTheLoss) {
       ASSERT_GT(length, 1e-2) << spec.name;
       const auto loss_at = [&](double distance) {
         for (std::size_t i = 0; i < before.size(); ++i) place[i] = before[i] + static_cast<float>(distance * gradient[i] / length);
-        model.store().refresh_copies(model.context());
+        model.refresh_copies();
         return model.loop().evaluate(model.context(), kMicrobatches, batches()).mean().total;
       };
       const double step = 3e-3, slope = (loss_at(step) - loss_at(-step)) / (2 * step);
